@@ -136,13 +136,13 @@ $create$;
 -- interceptor's statements still work. response_metadata holds the headers and trailers that are replayed with the
 -- message, as encoded by the layer; NULL if there are none. arrival_hash is the hash of the request as it arrived; NULL if
 -- it is request_hash, that of the canonical encoding, or not known. completed is when the outcome was recorded; NULL if there is
--- none, or if the Go interceptor recorded it.
+-- none, or if the Go interceptor recorded it. resource_name is `type/id` of a created resource whose type has no column of its own.
 DO $columns$
 BEGIN
     IF (SELECT count(*) FROM pg_attribute a
         WHERE a.attrelid = 'tenant.idempotency_keys'::regclass AND NOT a.attisdropped
           AND a.attname IN ('token', 'lease_expires', 'attempts', 'outcome_unknown', 'response_not_stored',
-                            'response_metadata', 'error_bytes', 'arrival_hash', 'completed')) < 9 THEN
+                            'response_metadata', 'error_bytes', 'arrival_hash', 'completed', 'resource_name')) < 10 THEN
         ALTER TABLE tenant.idempotency_keys
             ADD COLUMN IF NOT EXISTS token               uuid,
             ADD COLUMN IF NOT EXISTS lease_expires       timestamptz,
@@ -152,7 +152,8 @@ BEGIN
             ADD COLUMN IF NOT EXISTS response_metadata   bytea,
             ADD COLUMN IF NOT EXISTS error_bytes         bytea,
             ADD COLUMN IF NOT EXISTS arrival_hash        bytea,
-            ADD COLUMN IF NOT EXISTS completed           timestamptz;
+            ADD COLUMN IF NOT EXISTS completed           timestamptz,
+            ADD COLUMN IF NOT EXISTS resource_name       text;
     END IF;
 END
 $columns$;
@@ -168,7 +169,7 @@ BEGIN
         SELECT a.attname FROM pg_attribute a
         WHERE a.attrelid = 'tenant.idempotency_keys'::regclass AND coalesce(a.attstattarget, -1) <> 0
           AND a.attname IN ('idempotency_key', 'user_id', 'request_hash', 'arrival_hash', 'token', 'response_bytes',
-                            'response_metadata', 'error_bytes')
+                            'response_metadata', 'error_bytes', 'resource_name')
     LOOP
         EXECUTE format('ALTER TABLE tenant.idempotency_keys ALTER COLUMN %I SET STATISTICS 0', v_column);
     END LOOP;

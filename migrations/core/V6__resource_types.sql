@@ -1,6 +1,6 @@
 -- The resource types whose creation is recorded. Each has a nullable column in tenant.idempotency_keys, with a foreign key; at most
 -- one of these is set in a row. It has the kind of the key that it references: uuid, bigint or text. Everywhere else, the id of
--- a resource is a text.
+-- a resource is a text. Types that are not registered share the column resource_name, which holds `type/id`.
 
 CREATE TABLE IF NOT EXISTS tenant.idempotency_resource_types (
     name            text CONSTRAINT idempotency_resource_types_pk PRIMARY KEY,
@@ -25,17 +25,22 @@ DECLARE
     v_names   text; --  WHEN k.project_id IS NOT NULL THEN 'project' ...
     v_statement text;
 BEGIN
-    SELECT coalesce(string_agg(format(', %L', t.resource_column), '' ORDER BY t.name), ''),
-           coalesce(string_agg(format(', %I', t.resource_column), '' ORDER BY t.name), ''),
-           coalesce(string_agg(format(', %s', t.value), '' ORDER BY t.name), ''),
-           coalesce(string_agg(format(', %I = %s', t.resource_column, t.value), '' ORDER BY t.name), ''),
-           coalesce(string_agg(format(', k.%I::pg_catalog.text', t.resource_column), '' ORDER BY t.name), ''),
-           coalesce(string_agg(format(' WHEN k.%I IS NOT NULL THEN %L', t.resource_column, t.name), '' ORDER BY t.name), '')
+    SELECT string_agg(format(', %L', t.resource_column), '' ORDER BY t.name),
+           string_agg(format(', %I', t.resource_column), '' ORDER BY t.name),
+           string_agg(format(', %s', t.value), '' ORDER BY t.name),
+           string_agg(format(', %I = %s', t.resource_column, t.value), '' ORDER BY t.name),
+           coalesce(string_agg(format(', k.%I::pg_catalog.text', t.resource_column), '' ORDER BY t.name) FILTER (WHERE t.name <> ''), ''),
+           coalesce(string_agg(format(' WHEN k.%I IS NOT NULL THEN %L', t.resource_column, t.name), '' ORDER BY t.name)
+                    FILTER (WHERE t.name <> ''), '')
     INTO v_known, v_columns, v_values, v_sets, v_ids, v_names
     FROM (
         SELECT r.name, r.resource_column,
                format('CASE WHEN p_resource_column = %L THEN p_resource::%s END', r.resource_column, format_type(a.atttypid, NULL)) AS value
-        FROM tenant.idempotency_resource_types r
+        FROM (
+            SELECT t.name, t.resource_column FROM tenant.idempotency_resource_types t
+            UNION ALL
+            VALUES ('', 'resource_name')
+        ) r
         JOIN pg_attribute a ON a.attrelid = 'tenant.idempotency_keys'::regclass AND a.attname = r.resource_column
                            AND NOT a.attisdropped
     ) t;
@@ -179,11 +184,19 @@ BEGIN
         -- Return the id and the type of the created resource of a row; NULL for none. Called by all that find an outcome.
         $template$
         CREATE OR REPLACE FUNCTION tenant.idempotency_resource_id(k record) RETURNS text
-        LANGUAGE plpgsql STABLE PARALLEL SAFE AS $id$ BEGIN RETURN coalesce(NULL{ids}); END $id$
+        LANGUAGE plpgsql STABLE PARALLEL SAFE AS $id$
+        BEGIN
+            RETURN coalesce(substring(k.resource_name FROM 1 + position('/' IN k.resource_name)){ids});
+        END
+        $id$
         $template$,
         $template$
         CREATE OR REPLACE FUNCTION tenant.idempotency_resource_type(k record) RETURNS text
-        LANGUAGE plpgsql STABLE PARALLEL SAFE AS $type$ BEGIN RETURN CASE WHEN false THEN NULL::pg_catalog.text{names} END; END $type$
+        LANGUAGE plpgsql STABLE PARALLEL SAFE AS $type$
+        BEGIN
+            RETURN CASE WHEN k.resource_name IS NOT NULL THEN split_part(k.resource_name, '/', 1){names} END;
+        END
+        $type$
         $template$
     ] LOOP
         v_statement := replace(replace(v_statement, '{known}', v_known), '{columns}', v_columns);
@@ -330,7 +343,7 @@ BEGIN
         ALTER TABLE tenant.idempotency_keys DROP CONSTRAINT IF EXISTS idempotency_keys_ck_one_resource;
         EXECUTE format(
             'ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_one_resource '
-            'CHECK (num_nonnulls(%s) <= 1) NOT VALID',
+            'CHECK (num_nonnulls(resource_name, %s) <= 1) NOT VALID',
             v_columns
         );
 

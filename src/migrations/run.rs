@@ -95,8 +95,8 @@ async fn register_once(
     let register = schema.apply(REGISTER);
     let transaction = client.transaction().await?;
     transaction.batch_execute(SETTINGS).await?;
-    for known in types.iter() {
-        let (name, column, table) = (known.name(), known.column(), known.table());
+    for (known, table) in types.iter().filter_map(|known| Some((known, known.table()?))) {
+        let (name, column) = (known.name(), known.column());
         transaction.query_typed(&register, &[(&name, Type::TEXT), (&column, Type::NAME), (&table, Type::TEXT)]).await?;
     }
     transaction.commit().await?;

@@ -18,6 +18,7 @@ use super::{
     operation::Operation,
     progress::{Progress, SentClaim},
 };
+use crate::store::StoreError;
 
 /// What brings a connection back into its first state, once its statements are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +157,8 @@ pub(super) enum Failure {
     NoConnection(AcquireError),
     /// Its statement failed.
     Statement(DriverError),
+    /// Its answer cannot be read, and would be the same again.
+    Corrupt(StoreError),
     /// The statement that it went together with others in failed; `None` if that was not sent.
     Together { fault: Option<Fault> },
 }

@@ -20,7 +20,8 @@ use crate::{
     store::{Claim, ClaimOutcome, StoreError, TransactionOptions},
 };
 
-/// Claims the key.
+/// Claims the key: looks for its record first, if there probably is one, and reserves the key in a statement of several calls, if it can.
+/// What these do not answer is asked by the claim's own statement.
 pub(super) async fn claim<D: Driver>(
     connections: &Connections<D>,
     lanes: &Lanes<D>,
@@ -30,59 +31,65 @@ pub(super) async fn claim<D: Driver>(
     let queued = &Queued::new(claim);
     let expects_record = lanes.prediction.expects_record();
     let ask = |attempt: Attempt| async move {
-        if attempt.together
-            && expects_record
-            && let Some(found) = find(operation, lanes, queued, attempt).await?
-        {
-            return Ok(Ok(found));
+        if expects_record && let Some(found) = find(operation, lanes, queued, attempt).await? {
+            return Ok(found);
         }
-        let reserve = async || lanes.write.enter(operation.progress(), || Writing::Claim(queued.claim())).await;
-        let _slot = match if attempt.together { reserve().await? } else { Turn::Alone(None) } {
+        let _slot = match operation.share(attempt, &lanes.write, || Writing::Claim(queued.claim())).await? {
             Turn::Alone(slot) => slot,
             Turn::Refused => None,
-            Turn::Together(Some(())) => return Ok(Ok(ClaimOutcome::Acquired)),
+            Turn::Together(Some(())) => return Ok(ClaimOutcome::Acquired),
             Turn::Together(None) if expects_record => None,
             Turn::Together(None) => match find(operation, lanes, queued, attempt).await? {
-                Some(found) => return Ok(Ok(found)),
+                Some(found) => return Ok(found),
                 None => None,
             },
         };
-        let mut asked = operation.connect(attempt, Reset::Nothing).await?;
-        let ends = operation.progress().deadline();
-        let until = match clock::shows_at(connections.clock(), ends, &mut *asked).await {
-            Ok(until) => until,
-            Err(error) => return Err(asked.failed(error)),
-        };
-        let parameters = &[
-            (*claim.reservation.owner.as_uuid()).into(),
-            (*claim.reservation.key.as_uuid()).into(),
-            claim.reservation.token.into(),
-            claim.procedure.as_str().into(),
-            request_hash(&claim.request).into(),
-            arrival_hash(&claim.request).into(),
-            claim.lease.as_secs_f64().into(),
-            claim.retention.as_secs_f64().into(),
-            on_lease_ended(claim).into(),
-            on_foreign_reservation(claim).into(),
-            attempt.status_of(claim).into(),
-            (claim.effect == EffectPolicy::SameServer).into(),
-            claim.session.user.into(),
-            settings(&claim.session).into(),
-            until.into(),
-        ];
-        let sent = Instant::now();
-        asked.claims_until(ends);
-        let row = asked.query(Statement { sql: &connections.sql().claim, parameters }).await.and_then(only_row);
-        let row = asked.answered(row)?;
-        clock::read(connections.clock(), sent, &row, "clock");
-        in_time(&row)?;
-        Ok(claim_outcome(claim, &row, attempt.with_status))
+        claim_alone(operation, claim, attempt).await
     };
     let outcome = operation.run(ask, |_| true).await;
     connections.late_claims().note(claim.reservation.token, operation.progress());
-    let outcome = outcome??;
+    let outcome = outcome?;
     lanes.prediction.note(!outcome.holds_key());
     Ok(outcome)
+}
+
+/// Claims the key by a statement of its own.
+async fn claim_alone<D: Driver>(
+    operation: &Operation<'_, D>,
+    claim: &Claim,
+    attempt: Attempt,
+) -> Result<ClaimOutcome, Failure> {
+    let connections = operation.connections();
+    let mut asked = operation.connect(attempt, Reset::Nothing).await?;
+    let ends = operation.progress().deadline();
+    let until = match clock::shows_at(connections.clock(), ends, &mut *asked).await {
+        Ok(until) => until,
+        Err(error) => return Err(asked.failed(error)),
+    };
+    let parameters = &[
+        (*claim.reservation.owner.as_uuid()).into(),
+        (*claim.reservation.key.as_uuid()).into(),
+        claim.reservation.token.into(),
+        claim.procedure.as_str().into(),
+        request_hash(&claim.request).into(),
+        arrival_hash(&claim.request).into(),
+        claim.lease.as_secs_f64().into(),
+        claim.retention.as_secs_f64().into(),
+        on_lease_ended(claim).into(),
+        on_foreign_reservation(claim).into(),
+        attempt.status_of(claim).into(),
+        (claim.effect == EffectPolicy::SameServer).into(),
+        claim.session.user.into(),
+        settings(&claim.session).into(),
+        until.into(),
+    ];
+    let sent = Instant::now();
+    asked.claims_until(ends);
+    let row = asked.query(Statement { sql: &connections.sql().claim, parameters }).await.and_then(only_row);
+    let row = asked.answered(row)?;
+    clock::read(connections.clock(), sent, &row, "clock");
+    in_time(&row)?;
+    claim_outcome(claim, &row, attempt.with_status).map_err(Failure::Corrupt)
 }
 
 /// Returns the outcome of beginning a transaction now, without beginning one: the locks of the key are released at once.
@@ -92,7 +99,7 @@ pub(super) async fn look<D: Driver>(
     options: TransactionOptions,
 ) -> Result<ClaimOutcome, StoreError> {
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
-    operation.run(|attempt| look_alone(operation, claim, options, attempt), |_| true).await?
+    operation.run(|attempt| look_alone(operation, claim, options, attempt), |_| true).await
 }
 
 /// Returns the outcome of beginning a transaction now, if a record decides it. It takes no locks unless the record is not read in
@@ -107,11 +114,11 @@ pub(super) async fn look_for_record<D: Driver>(
     let queued = &Queued::new(claim);
     let ask = |attempt: Attempt| async move {
         if attempt.together {
-            return find(operation, lanes, queued, attempt).await.map(Ok);
+            return find(operation, lanes, queued, attempt).await;
         }
-        Ok(look_alone(operation, claim, options, attempt).await?.map(Some))
+        look_alone(operation, claim, options, attempt).await.map(Some)
     };
-    let found = operation.run(ask, |_| true).await??;
+    let found = operation.run(ask, |_| true).await?;
     Ok(found.filter(|outcome| !outcome.holds_key()))
 }
 
@@ -120,22 +127,25 @@ async fn look_alone<D: Driver>(
     claim: &Claim,
     options: TransactionOptions,
     attempt: Attempt,
-) -> Result<Result<ClaimOutcome, StoreError>, Failure> {
+) -> Result<ClaimOutcome, Failure> {
     // It holds nothing once it is answered.
     let begin = Begin::new(claim, options, attempt, f64::INFINITY);
     let sql = &operation.connections().sql().begin;
     let rows = operation.call(attempt, Statement { sql, parameters: &begin.parameters() }, false).await?;
     let row = only_row(rows).map_err(Failure::Statement)?;
-    Ok(claim_outcome(claim, &row, attempt.with_status))
+    claim_outcome(claim, &row, attempt.with_status).map_err(Failure::Corrupt)
 }
 
-/// Looks for the claim's record, together with other claims; `None` if the claim itself has to decide.
+/// Looks for the claim's record by the first attempt, together with other claims; `None` if the claim itself has to decide.
 async fn find<D: Driver>(
     operation: &Operation<'_, D>,
     lanes: &Lanes<D>,
     queued: &Queued<'_>,
     attempt: Attempt,
 ) -> Result<Option<ClaimOutcome>, Failure> {
+    if !attempt.together {
+        return Ok(None);
+    }
     let look = || LookAt { claim: queued.claim(), with_status: attempt.with_status };
     let begun = std::time::Instant::now();
     let failure = match lanes.look.enter(operation.progress(), look).await {
@@ -151,7 +161,7 @@ async fn find<D: Driver>(
         Err(failure) => failure,
     };
     let fault = match failure {
-        Failure::Late | Failure::NoConnection(_) => return Err(failure),
+        Failure::Late | Failure::NoConnection(_) | Failure::Corrupt(_) => return Err(failure),
         Failure::Statement(error) => {
             let fault = operation.connections().fault_of(begun, &error);
             if !fault.is_lost() {

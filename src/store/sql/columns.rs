@@ -36,7 +36,8 @@ pub(super) fn resource_column<'a>(
     completion: &'a Completion,
 ) -> Option<(&'a str, Cow<'a, str>)> {
     let resource = completion.resource.as_ref()?;
-    Some((resource_types.get(&resource.resource_type)?.column(), resource.id.to_text()))
+    let known = resource_types.get(&resource.resource_type)?;
+    Some((known.column(), known.in_column(resource.id.to_text())))
 }
 
 /// Returns the hash of the canonical encoding.

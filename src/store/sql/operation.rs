@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     asked::{Asked, Failure, Reset},
-    batch::Kind,
+    batch::{Kind, Lane, Turn},
     begin::{WHO, begin},
     connection::{Connections, share_of},
     driver::{Connection as _, Driver, Statement},
@@ -264,6 +264,16 @@ impl<'a, D: Driver> Operation<'a, D> {
         &self.progress
     }
 
+    /// Decides how an attempt goes: the first may wait for the answer of a batch, all others go alone.
+    pub(super) async fn share<K: Kind>(
+        &self,
+        attempt: Attempt,
+        lane: &Lane<D, K>,
+        item: impl FnOnce() -> K::Item,
+    ) -> Result<Turn<D, K>, Failure> {
+        if attempt.together { lane.enter(&self.progress, item).await } else { Ok(Turn::Alone(None)) }
+    }
+
     /// Runs a statement that has one row as an attempt.
     pub(super) async fn query_one(&self, attempt: Attempt, statement: Statement<'_>) -> Result<RowOf<D>, Failure> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
@@ -390,6 +400,7 @@ impl Failures {
                     Next::Fail(operation.error(kind, error))
                 };
             }
+            Failure::Corrupt(error) => return Next::Fail(error),
             Failure::Statement(error) => error,
         };
         let fault = Fault::of(&error);

@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use super::{
+    asked::Failure,
     batch::{Kind, Lane, Turn},
     connection::Connections,
     driver::{Connection, Driver, DriverError, Statement, Value},
@@ -71,15 +72,14 @@ impl<D: Driver> Connections<D> {
         let operation = &Operation::new(self);
         let (item, read) = (&item, &read);
         let ask = |attempt: Attempt| async move {
-            let turn = if attempt.together { lane.enter(operation.progress(), item).await? } else { Turn::Alone(None) };
-            let _slot = match turn {
+            let _slot = match operation.share(attempt, lane, item).await? {
                 Turn::Alone(slot) => slot,
-                Turn::Together(Some(())) => return Ok(Ok(done)),
+                Turn::Together(Some(())) => return Ok(done),
                 Turn::Refused | Turn::Together(None) => None,
             };
-            operation.query_one(attempt, statement).await.map(|row| read(&row))
+            read(&operation.query_one(attempt, statement).await?).map_err(Failure::Corrupt)
         };
-        operation.run(ask, |_| true).await?
+        operation.run(ask, |_| true).await
     }
 
     /// As [`query_one`](Self::query_one), of a statement that may take long: it is repeated only if its answer is lost.

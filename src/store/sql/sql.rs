@@ -51,6 +51,7 @@ impl Sql {
         let of_type = |it: &ResourceType| {
             let column = format!(", \"{}\"", it.column().replace('"', "\"\""));
             let resource = match it.id_kind() {
+                _ if it.table().is_none() => ", $13::pg_catalog.text",
                 IdKind::Integer => ", $13::pg_catalog.text::pg_catalog.int8",
                 IdKind::Text => ", $13::pg_catalog.text",
                 IdKind::Uuid => ", $13::pg_catalog.text::pg_catalog.uuid",

@@ -55,9 +55,10 @@ async fn in_catalogue(
     types: &ResourceTypes,
     has_limits: bool,
 ) -> Result<Vec<SetupProblem>, VerifyError> {
-    let names: Vec<_> = types.iter().map(|known| known.name().to_owned()).collect();
-    let columns: Vec<_> = types.iter().map(|known| known.column().to_owned()).collect();
-    let kinds: Vec<_> = types.iter().map(|known| kind(known.id_kind()).to_owned()).collect();
+    let registered = || types.iter().filter(|known| known.table().is_some());
+    let names: Vec<_> = registered().map(|known| known.name().to_owned()).collect();
+    let columns: Vec<_> = registered().map(|known| known.column().to_owned()).collect();
+    let kinds: Vec<_> = registered().map(|known| kind(known.id_kind()).to_owned()).collect();
     let tracked = types.iter().filter(|known| known.is_tracked());
     let tracked: Vec<_> = tracked.map(|known| known.name().to_owned()).collect();
     let granted: Vec<_> = files::granted().into_iter().map(routine).collect();

@@ -7,8 +7,8 @@ use tonic_idempotency::{
     migrations,
     status::{IdKind, OutboxStatus, Resource, ResourceId},
     store::{
-        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, PreparedStatements,
-        Replay, ResourceType, ResourceTypes, Schema, Store, StoreErrorKind, TransactionOptions,
+        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, LookUp, PostgresStore,
+        PreparedStatements, Replay, ResourceType, ResourceTypes, Schema, Store, StoreErrorKind, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, migrate, partitions, rows_read};
@@ -126,6 +126,40 @@ async fn are_recorded_and_replayed_in_either_mode_with_their_status() {
 fn store(database: &Database, types: &ResourceTypes) -> PostgresStore {
     let patience = Duration::from_secs(30);
     PostgresStore::new(database.pool(2), types.clone()).timeout(patience).status_timeout(patience)
+}
+
+/// A type without a column of its own: its records hold names. Neither a registration nor a table is needed.
+#[tokio::test]
+async fn of_a_type_without_a_column_are_names() {
+    let (database, mut owner, types) = shop().await;
+    let types = ResourceTypes::new(types.iter().cloned().chain([ResourceType::unreferenced("email")]));
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
+    assert_eq!(registered(&owner).await, TYPES.len() as i64);
+    let store = store(&database, &types);
+    for (number, store) in [store.clone(), store.clone().max_batch(1), store.common_path(false)].into_iter().enumerate()
+    {
+        for id in ["17", "0198c0de-0000-7000-8000-00000000000a", "inbox/17"] {
+            let created = Completion { resource: Some(resource("email", id)), ..completion("done") };
+            let [reserved, transactional] = [of("email"), of("email")];
+            complete(&store, &reserved, &created).await;
+            commit(&store, &transactional, created).await;
+            for first in [&reserved, &transactional] {
+                assert_eq!(replay(&store, first).await.resource, Some(resource("email", id).id), "{number}");
+                let name = "SELECT resource_name FROM tenant.idempotency_keys WHERE idempotency_key = $1";
+                let name = owner.query_one(name, &[first.reservation.key.as_uuid()]).await.expect("the record");
+                assert_eq!(name.get::<_, &str>(0), format!("email/{id}"), "{number}");
+                let (reservation, session) = (first.reservation, first.session.clone());
+                let question = LookUp { owner: reservation.owner, key: reservation.key, session, with_status: false };
+                let found = store.look_up(&question).await.expect("the store answers");
+                assert_eq!(found.resource, Some(resource("email", id)), "{number}");
+            }
+        }
+    }
+}
+
+async fn registered(owner: &Client) -> i64 {
+    let count = "SELECT count(*) FROM tenant.idempotency_resource_types";
+    owner.query_one(count, &[]).await.expect("a count").get(0)
 }
 
 /// As the key that they refer to, so that they have a foreign key and an index.
