@@ -82,7 +82,8 @@ async fn several_are_in_one_database_and_share_nothing() {
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     for (number, schema) in schemas.iter().enumerate() {
         // Only the sample's own schema has a function that knows their status.
-        let untracked = |known: &ResourceType| ResourceType::new(known.name(), known.column(), known.table().expect("a table"));
+        let untracked =
+            |known: &ResourceType| ResourceType::new(known.name(), known.column(), known.table().expect("a table"));
         let types = ResourceTypes::new(organization::resource_types().iter().map(untracked));
         make(&database, schema, &types).await;
         make(&database, schema, &types).await;
