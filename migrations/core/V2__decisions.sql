@@ -61,21 +61,22 @@ END
 $state$;
 
 -- Returns whether a call may take over a reservation of the same request that has no outcome and has not expired: its lease has ended, and
--- the policy of the procedure allows it. Called by the claim, the beginning and the commit of a transaction.
+-- the policy of the procedure allows it. It takes columns, and is immutable, because a statement that changes a row may have nothing else of
+-- them on some kinds of tables. Called by the claim, the beginning and the commit of a transaction.
 CREATE OR REPLACE FUNCTION tenant.idempotency_may_take_over(
     p_lease_expires  timestamptz, -- of the row; NULL for a reservation of the Go interceptor
     p_created        timestamptz, -- of the row
     p_unknown        boolean, -- of the row: whether it is not known that the call took no effect
-    p_foreign_lease  interval, -- as in tenant.idempotency_state
+    p_foreign_before timestamptz, -- one of those that was made until this time has ended; NULL for never
     p_on_lease_ended text, -- 'rerun', 'reconcile' or 'refuse'
     p_on_foreign     text, -- the same for a reservation without a lease; or 'in_progress'
     p_now            timestamptz
 ) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
     WHEN p_lease_expires IS NULL
     THEN p_on_foreign IN ('rerun', 'reconcile') AND (NOT p_unknown OR p_on_foreign = 'reconcile')
-         AND p_created + p_foreign_lease <= p_now
+         AND p_created <= p_foreign_before
     ELSE p_on_lease_ended IN ('rerun', 'reconcile') AND (NOT p_unknown OR p_on_lease_ended = 'reconcile')
          AND p_lease_expires <= p_now
 END;

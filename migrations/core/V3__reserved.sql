@@ -33,6 +33,7 @@ DECLARE
     v_now timestamptz;
     v_lease_expires timestamptz;
     v_expires timestamptz;
+    v_foreign_before timestamptz;
     k record;
 BEGIN
     IF current_setting('transaction_read_only') = 'on' THEN
@@ -78,12 +79,13 @@ BEGIN
               AND k.procedure = p_procedure
               AND tenant.idempotency_same_request(k.request_hash, k.arrival_hash, p_request_hash, p_arrival_hash)
               AND tenant.idempotency_may_take_over(
-                  k.lease_expires, k.created, k.outcome_unknown, v_foreign_lease, p_on_lease_ended, p_on_foreign, v_now) THEN
+                  k.lease_expires, k.created, k.outcome_unknown, v_now - v_foreign_lease, p_on_lease_ended, p_on_foreign, v_now) THEN
             IF v_now > v_until THEN
                 state := 'late';
                 RETURN;
             END IF;
             -- The request of a row does not change.
+            v_foreign_before := v_now - v_foreign_lease;
             UPDATE tenant.idempotency_keys x
             SET token         = p_token,
                 lease_expires = v_lease_expires,
@@ -96,7 +98,7 @@ BEGIN
               AND x.error_bytes IS NULL
               AND x.expires > v_now
               AND tenant.idempotency_may_take_over(
-                  x.lease_expires, x.created, x.outcome_unknown, v_foreign_lease, p_on_lease_ended, p_on_foreign, v_now);
+                  x.lease_expires, x.created, x.outcome_unknown, v_foreign_before, p_on_lease_ended, p_on_foreign, v_now);
             CONTINUE WHEN NOT FOUND;
             IF clock_timestamp() > v_until THEN
                 -- It has waited for another transaction.

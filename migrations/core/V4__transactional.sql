@@ -101,7 +101,7 @@ BEGIN
           AND k.procedure = p_procedure
           AND tenant.idempotency_same_request(k.request_hash, k.arrival_hash, p_request_hash, p_arrival_hash)
           AND tenant.idempotency_may_take_over(
-              k.lease_expires, k.created, k.outcome_unknown, v_foreign_lease, p_on_lease_ended, p_on_foreign, v_now) THEN
+              k.lease_expires, k.created, k.outcome_unknown, v_now - v_foreign_lease, p_on_lease_ended, p_on_foreign, v_now) THEN
         -- A reservation left behind by a server in reserved mode.
         state := 'taken_over';
         seen := concat(k.id, ' ', k.token);
@@ -189,8 +189,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_commit_row(
 ) RETURNS boolean
 LANGUAGE plpgsql AS $commit_row$
 DECLARE
-    v_foreign_lease CONSTANT interval := CASE WHEN p_on_foreign <> 'in_progress' THEN make_interval(secs => p_lease) END;
     v_now timestamptz;
+    v_foreign_before timestamptz;
 BEGIN
     FOR v_round IN 1..2 LOOP
         IF tenant.idempotency_insert_record(
@@ -200,17 +200,18 @@ BEGIN
             RETURN true;
         END IF;
         v_now := clock_timestamp();
+        v_foreign_before := v_now - make_interval(secs => p_lease);
         DELETE FROM tenant.idempotency_keys x
         WHERE x.idempotency_key = p_key
           AND x.user_id = p_user
-          AND concat(x.id, ' ', x.token) = p_seen
+          AND x.id::text || ' ' || coalesce(x.token::text, '') = p_seen
           AND (x.expires <= v_now
                OR (x.response_bytes IS NULL
                    AND x.error_bytes IS NULL
                    AND x.procedure = p_procedure
                    AND tenant.idempotency_same_request(x.request_hash, x.arrival_hash, p_request_hash, p_arrival_hash)
                    AND tenant.idempotency_may_take_over(
-                       x.lease_expires, x.created, x.outcome_unknown, v_foreign_lease, p_on_lease_ended, p_on_foreign, v_now)));
+                       x.lease_expires, x.created, x.outcome_unknown, v_foreign_before, p_on_lease_ended, p_on_foreign, v_now)));
         EXIT WHEN NOT FOUND;
     END LOOP;
 
@@ -247,6 +248,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan AS $commit$
 DECLARE
+    v_seen CONSTANT text := coalesce(current_setting('app.idempotency_seen', true), '');
     v_set text; -- an assignment costs less than PERFORM
     v_done boolean;
 BEGIN
@@ -257,8 +259,7 @@ BEGIN
     v_set := tenant.idempotency_set(ARRAY['idempotency.owner', p_user::text]);
     v_done := tenant.idempotency_commit_row(
         p_user, p_key, p_token, p_procedure, p_request_hash, p_arrival_hash, p_lease, p_on_lease_ended, p_on_foreign, p_response,
-        p_not_stored, p_error, p_metadata, p_retention, p_resource_column, p_resource, p_id,
-        coalesce(current_setting('app.idempotency_seen', true), '')
+        p_not_stored, p_error, p_metadata, p_retention, p_resource_column, p_resource, p_id, v_seen
     );
 END
 $commit$;

@@ -312,8 +312,12 @@ BEGIN
         END IF;
         EXECUTE format('ALTER TABLE tenant.idempotency_keys ADD COLUMN %I %s', p_column, v_type);
     END IF;
-    -- As of all that belongs to a user.
-    EXECUTE format('ALTER TABLE tenant.idempotency_keys ALTER COLUMN %I SET STATISTICS 0', p_column);
+    -- As of all that belongs to a user. A table that is distributed over several servers cannot have that changed.
+    BEGIN
+        EXECUTE format('ALTER TABLE tenant.idempotency_keys ALTER COLUMN %I SET STATISTICS 0', p_column);
+    EXCEPTION WHEN feature_not_supported THEN
+        NULL;
+    END;
     IF 'foreign key' = ANY (v_missing) THEN
         -- A partitioned table has no foreign key that is not valid: its rows are read here.
         EXECUTE format(

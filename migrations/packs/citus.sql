@@ -114,7 +114,7 @@ BEGIN
 END
 $set$;
 
--- As in the core, on all nodes that take part. A plan that is made once would not know the owner, and so not the node.
+-- As in the core, on all nodes that take part.
 CREATE OR REPLACE FUNCTION tenant.idempotency_act_for(p_owner uuid, p_app_user uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp AS $act_for$
@@ -209,8 +209,15 @@ DECLARE
     v_part text[];
     v_role name;
 BEGIN
+    -- A plan that is made once does not know the owner, and so not the node.
+    FOR v_routine IN
+        SELECT p.oid FROM pg_proc p
+        WHERE p.pronamespace = v_schema AND p.proconfig @> ARRAY['plan_cache_mode=force_generic_plan']
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s RESET plan_cache_mode', v_routine);
+    END LOOP;
     FOR v_routine IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = v_schema AND p.prosrc ~ v_call LOOP
-        v_definition := replace(pg_get_functiondef(v_routine), format(' SET plan_cache_mode TO %L', 'force_generic_plan'), '');
+        v_definition := pg_get_functiondef(v_routine);
         v_part := regexp_match(v_definition, v_call);
         EXECUTE replace(
             v_definition, format('%s := %s;', v_part[1], v_part[2]), format('SELECT * INTO %s FROM %s;', v_part[1], v_part[2])

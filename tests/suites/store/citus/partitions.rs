@@ -19,6 +19,7 @@ fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>, why: &str) {
 async fn a_distributed_table_is_not_partitioned() {
     let Some(distributed) = Distributed::take().await else { return };
     let owner = distributed.connect(&distributed.coordinator, OWNER).await;
+    migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
     let why = "tenant.idempotency_keys is distributed over several nodes, and cannot be partitioned";
     assert_refused(owner.simple_query("SELECT tenant.idempotency_partition(4)").await, why);
     assert_refused(owner.simple_query("CALL tenant.idempotency_move_to_partitions(4)").await, why);
@@ -46,6 +47,7 @@ async fn a_partitioned_table_is_not_distributed() {
 async fn a_table_that_is_being_moved_to_partitions_is_not_distributed() {
     let Some(distributed) = Distributed::take().await else { return };
     let (owner, schema) = local(&distributed).await;
+    migrations::partitions(&owner, &schema).await.expect("what partitions need");
     let begin = format!("SELECT {}.idempotency_move_step(4, 500, NULL)", schema.name());
     owner.batch_execute(&begin).await.expect("the first step");
     let why = format!("{}.idempotency_keys is being moved to partitions, and is not distributed", schema.name());
