@@ -38,8 +38,8 @@ CREATE INDEX outbox_idx_api_key ON authz.outbox (api_key_id, id DESC) WHERE api_
 CREATE INDEX outbox_idx_install ON authz.outbox (install_id, id DESC) WHERE install_id IS NOT NULL;
 CREATE INDEX outbox_idx_organization_user ON authz.outbox (organization_user_id, id DESC) WHERE organization_user_id IS NOT NULL;
 
--- What the worker has still to do, oldest first.
-CREATE INDEX outbox_idx_unprocessed ON authz.outbox (id) WHERE status IN ('pending', 'retrying');
+-- The rows that the worker has still to process, by the time from which their delay counts: those that are due come first.
+CREATE INDEX outbox_idx_due ON authz.outbox (created, id) WHERE status IN ('pending', 'retrying');
 
 -- A user sees the rows of the organisation. The worker is the owner's, or a superuser's. (The sub-select is part of each
 -- query's plan; authn.current_organization_id() would cost every replay a function call.)

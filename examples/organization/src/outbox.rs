@@ -71,3 +71,76 @@ async fn process_batch(client: &Client, age: &str) -> Result<i64, Error> {
     }
     Ok(processed)
 }
+
+#[cfg(test)]
+mod tests {
+    use scratch_postgres::TestDatabase;
+
+    use super::*;
+    use crate::{CLUSTER, ORGANIZATION};
+
+    const DUE: &str = "UPDATE authz.outbox SET created = now() - interval '2 hours'";
+    const AGE: &str = "1 hour";
+
+    /// A database with an outbox row for each of these projects, none of which is due, and a worker's connection.
+    async fn outbox(projects: i64) -> (TestDatabase, Client) {
+        let database = scratch_postgres::database(None).await;
+        bootstrap::bootstrap(database.url()).await.expect("the sample's tables");
+        let client = worker(&database).await;
+        let fill = format!(
+            "TRUNCATE authz.outbox;
+             INSERT INTO tenant.projects (organization_id, cluster_id, name)
+             SELECT '{ORGANIZATION}', '{CLUSTER}', 'project ' || number FROM generate_series(1, {projects}) number;
+             ANALYZE authz.outbox"
+        );
+        client.batch_execute(&fill).await.expect("the projects");
+        (database, client)
+    }
+
+    /// Connects a worker that does not wait for locks.
+    async fn worker(database: &TestDatabase) -> Client {
+        let client = bootstrap::connect(database.url()).await.expect("a connection");
+        client.batch_execute("SET lock_timeout = '1ms'").await.expect("the setting");
+        client
+    }
+
+    async fn count(client: &Client, select: &str) -> i64 {
+        client.query_typed_one(select, &[]).await.expect("a count").get(0)
+    }
+
+    /// Each row is processed by one of the workers if their numbers add up to that of all rows, and none is left.
+    #[tokio::test]
+    async fn two_workers_process_each_due_row_once_in_bounded_batches_and_leave_none() {
+        let (database, one) = outbox(2 * BATCH + 50).await;
+        let two = worker(&database).await;
+        one.batch_execute(DUE).await.expect("all are due");
+
+        one.batch_execute("BEGIN").await.expect("the rows stay locked");
+        assert_eq!(process_batch(&one, AGE).await.expect("a batch"), BATCH);
+        assert_eq!(process_batch(&two, AGE).await.expect("it does not wait for the locked rows"), BATCH);
+        one.batch_execute("ROLLBACK").await.expect("this worker ends");
+
+        assert_eq!(process_batch(&two, AGE).await.expect("a batch"), BATCH);
+        assert_eq!(process_batch(&one, AGE).await.expect("a batch"), 50);
+        assert_eq!(process_batch(&two, AGE).await.expect("none"), 0);
+        let all = "SELECT count(*) FROM authz.outbox WHERE status = 'completed' AND retries = 0";
+        assert_eq!(count(&one, all).await, 2 * BATCH + 50);
+    }
+
+    #[tokio::test]
+    async fn does_not_read_the_rows_that_are_not_due() {
+        let (database, client) = outbox(3000).await;
+        let finish =
+            "UPDATE authz.outbox SET status = 'completed', created = created - interval '2 hours' WHERE id % 2 = 0;
+                      ANALYZE authz.outbox";
+        client.batch_execute(finish).await.expect("half of them are done");
+        // The server counts what each connection has read.
+        let client = worker(&database).await;
+        client.batch_execute("BEGIN").await.expect("a transaction");
+        assert_eq!(process_batch(&client, AGE).await.expect("none is due"), 0);
+        let read =
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'authz.outbox'::regclass";
+        let read = count(&client, read).await;
+        assert!(read <= 1, "{read} rows");
+    }
+}
