@@ -97,3 +97,29 @@ mod together;
 mod transactional;
 mod unprotected;
 mod world;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    fn texts(folder: &str) -> Vec<String> {
+        let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).expect(folder);
+        files.map(|file| fs::read_to_string(file.expect("a file").path()).expect("a text")).collect()
+    }
+
+    /// Each transition on the record names what carries it out.
+    #[test]
+    fn names_functions_that_the_migrations_make() {
+        let (model, sql) = (texts("src").concat(), texts("../../migrations/core").concat());
+        let names = model.split("`idempotency_").skip(1).filter_map(|rest| rest.split_once('`')).map(|(name, _)| name);
+        let names: Vec<_> = names.filter(|name| !name.contains(char::is_whitespace)).collect();
+        assert!(names.len() > 12, "{names:?}");
+        for name in names {
+            assert!(
+                sql.contains(&format!("FUNCTION tenant.idempotency_{name}("))
+                    || sql.contains(&format!("PROCEDURE tenant.idempotency_{name}(")),
+                "{name}"
+            );
+        }
+    }
+}

@@ -19,6 +19,7 @@ pub(crate) enum View {
     OutcomeUnknown,
 }
 
+/// What the attempt finds: `idempotency_state` and `idempotency_may_take_over`.
 pub(crate) fn view(scenario: &Scenario, world: &World, id: AttemptId) -> View {
     view_as(scenario, world.record.as_ref(), world.attempts[id].token, scenario.servers[id])
 }
@@ -47,13 +48,14 @@ pub(crate) fn view_as(scenario: &Scenario, record: Option<&Record>, token: Optio
     }
 }
 
-/// Gives the key to an attempt by a new reservation, if no valid record is there.
+/// Gives the key to an attempt by a new reservation, if no valid record is there: `idempotency_claim_row`, and `idempotency_reserve_many` for
+/// several calls.
 pub(crate) fn reserve(world: &mut World, id: AttemptId) {
     forget_completed(world);
     world.record = Some(Record::reserved(world.attempts[id].token, id));
 }
 
-/// Gives the key to an attempt by taking over a reservation whose lease has ended.
+/// Gives the key to an attempt by taking over a reservation whose lease has ended: `idempotency_claim_row`.
 pub(crate) fn take_over(scenario: &Scenario, world: &mut World, id: AttemptId) {
     note_rerun(scenario, world, id);
     let attempt = &mut world.attempts[id];
@@ -76,7 +78,7 @@ pub(crate) fn note_rerun(scenario: &Scenario, world: &mut World, id: AttemptId) 
     world.history.reran_abandoned |= abandoned && scenario.servers[id].on_lease_ended == Policy::Rerun;
 }
 
-/// Stores an outcome. Returns whether the attempt held the record.
+/// Stores an outcome: `idempotency_complete_row`, and `idempotency_complete_many` for several calls. Returns whether the attempt held the record.
 pub(crate) fn complete(scenario: &Scenario, world: &mut World, id: AttemptId, outcome: Outcome) -> bool {
     if !addresses(scenario, world, id, Guard::CompleteChecksToken) {
         return false;
@@ -97,7 +99,7 @@ pub(crate) fn complete(scenario: &Scenario, world: &mut World, id: AttemptId, ou
     true
 }
 
-/// Frees the key. Returns whether the attempt held it.
+/// Frees the key: `idempotency_release_row`. Returns whether the attempt held it.
 ///
 /// A reservation that was taken over is given back as it was, with its lease ended: the outcome of the earlier call is
 /// still unknown, and an attempt whose claim got no answer does not even know of the takeover.
@@ -122,7 +124,7 @@ pub(crate) fn release(scenario: &Scenario, world: &mut World, id: AttemptId) -> 
     true
 }
 
-/// Marks the reservation as abandoned. Returns whether the attempt held it.
+/// Marks the reservation as abandoned: `idempotency_abandon_row`. Returns whether the attempt held it.
 pub(crate) fn abandon(scenario: &Scenario, world: &mut World, id: AttemptId) -> bool {
     if !addresses(scenario, world, id, Guard::AbandonChecksToken) || looks_completed(scenario, world, id) {
         return false;
@@ -147,6 +149,7 @@ pub(crate) fn extends(scenario: &Scenario, world: &World, id: AttemptId) -> bool
         })
 }
 
+/// Renews the lease: `idempotency_extend_row`.
 pub(crate) fn extend(world: &mut World, id: AttemptId) {
     note_trespass(world, id);
     if let Some(record) = &mut world.record {

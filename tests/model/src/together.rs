@@ -55,7 +55,7 @@ pub(crate) fn batches(world: &World) -> Vec<(Calls, Fate)> {
         .collect()
 }
 
-/// Sends a batch. Its calls leave the queue.
+/// Sends a batch: `idempotency_write_many`. Its calls leave the queue.
 pub(crate) fn carry_out(scenario: &Scenario, world: &mut World, calls: Calls, fate: Fate) {
     for id in calls.ids() {
         world.attempts[id].queued = false;
@@ -107,7 +107,7 @@ pub(crate) fn look_decides(scenario: &Scenario, world: &World, id: AttemptId) ->
     scenario.servers[id].batches && !world.is_away && looked(scenario, world, id).is_some()
 }
 
-/// Reads the record, and answers the call. What a look does not decide is claimed, or begun.
+/// Reads the record, and answers the call: `idempotency_look`. What a look does not decide is claimed, or begun.
 pub(crate) fn look(scenario: &Scenario, world: &mut World, id: AttemptId) {
     let Some(answer) = looked(scenario, world, id) else {
         return;

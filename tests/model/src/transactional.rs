@@ -16,7 +16,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// BEGIN, the lock, and then a read of the record: `take.sql`, and `tenant.idempotency_begin` for a key that is not free.
+    /// BEGIN, the lock, and then a read of the record: `idempotency_is_free`, and `idempotency_begin_row` for a key that is not free.
     Begin,
     /// The transaction loses a conflict; the handler may not notice.
     Conflict,
@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Hear,
     /// A statement that only reads answers the call, without a transaction.
     Look,
-    /// The lost COMMIT is looked up: the same lock on another connection, then a read of the record.
+    /// The lost COMMIT is looked up, by `idempotency_committed_row`: the same lock on another connection, then a read of the record.
     LookUp,
     /// The pooler in front of the database loses its server, and answers the COMMIT with an error.
     Mislead,
@@ -40,7 +40,7 @@ pub(crate) enum Step {
     Peek,
     /// The reconciler is asked, with the transaction open.
     Reconcile(Word),
-    /// COMMIT arrives at the database, or the server learns that the transaction is gone.
+    /// The record and COMMIT arrive at the database (`idempotency_commit_row` for a key that was not free), or the server learns that the transaction is gone.
     SendCommit,
     Succeed,
 }
