@@ -70,7 +70,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_may_take_over(
     p_foreign_before timestamptz, -- one of those that was made until this time has ended; NULL for never
     p_on_lease_ended text, -- 'rerun', 'reconcile' or 'refuse'
     p_on_foreign     text, -- the same for a reservation without a lease; or 'in_progress'
-    p_now            timestamptz
+    p_now timestamptz
 ) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
@@ -156,9 +156,8 @@ $needs_primary$;
 -- owner and the user before. The nil user is set only because authn.current_user_id() of some applications raises an error if no user is
 -- set. Called by functions that run as the table's owner, whom alone the policies of a sight are for.
 CREATE OR REPLACE FUNCTION tenant.idempotency_see(
-    p_sight text,
-    p_owner text DEFAULT '00000000-0000-0000-0000-000000000000',
-    p_user  text DEFAULT '00000000-0000-0000-0000-000000000000'
+    p_sight text, p_owner text DEFAULT '00000000-0000-0000-0000-000000000000',
+    p_user text DEFAULT '00000000-0000-0000-0000-000000000000'
 ) RETURNS void
 LANGUAGE plpgsql AS $see$
 BEGIN

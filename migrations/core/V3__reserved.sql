@@ -137,11 +137,7 @@ $claim_row$;
 -- COMMIT comes later in the same log and flushes the reservation with it. If a crash loses a takeover, the earlier
 -- reservation remains, with its ended lease. Called by the store for each call in reserved mode that does not share a statement.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
-    p_user           uuid,
-    p_key            uuid,
-    p_token          uuid,
-    p_procedure      text,
-    p_request_hash   bytea,
+    p_user uuid, p_key uuid, p_token uuid, p_procedure text, p_request_hash bytea,
     p_arrival_hash   bytea, -- of the request as it arrived; NULL if it is p_request_hash
     p_lease          double precision, -- seconds
     p_retention      double precision, -- seconds
@@ -153,19 +149,9 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
     p_app_user       uuid, -- the application's user, for the look-up of the status; NULL for none
     p_settings       text[], -- the application's settings, for the same (tenant.idempotency_set); NULL for none
     p_until          double precision, -- the time after which this claim reserves nothing, in seconds since 1970
-    OUT state              text,
-    OUT recorded_procedure text,
-    OUT recorded_hash      bytea,
-    OUT recorded_arrival   bytea,
-    OUT response           bytea,
-    OUT metadata           bytea,
-    OUT error              bytea,
-    OUT resource           text,
-    OUT status             text,
-    OUT status_error       text,
-    OUT lease_left_ms      bigint,
-    OUT expires_in_ms      bigint,
-    OUT clock              double precision
+    OUT state text, OUT recorded_procedure text, OUT recorded_hash bytea, OUT recorded_arrival bytea, OUT response bytea,
+    OUT metadata bytea, OUT error bytea, OUT resource text, OUT status text, OUT status_error text, OUT lease_left_ms bigint,
+    OUT expires_in_ms bigint, OUT clock double precision
 )
 LANGUAGE plpgsql AS $claim$
 DECLARE
@@ -248,17 +234,13 @@ $extend$;
 -- the reservation, or no longer does). Called by the store for each outcome in reserved mode that does not share a statement. Its
 -- tenant.idempotency_complete_row has a column for each resource type: tenant.idempotency_write_statements makes it.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_complete(
-    p_user            uuid,
-    p_key             uuid,
-    p_token           uuid,
-    p_response        bytea,
-    p_not_stored      boolean,
+    p_user uuid, p_key uuid, p_token uuid, p_response bytea, p_not_stored boolean,
     p_error           bytea, -- instead of a response
     p_metadata        bytea, -- with a response; NULL for none
     p_retention       double precision, -- seconds
     p_resource_column text, -- NULL for none
-    p_resource        text,
-    OUT outcome       text
+    p_resource text,
+    OUT outcome text
 )
 LANGUAGE plpgsql AS $complete$
 DECLARE

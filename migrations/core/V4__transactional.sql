@@ -115,32 +115,18 @@ $begin_row$;
 -- token, by which tenant.idempotency_commit recognises its transaction; the row that the record may replace; and the time
 -- that the transaction may be idle before the server ends it. Called by the store in transactional mode for each key that is not free.
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
-    p_user           uuid,
-    p_key            uuid,
-    p_token          uuid,
-    p_procedure      text,
-    p_request_hash   bytea,
-    p_arrival_hash   bytea,
+    p_user uuid, p_key uuid, p_token uuid, p_procedure text, p_request_hash bytea, p_arrival_hash bytea,
     p_lease          double precision, -- seconds, of a reservation without a lease
     p_idle           double precision, -- seconds
     p_on_lease_ended text,
     p_on_foreign     text, -- as in tenant.idempotency_claim
-    p_resource_type  text,
+    p_resource_type text,
     p_app_user       uuid, -- the application's user; NULL for none
     p_settings       text[], -- the application's settings (tenant.idempotency_set); NULL for none
     p_until          double precision, -- as in tenant.idempotency_claim
-    OUT state              text,
-    OUT recorded_procedure text,
-    OUT recorded_hash      bytea,
-    OUT recorded_arrival   bytea,
-    OUT response           bytea,
-    OUT metadata           bytea,
-    OUT error              bytea,
-    OUT resource           text,
-    OUT status             text,
-    OUT status_error       text,
-    OUT lease_left_ms      bigint,
-    OUT expires_in_ms      bigint
+    OUT state text, OUT recorded_procedure text, OUT recorded_hash bytea, OUT recorded_arrival bytea, OUT response bytea,
+    OUT metadata bytea, OUT error bytea, OUT resource text, OUT status text, OUT status_error text, OUT lease_left_ms bigint,
+    OUT expires_in_ms bigint
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -226,22 +212,14 @@ $commit_row$;
 -- ran in. The hint is the SQLSTATE again, for client libraries that do not tell it. Called by the store in transactional mode for each
 -- key that was not free.
 CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
-    p_user            uuid,
-    p_key             uuid,
-    p_token           uuid,
-    p_procedure       text,
-    p_request_hash    bytea,
-    p_arrival_hash    bytea,
+    p_user uuid, p_key uuid, p_token uuid, p_procedure text, p_request_hash bytea, p_arrival_hash bytea,
     p_lease           double precision, -- seconds
-    p_on_lease_ended  text,
-    p_on_foreign      text,
-    p_response        bytea,
-    p_not_stored      boolean,
+    p_on_lease_ended text, p_on_foreign text, p_response bytea, p_not_stored boolean,
     p_error           bytea, -- instead of a response
     p_metadata        bytea, -- with a response; NULL for none
     p_retention       double precision, -- seconds
     p_resource_column text, -- NULL for none
-    p_resource        text,
+    p_resource text,
     p_id              uuid -- of the record: a UUIDv7. The client makes it for less than the server
 ) RETURNS void
 LANGUAGE plpgsql

@@ -56,28 +56,14 @@ $expensive$;
 -- settings. `age` is that of its transaction in seconds, and little more than the time in which it was planned: if it is more, the client
 -- finds out before it believes the answer. So each key has a row.
 CREATE OR REPLACE FUNCTION tenant.idempotency_look(
-    p_users          uuid[],
-    p_keys           uuid[],
-    p_tokens         uuid[],
+    p_users uuid[], p_keys uuid[], p_tokens uuid[],
     p_resource_types text[], -- the types of the resources whose status to look up; NULL elements for none
     p_app_users      uuid[], -- the application's users; NULL elements for none
     p_settings       text[]  -- the application's settings of all keys in turn, with equal names (tenant.idempotency_set); NULL for none
 ) RETURNS TABLE (
-    item               bigint,
-    token              uuid,
-    state              text,
-    recorded_procedure text,
-    recorded_hash      bytea,
-    recorded_arrival   bytea,
-    response           bytea,
-    metadata           bytea,
-    error              bytea,
-    resource           text,
-    status             text,
-    status_error       text,
-    lease_left_ms      bigint,
-    expires_in_ms      bigint,
-    age                double precision
+    item bigint, token uuid, state text, recorded_procedure text, recorded_hash bytea, recorded_arrival bytea, response bytea,
+    metadata bytea, error bytea, resource text, status text, status_error text, lease_left_ms bigint, expires_in_ms bigint,
+    age double precision
 )
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
@@ -127,18 +113,14 @@ END;
 -- reserve: absent -> reserved, for several keys: a part of tenant.idempotency_write_many. Returns the tokens of those that were
 -- absent, 16 bytes each, NULL if there are none. A key that has a row, also an expired one, is left as it is, and after p_until every key.
 CREATE OR REPLACE FUNCTION tenant.idempotency_reserve_many(
-    p_users            uuid[],
-    p_keys             uuid[],
-    p_tokens           uuid[],
-    p_procedures       text[],
-    p_request_hashes   bytea[],
+    p_users uuid[], p_keys uuid[], p_tokens uuid[], p_procedures text[], p_request_hashes bytea[],
     p_arrival_hashes   bytea[], -- as in tenant.idempotency_claim
     p_leases           double precision[], -- seconds
     p_retentions       double precision[], -- seconds
     p_app_users        uuid[], -- the application's users; NULL elements for none
     p_settings         text[], -- as in tenant.idempotency_look
     p_until            double precision, -- as in tenant.idempotency_claim
-    OUT reserved       bytea
+    OUT reserved bytea
 )
 LANGUAGE plpgsql AS $reserve_many$
 DECLARE
@@ -182,30 +164,14 @@ $reserve_many$;
 -- statements, each has changed its rows before it inserts others, so that they do not wait for each other.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_write_many(
     p_users            uuid[], -- as in tenant.idempotency_reserve_many
-    p_keys             uuid[],
-    p_tokens           uuid[],
-    p_procedures       text[],
-    p_request_hashes   bytea[],
-    p_arrival_hashes   bytea[],
-    p_leases           double precision[],
-    p_retentions       double precision[],
+    p_keys uuid[], p_tokens uuid[], p_procedures text[], p_request_hashes bytea[], p_arrival_hashes bytea[],
+    p_leases double precision[], p_retentions double precision[],
     p_effects_are_here boolean, -- whether the effects of all handlers are committed in this server and nowhere else
-    p_app_users        uuid[],
-    p_settings         text[],
-    p_until            double precision,
+    p_app_users uuid[], p_settings text[], p_until double precision,
     p_done_users       uuid[], -- as in tenant.idempotency_complete_many
-    p_done_keys        uuid[],
-    p_done_tokens      uuid[],
-    p_responses        bytea[],
-    p_not_stored       boolean[],
-    p_errors           bytea[],
-    p_metadata         bytea[],
-    p_done_retentions  double precision[],
-    p_resource_columns text[],
-    p_resources        text[],
-    OUT reserved       bytea,
-    OUT completed      bytea,
-    OUT clock          double precision
+    p_done_keys uuid[], p_done_tokens uuid[], p_responses bytea[], p_not_stored boolean[], p_errors bytea[], p_metadata bytea[],
+    p_done_retentions double precision[], p_resource_columns text[], p_resources text[],
+    OUT reserved bytea, OUT completed bytea, OUT clock double precision
 )
 LANGUAGE plpgsql AS $write_many$
 DECLARE

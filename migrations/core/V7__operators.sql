@@ -73,14 +73,7 @@ $hook$;
 CREATE OR REPLACE FUNCTION tenant.idempotency_stuck(
     p_lookback interval DEFAULT interval '1 day', p_limit integer DEFAULT 100
 ) RETURNS TABLE (
-    state     text,
-    key_id    uuid,
-    owner     uuid,
-    procedure text,
-    token     uuid,
-    attempts  integer,
-    created   timestamptz,
-    expires   timestamptz
+    state text, key_id uuid, owner uuid, procedure text, token uuid, attempts integer, created timestamptz, expires timestamptz
 )
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $stuck$
@@ -129,22 +122,10 @@ $stuck$;
 -- holder_since is the beginning of the transaction. It is NULL unless the table's owner has the rights of the API's role or
 -- of pg_read_all_stats. Called by operators.
 CREATE OR REPLACE FUNCTION tenant.idempotency_inspect(
-    p_key   text,
-    p_user  text,
-    p_scope text DEFAULT NULL,
-    OUT state              text,
-    OUT procedure          text,
-    OUT token              uuid,
-    OUT lease_left         interval,
-    OUT attempts           integer,
-    OUT created            timestamptz,
-    OUT expires            timestamptz,
-    OUT resource           text,
-    OUT holder_pid         integer,
-    OUT holder_application text,
-    OUT holder_since       timestamptz,
-    OUT key_id             uuid,
-    OUT owner              uuid
+    p_key text, p_user text, p_scope text DEFAULT NULL,
+    OUT state text, OUT procedure text, OUT token uuid, OUT lease_left interval, OUT attempts integer, OUT created timestamptz,
+    OUT expires timestamptz, OUT resource text, OUT holder_pid integer, OUT holder_application text, OUT holder_since timestamptz,
+    OUT key_id uuid, OUT owner uuid
 )
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $inspect$
@@ -188,13 +169,10 @@ $inspect$;
 -- Deletes the row of a key, or says why not: for tenant.idempotency_operator_release, which calls it. The row does not change between the
 -- decision and its deletion.
 CREATE OR REPLACE FUNCTION tenant.idempotency_operator_release_row(
-    p_user  uuid,
-    p_key   uuid,
-    p_token uuid,
-    OUT outcome    text,
+    p_user uuid, p_key uuid, p_token uuid,
+    OUT outcome text,
     OUT state      text, -- before; NULL for no record
-    OUT procedure  text,
-    OUT holder_pid integer
+    OUT procedure text, OUT holder_pid integer
 )
 LANGUAGE plpgsql AS $release_row$
 DECLARE
@@ -235,14 +213,8 @@ $release_row$;
 --   completed, not_stored, failed   the call has an outcome, which stays
 -- Called by operators, and by the operations service.
 CREATE OR REPLACE FUNCTION tenant.idempotency_operator_release(
-    p_key    text,
-    p_user   text,
-    p_token  uuid,
-    p_scope  text DEFAULT NULL,
-    p_reason text DEFAULT NULL,
-    OUT outcome    text,
-    OUT holder_pid integer,
-    OUT hint       text
+    p_key text, p_user text, p_token uuid, p_scope text DEFAULT NULL, p_reason text DEFAULT NULL,
+    OUT outcome text, OUT holder_pid integer, OUT hint text
 )
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $release$
@@ -280,42 +252,3 @@ BEGIN
     PERFORM tenant.idempotency_set(ARRAY['app.current_user_id', v_user, 'idempotency.owner', v_owner]);
 END
 $release$;
-
--- Returns the grants that a role lacks to operate the service, as statements.
-CREATE OR REPLACE FUNCTION tenant.idempotency_missing_operator_grants(p_role name) RETURNS SETOF text
-LANGUAGE sql STABLE
-BEGIN ATOMIC
-    SELECT format('GRANT USAGE ON SCHEMA %s TO %I', n.oid::regnamespace, p_role)
-    FROM pg_namespace n
-    WHERE n.oid = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
-      AND NOT has_schema_privilege(p_role, n.oid, 'USAGE')
-    UNION ALL
-    SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, p_role)
-    FROM pg_proc p
-    WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
-      AND p.proname IN ('idempotency_inspect', 'idempotency_operator_release', 'idempotency_stuck')
-      AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
-END;
-
--- Grants a role what an operator needs, and nothing else: no right on a table. If it has that, changes nothing and locks
--- nothing.
-CREATE OR REPLACE FUNCTION tenant.idempotency_grant_operator(p_role name) RETURNS void
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $grant$
-DECLARE
-    v_grant text;
-BEGIN
-    IF EXISTS (SELECT FROM tenant.idempotency_missing_operator_grants(p_role)) THEN
-        -- One server at a time: two GRANTs on one object at once fail.
-        LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE;
-        FOR v_grant IN SELECT m FROM tenant.idempotency_missing_operator_grants(p_role) m LOOP
-            BEGIN
-                EXECUTE v_grant;
-            EXCEPTION WHEN insufficient_privilege THEN
-                NULL; -- it is said below
-            END;
-        END LOOP;
-        PERFORM tenant.idempotency_check_grants(p_role, ARRAY(SELECT m FROM tenant.idempotency_missing_operator_grants(p_role) m));
-    END IF;
-END
-$grant$;

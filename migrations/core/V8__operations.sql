@@ -32,18 +32,10 @@ RETURN (
 -- The row is read again after the locks: a transaction that has committed in between is seen by its record. On a standby it
 -- fails (tenant.idempotency_needs_primary).
 CREATE OR REPLACE FUNCTION tenant.idempotency_look_up_row(
-    p_user uuid,
-    p_key  uuid,
+    p_user uuid, p_key uuid,
     OUT state              text, -- tenant.idempotency_state; NULL for no record
-    OUT procedure          text,
-    OUT created            timestamptz,
-    OUT completed          timestamptz,
-    OUT expires            timestamptz,
-    OUT lease_left         interval,
-    OUT token              uuid,
-    OUT attempts           integer,
-    OUT resource_type      text,
-    OUT resource           text,
+    OUT procedure text, OUT created timestamptz, OUT completed timestamptz, OUT expires timestamptz, OUT lease_left interval,
+    OUT token uuid, OUT attempts integer, OUT resource_type text, OUT resource text,
     OUT holder_pid         integer, -- of the connection whose transaction holds the key; NULL for none
     OUT holder_application text,
     OUT holder_since       timestamptz -- the beginning of its transaction; NULL if this role may not see it
@@ -94,20 +86,15 @@ $look_up_row$;
 -- transaction is known: its procedure is recorded with its outcome. Not even that if the connections log in as another role than they use
 -- (SET ROLE), which may not see it. Called by the store for the operations service, the recovery, and applications.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_look_up(
-    p_user      uuid,
-    p_key       uuid,
+    p_user uuid, p_key uuid,
     p_status_of text[], -- the types of resources whose status to look up; NULL for none
     p_app_user  uuid, -- the application's user, for the look-up of the status; NULL for none
     p_settings  text[], -- the application's settings, for the same (tenant.idempotency_set); NULL for none
-    OUT state         text,
-    OUT procedure     text,
+    OUT state text, OUT procedure text,
     OUT created       bigint, -- all times in microseconds (tenant.idempotency_microseconds)
-    OUT completed     bigint,
-    OUT expires       bigint,
+    OUT completed bigint, OUT expires bigint,
     OUT resource_type text, -- that and the next only of a completed call
-    OUT resource      text,
-    OUT status        text,
-    OUT status_error  text
+    OUT resource text, OUT status text, OUT status_error text
 )
 LANGUAGE plpgsql AS $look_up$
 DECLARE
@@ -281,19 +268,11 @@ $sweep$;
 -- page is of rows of the index, not of reservations, which may be a few among millions of outcomes. (As in the sweep, the planner would
 -- rather read and sort the whole table.)
 CREATE OR REPLACE FUNCTION tenant.idempotency_abandoned(
-    p_procedures text[],
-    p_lookback   double precision,
-    p_attempts   integer,
-    p_batch      integer,
+    p_procedures text[], p_lookback double precision, p_attempts integer, p_batch integer,
     p_after      uuid, -- NULL for the first page
-    p_seconds    double precision
+    p_seconds double precision
 ) RETURNS TABLE (
-    user_id         uuid,
-    idempotency_key uuid,
-    procedure       text,
-    request_hash    bytea,
-    arrival_hash    bytea,
-    reached         uuid
+    user_id uuid, idempotency_key uuid, procedure text, request_hash bytea, arrival_hash bytea, reached uuid
 )
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp

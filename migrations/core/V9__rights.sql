@@ -1,4 +1,4 @@
--- The rights: everybody else's are taken away, and the API's own role gets those that it needs.
+-- The rights: everybody else's are taken away, and the API's own role and operators get those that they need.
 
 -- Takes the right to execute the layer's routines from everybody: a routine that was just created can be executed by everybody. Called by
 -- this migration, and by packs.
@@ -65,13 +65,50 @@ BEGIN ATOMIC
       AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
 END;
 
--- Raises an error if a grant is still missing. PostgreSQL only warns if a role grants what it may not.
-CREATE OR REPLACE FUNCTION tenant.idempotency_check_grants(p_role name, p_missing text[]) RETURNS void
+-- Returns the grants that a role lacks to operate the service, as statements. Called by
+-- tenant.idempotency_grant_operator.
+CREATE OR REPLACE FUNCTION tenant.idempotency_missing_operator_grants(p_role name) RETURNS SETOF text
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT format('GRANT USAGE ON SCHEMA %s TO %I', n.oid::regnamespace, p_role)
+    FROM pg_namespace n
+    WHERE n.oid = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
+      AND NOT has_schema_privilege(p_role, n.oid, 'USAGE')
+    UNION ALL
+    SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, p_role)
+    FROM pg_proc p
+    WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
+      AND p.proname IN ('idempotency_inspect', 'idempotency_operator_release', 'idempotency_stuck')
+      AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
+END;
+
+-- Runs the grants that a role lacks, as this function lists them, and fails if one is still missing: PostgreSQL only warns if a role grants
+-- what it may not. Called by tenant.idempotency_grant and tenant.idempotency_grant_operator.
+CREATE OR REPLACE FUNCTION tenant.idempotency_run_grants(p_role name, p_missing regproc) RETURNS void
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $check$
+SET search_path = pg_catalog, pg_temp AS $run$
+DECLARE
+    v_list CONSTANT text := format('SELECT array_agg(m) FROM %s($1) m', p_missing);
+    v_missing text[];
+    v_grant text;
 BEGIN
-    IF cardinality(p_missing) > 0 THEN
-        RAISE EXCEPTION 'the role % may not grant % what it needs: %', current_user, p_role, array_to_string(p_missing, '; ')
+    EXECUTE v_list INTO v_missing USING p_role;
+    IF v_missing IS NULL THEN
+        RETURN;
+    END IF;
+    -- One server at a time: two GRANTs on one object at once fail.
+    LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE;
+    EXECUTE v_list INTO v_missing USING p_role;
+    FOREACH v_grant IN ARRAY coalesce(v_missing, '{}') LOOP
+        BEGIN
+            EXECUTE v_grant;
+        EXCEPTION WHEN insufficient_privilege THEN
+            NULL; -- it is said below
+        END;
+    END LOOP;
+    EXECUTE v_list INTO v_missing USING p_role;
+    IF v_missing IS NOT NULL THEN
+        RAISE EXCEPTION 'the role % may not grant % what it needs: %', current_user, p_role, array_to_string(v_missing, '; ')
             USING ERRCODE = 'insufficient_privilege',
                   HINT = format(
                       'Grant as %s, which owns the table; what is in the schema authn, as its owner, or all as a superuser.',
@@ -79,14 +116,12 @@ BEGIN
                   );
     END IF;
 END
-$check$;
+$run$;
 
 -- Grants the API's role the privileges that it needs, and no others. If it has them, changes nothing and locks nothing.
 CREATE OR REPLACE FUNCTION tenant.idempotency_grant(p_role name) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $grant$
-DECLARE
-    v_grant text;
 BEGIN
     IF EXISTS (SELECT FROM pg_roles r WHERE r.rolname = p_role AND (r.rolsuper OR r.rolbypassrls)) THEN
         RAISE EXCEPTION 'row-level security does not apply to the role %: it is a superuser or has BYPASSRLS', p_role
@@ -100,18 +135,17 @@ BEGIN
 
     -- Of a table that another role owns than the one that has run the migrations.
     PERFORM tenant.idempotency_adapt();
-    IF EXISTS (SELECT FROM tenant.idempotency_missing_grants(p_role)) THEN
-        -- One server at a time: two GRANTs on one object at once fail.
-        LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE;
-        FOR v_grant IN SELECT m FROM tenant.idempotency_missing_grants(p_role) m LOOP
-            BEGIN
-                EXECUTE v_grant;
-            EXCEPTION WHEN insufficient_privilege THEN
-                NULL; -- it is said below
-            END;
-        END LOOP;
-        PERFORM tenant.idempotency_check_grants(p_role, ARRAY(SELECT m FROM tenant.idempotency_missing_grants(p_role) m));
-    END IF;
+    PERFORM tenant.idempotency_run_grants(p_role, 'tenant.idempotency_missing_grants'::regproc);
+END
+$grant$;
+
+-- Grants a role what an operator needs, and nothing else: no right on a table. If it has that, changes nothing and locks
+-- nothing.
+CREATE OR REPLACE FUNCTION tenant.idempotency_grant_operator(p_role name) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $grant$
+BEGIN
+    PERFORM tenant.idempotency_run_grants(p_role, 'tenant.idempotency_missing_operator_grants'::regproc);
 END
 $grant$;
 

@@ -141,17 +141,14 @@ $usage$;
 --
 -- One at a time for each user: the row of the nil server is locked. What is read after that is what others have committed.
 CREATE OR REPLACE FUNCTION tenant.idempotency_allow(
-    p_user        uuid,
-    p_server      uuid,
+    p_user uuid, p_server uuid,
     p_max_records bigint, -- NULL for no limit
     p_max_bytes   bigint, -- the same
     p_in_flight   bigint, -- calls of this server that may make a record
     p_records     bigint, -- that this server has made since its last allowance, at most
     p_bytes       bigint, -- that it has recorded since
-    p_seconds     double precision,
-    OUT records bigint,
-    OUT bytes   bigint,
-    OUT wait    double precision
+    p_seconds double precision,
+    OUT records bigint, OUT bytes bigint, OUT wait double precision
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

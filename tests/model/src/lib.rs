@@ -98,7 +98,6 @@ mod transactional;
 mod unprotected;
 mod world;
 
-#[cfg(test)]
 mod tests {
     use std::{fs, path::Path};
 
