@@ -19,7 +19,7 @@ pub(crate) struct Section {
 /// What the layer costs, for the top of the report.
 #[derive(Debug)]
 pub(crate) struct Summary {
-    pub(crate) sentences: [String; 3],
+    pub(crate) sentences: [String; 4],
     pub(crate) table: Table,
 }
 

@@ -1,9 +1,12 @@
-//! What the layer costs, in three sentences and one table.
+//! What the layer costs, and what hand-written code costs, in four sentences and one table.
 
 use std::time::Duration;
 
 use super::{
-    contender::{BARE, Contender, FROM_MEMORY, GO_LEANEST, PRIMARY_KEY, RESERVED, RESERVED_HERE, TRANSACTIONAL},
+    contender::{
+        BARE, Contender, FLOOR, FROM_MEMORY, GO_LEANEST, INSERT_FIRST, PRIMARY_KEY, RESERVED, RESERVED_HERE, SEQUENCE,
+        TRANSACTIONAL,
+    },
     load::Figures,
     matrix::Matrix,
     plan::{Call, SEVERAL, SMALL},
@@ -23,7 +26,7 @@ pub(super) struct Places<'a> {
 
 /// The rows of the table, by call; the first one of each is what the others are compared with.
 const ROWS: [(Call, &[Contender]); 2] = [
-    (Call::First, &[BARE, RESERVED, RESERVED_HERE, TRANSACTIONAL]),
+    (Call::First, &[BARE, RESERVED, RESERVED_HERE, TRANSACTIONAL, FLOOR, INSERT_FIRST, SEQUENCE]),
     (Call::Replay, &[PRIMARY_KEY, RESERVED, TRANSACTIONAL, FROM_MEMORY]),
 ];
 
@@ -41,7 +44,7 @@ impl Places<'_> {
         ];
         let rows = ROWS.iter().flat_map(|(call, contenders)| contenders.iter().map(|of| self.row(*call, *of)));
         Summary {
-            sentences: [self.of_first_calls(), self.of_replays(), self.of_processor_time()],
+            sentences: [self.of_first_calls(), self.of_own_code(), self.of_replays(), self.of_processor_time()],
             table: Table {
                 caption: format!(
                     "Small responses (100 B): what a call has beyond the bare handler, or a replay beyond a call with one SELECT by \
@@ -81,6 +84,24 @@ impl Places<'_> {
             "**A first call** of a reserved procedure takes {near} than the bare handler with PostgreSQL next door, and {far} with \
              PostgreSQL {round_trip} away; {SEVERAL} callers at once keep {kept} % of their throughput (transactional: {near_in}, \
              {far_in}, and {kept_in} %)."
+        )
+    }
+
+    fn of_own_code(&self) -> String {
+        let several = at(self.near, Call::First, SEVERAL);
+        let throughput = |of| format::with_decimals(several.turns.throughput_ratio(TRANSACTIONAL, of).median, 2);
+        format!(
+            "**Your own code**, with prepared statements in the handler's transaction, takes of PostgreSQL's processor time, beside the bare \
+             handler: {} with an `INSERT` first, {} with a `SELECT` first (and then `INSERT` and `UPDATE`), {} with one plain `INSERT` of an \
+             equal record, which is the least that is possible. A transactional procedure has {}, {} and {} times their throughput with \
+             {SEVERAL} callers at once, and it also compares requests, excludes calls at the same time without making them wait, keeps final \
+             errors, and looks a lost COMMIT up.",
+            more(several, INSERT_FIRST, server),
+            more(several, SEQUENCE, server),
+            more(several, FLOOR, server),
+            throughput(INSERT_FIRST),
+            throughput(SEQUENCE),
+            throughput(FLOOR),
         )
     }
 

@@ -50,7 +50,7 @@ fn setting(report: &Report) -> String {
 }
 
 fn summary(Summary { sentences, table }: &Summary) -> Vec<String> {
-    let mut blocks = vec!["## What will it cost me?".to_owned()];
+    let mut blocks = vec!["## What will it cost me, and what would my own code cost me?".to_owned()];
     blocks.extend(sentences.iter().cloned());
     blocks.extend(captioned(table));
     blocks

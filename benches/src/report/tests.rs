@@ -9,18 +9,20 @@ use crate::{
 #[test]
 fn a_report_begins_with_what_the_layer_costs() {
     let table = Table { caption: "Costs".to_owned(), columns: vec![String::new(), "ms".to_owned()], rows: Vec::new() };
-    let summary = Summary { sentences: ["One.", "Two.", "Three."].map(str::to_owned), table };
+    let summary = Summary { sentences: ["One.", "Two.", "Three.", "Four."].map(str::to_owned), table };
     let markdown = markdown(vec![section(), Section { summary: Some(summary), ..section() }]);
     let expected = "\
 # Benchmarks
 
-## What will it cost me?
+## What will it cost me, and what would my own code cost me?
 
 One.
 
 Two.
 
 Three.
+
+Four.
 
 **Costs**
 
