@@ -14,9 +14,10 @@ impl Level {
 /// server; the caller sends it before the next change.
 #[derive(Debug)]
 pub struct Levels {
-    /// All levels that there have been.
-    all: Vec<State>,
-    /// Those that the server has, the innermost last. The first is the transaction itself.
+    transaction: State,
+    /// All savepoints that there have been: most transactions have none.
+    savepoints: Vec<State>,
+    /// Those that the server has, the innermost last.
     open: Vec<Level>,
 }
 
@@ -49,7 +50,7 @@ impl State {
 impl Levels {
     /// The levels of a transaction without savepoints.
     pub fn new() -> Self {
-        Self { all: vec![State::new(Level::TRANSACTION)], open: vec![Level::TRANSACTION] }
+        Self { transaction: State::new(Level::TRANSACTION), savepoints: Vec::new(), open: Vec::new() }
     }
 
     /// Returns the level that statements belong to.
@@ -59,13 +60,13 @@ impl Levels {
 
     /// Returns whether a level has not ended, neither on its own nor together with one around it.
     pub fn is_open(&self, level: Level) -> bool {
-        self.open.contains(&level)
+        level == Level::TRANSACTION || self.open.contains(&level)
     }
 
     /// Sets a savepoint. [`not_set`](Self::not_set) takes this back if the server refuses.
     pub fn set(&mut self) -> (Level, String) {
-        let level = Level(self.all.len());
-        self.all.push(State::new(self.innermost()));
+        self.savepoints.push(State::new(self.innermost()));
+        let level = Level(self.savepoints.len());
         self.open.push(level);
         (level, format!("SAVEPOINT {};", name(level)))
     }
@@ -73,7 +74,7 @@ impl Levels {
     /// Takes a savepoint back that the server has not set.
     pub fn not_set(&mut self, level: Level) {
         if self.is_open(level) {
-            self.state(level).end = Some(End::Released);
+            self.state_mut(level).end = Some(End::Released);
             self.open.retain(|open| *open != level);
         }
     }
@@ -88,18 +89,17 @@ impl Levels {
     /// Has a savepoint rolled back whose release was refused: a statement in it has failed.
     pub fn not_released(&mut self, level: Level) {
         let State { parent, end, .. } = *self.state(level);
-        if end == Some(End::Released)
-            && let Some(position) = self.open.iter().position(|open| *open == parent)
-        {
-            self.open.insert(position + 1, level);
-            self.state(level).end = Some(End::Due);
+        if end == Some(End::Released) && self.is_open(parent) {
+            let inside = self.open.iter().position(|open| *open == parent).map_or(0, |position| position + 1);
+            self.open.insert(inside, level);
+            self.state_mut(level).end = Some(End::Due);
         }
     }
 
     /// Has a savepoint rolled back before the next statement, unless it has ended.
     pub fn roll_back(&mut self, level: Level) {
         if self.is_open(level) {
-            self.state(level).end = Some(End::Due);
+            self.state_mut(level).end = Some(End::Due);
         }
     }
 
@@ -114,7 +114,7 @@ impl Levels {
     /// Notes that a statement has lost against another transaction. `level` is where it was sent.
     pub fn note_conflict(&mut self, level: Level) {
         match self.kept_in(level) {
-            Some(level) => self.state(level).in_conflict = true,
+            Some(level) => self.state_mut(level).in_conflict = true,
             // Sent, perhaps, after the rollback.
             None => self.note_unanswered(level),
         }
@@ -125,7 +125,7 @@ impl Levels {
         while !self.is_open(level) {
             level = self.state(level).parent;
         }
-        self.state(level).unanswered = true;
+        self.state_mut(level).unanswered = true;
     }
 
     /// Returns whether the transaction has lost, apart from savepoints whose rollback is due.
@@ -142,35 +142,41 @@ impl Levels {
     fn remaining(&self) -> impl Iterator<Item = &State> {
         let remain = self.open.iter().take_while(|level| !self.is_due(**level)).count();
         let remaining = &self.open[..remain];
-        let levels = (0..self.all.len()).map(Level);
-        levels
-            .filter(|level| self.kept_in(*level).is_some_and(|kept| remaining.contains(&kept)))
-            .map(|level| &self.all[level.0])
+        let remains = |level: &Level| *level == Level::TRANSACTION || remaining.contains(level);
+        let levels = (0..=self.savepoints.len()).map(Level);
+        levels.filter(move |level| self.kept_in(*level).as_ref().is_some_and(remains)).map(|level| self.state(level))
     }
 
     /// Returns the open level that a level has become part of; `None` if it was rolled back.
     fn kept_in(&self, mut level: Level) -> Option<Level> {
-        while self.all[level.0].end == Some(End::Released) {
-            level = self.all[level.0].parent;
+        while self.state(level).end == Some(End::Released) {
+            level = self.state(level).parent;
         }
         Some(level).filter(|level| self.is_open(*level))
     }
 
     fn is_due(&self, level: Level) -> bool {
-        self.all[level.0].end == Some(End::Due)
+        self.state(level).end == Some(End::Due)
     }
 
     /// Ends a level and all inside of it; `None` if it has ended.
     fn end_from(&mut self, level: Level, end: End) -> Option<()> {
         let position = self.open.iter().position(|open| *open == level)?;
         for level in self.open.split_off(position) {
-            self.state(level).end = Some(end);
+            self.state_mut(level).end = Some(end);
         }
         Some(())
     }
 
-    fn state(&mut self, level: Level) -> &mut State {
-        &mut self.all[level.0]
+    fn state(&self, level: Level) -> &State {
+        level.0.checked_sub(1).map_or(&self.transaction, |index| &self.savepoints[index])
+    }
+
+    fn state_mut(&mut self, level: Level) -> &mut State {
+        match level.0.checked_sub(1) {
+            None => &mut self.transaction,
+            Some(index) => &mut self.savepoints[index],
+        }
     }
 }
 
