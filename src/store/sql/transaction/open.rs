@@ -111,7 +111,8 @@ impl<D: Driver> Open<D> {
         };
         let operation =
             &Operation::new(&transactions.connections).leaving_nothing().with_status(claim.resource_type.is_some());
-        let begin = |attempt| take(operation, claim, options, attempt);
+        // Boxed, since the operation has several places for attempts.
+        let begin = |attempt| Box::pin(take(operation, claim, options, attempt));
         let Taken { asked, found } = operation.run(begin, |taken| !taken.may_be_held_by_another_attempt()).await?;
         let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
         let outcome = match &found {
@@ -163,7 +164,7 @@ impl<D: Driver> Open<D> {
         Ok(Box::new(Self { session, transactions: transactions.clone(), claimed: None }))
     }
 
-    async fn committed(self, completion: Option<Completion>) -> Result<CommitOutcome, StoreError> {
+    async fn committed(self: Box<Self>, completion: Option<Completion>) -> Result<CommitOutcome, StoreError> {
         let deadline = self.transactions.connections.deadline();
         let Some(mut connection) = self.session.end(deadline).await else {
             let cause = "the handler's connection is still in use: a statement runs, or a task has kept it";
@@ -258,10 +259,8 @@ impl<D: Driver> Open<D> {
         let Some((claimed, completion)) = self.claimed.as_ref().zip(completion) else {
             return connection.commit(roll_back.as_deref(), None).await;
         };
-        let record = Record::new(claimed, completion);
         let sql = self.transactions.connections.sql();
-        let (sql, parameters) = record.statement(sql);
-        connection.commit(roll_back.as_deref(), Some(Statement { sql, parameters: &parameters })).await
+        Record::new(claimed, completion).commit(&mut **connection, sql, roll_back.as_deref()).await
     }
 }
 

@@ -8,7 +8,7 @@ use crate::store::{
     Claim, Completion, ResourceTypes,
     sql::{
         columns::{Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column},
-        driver::Value,
+        driver::{Connection, DriverError, Statement, Value},
         limits::Admitted,
         sql::Sql,
     },
@@ -52,9 +52,14 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Returns the statement that writes it: a plain INSERT if the key was free, and otherwise `tenant.idempotency_commit`, which may replace
-    /// the record that was found.
-    pub(super) fn statement<'s>(&'s self, sql: &'s Sql) -> (&'s str, Vec<Value<'s>>) {
+    /// Writes it and commits, in one round trip if the driver can: with a plain INSERT if the key was free, and otherwise with
+    /// `tenant.idempotency_commit`, which may replace the record that was found.
+    pub(super) async fn commit<C: Connection>(
+        &self,
+        connection: &mut C,
+        sql: &Sql,
+        roll_back: Option<&str>,
+    ) -> Result<(), DriverError> {
         let resource = self.resource.as_ref().map(|(_, id)| &**id);
         let Claim { reservation, procedure, request, lease, .. } = &self.claimed.claim;
         let (owner, key) = (*reservation.owner.as_uuid(), *reservation.key.as_uuid());
@@ -62,7 +67,7 @@ impl<'a> Record<'a> {
         if self.claimed.was_free {
             // Also without a resource, so that a procedure has one statement.
             let column = self.resource.as_ref().map(|(column, _)| *column).or_else(|| self.claimed.resource_column());
-            let parameters = [
+            let parameters: &[Value<'_>] = &[
                 self.id.into(),
                 key.into(),
                 owner.into(),
@@ -75,11 +80,13 @@ impl<'a> Record<'a> {
                 error.into(),
                 metadata.into(),
                 self.retention.into(),
+                resource.into(),
             ];
-            return (sql.record(column), parameters.into_iter().chain(column.map(|_| resource.into())).collect());
+            let parameters = if column.is_some() { parameters } else { &parameters[..parameters.len() - 1] };
+            return connection.commit(roll_back, Some(Statement { sql: sql.record(column), parameters })).await;
         }
         let column = self.resource.as_ref().map(|(column, _)| *column);
-        let parameters = [
+        let parameters = &[
             owner.into(),
             key.into(),
             reservation.token.into(),
@@ -98,6 +105,6 @@ impl<'a> Record<'a> {
             resource.into(),
             self.id.into(),
         ];
-        (&sql.commit, parameters.into())
+        connection.commit(roll_back, Some(Statement { sql: &sql.commit, parameters })).await
     }
 }

@@ -10,7 +10,8 @@ use crate::store::{
         claim::{Begin, in_time},
         clock,
         columns::settings,
-        driver::{Connection, Driver, DriverError, Statement, Value},
+        connection::Connections,
+        driver::{Connection as _, Driver, Statement, Value},
         operation::{Attempt, Operation},
         query::{RowOf, only_row},
         row::column,
@@ -53,15 +54,12 @@ pub(super) async fn take<'a, D: Driver>(
         Err(error) => return Err(asked.failed(error)),
     };
     let sql = connections.sql();
-    let any = Begin::new(claim, options, attempt, until);
     let settings = settings(&claim.session);
+    let any = || Begin::new(claim, options, attempt, until);
     let sent = Instant::now();
+    // Boxed, as what is not common: each call has a place for the largest of its steps.
     if !sql.has_common_path() || settings.is_some_and(|settings| settings.len() > MAX_SETTINGS) {
-        let first = Statement { sql: &sql.begin, parameters: &any.parameters() };
-        let (asked, row) = start(asked, options, first).await?;
-        clock::read(connections.clock(), sent, &row, "begun");
-        in_time(&row)?;
-        return Ok(Taken { asked, found: Some((row, attempt)) });
+        return Box::pin(begin_any(connections, asked, any(), options, attempt)).await;
     }
     let parameters: &[Value<'_>] = &[
         (*claim.reservation.owner.as_uuid()).into(),
@@ -72,19 +70,12 @@ pub(super) async fn take<'a, D: Driver>(
         settings.into(),
         until.into(),
     ];
-    let (mut asked, row) = start(asked, options, Statement { sql: &sql.take, parameters }).await?;
+    let (asked, row) = start(asked, options, Statement { sql: &sql.take, parameters }).await?;
     clock::read(connections.clock(), sent, &row, "begun");
     if column::<bool>(&row, "is_free").is_ok_and(|is_free| is_free) {
         return Ok(Taken { asked, found: None });
     }
-    let statement = Statement { sql: &sql.begin, parameters: &any.parameters() };
-    match find(&mut *asked, statement, options).await {
-        Ok(row) => {
-            in_time(&row)?;
-            Ok(Taken { asked, found: Some((row, attempt)) })
-        }
-        Err(error) => Err(asked.failed(error)),
-    }
+    Box::pin(find(connections, asked, any(), options, attempt)).await
 }
 
 /// Begins a transaction, in one round trip with its first statement if the driver can. Returns the connection, and the row of that statement.
@@ -99,18 +90,46 @@ pub(super) async fn start<'a, D: Driver>(
     }
 }
 
-/// Claims a key that is not free, in the transaction.
-async fn find<C: Connection>(
-    connection: &mut C,
-    statement: Statement<'_>,
+/// Begins a transaction, and claims a key of which nothing is known.
+async fn begin_any<'a, D: Driver>(
+    connections: &'a Connections<D>,
+    asked: Asked<'a, D>,
+    any: Begin<'_>,
     options: TransactionOptions,
-) -> Result<C::Row, DriverError> {
-    let row = connection.query(statement).await.and_then(only_row)?;
-    // What the function sets and locks would end with a rollback to the savepoint before it.
-    if let Some(savepoint) = savepoint(options) {
-        connection.execute(savepoint).await?;
+    attempt: Attempt,
+) -> Result<Taken<'a, D>, Failure> {
+    let sent = Instant::now();
+    let first = Statement { sql: &connections.sql().begin, parameters: &any.parameters() };
+    let (asked, row) = start(asked, options, first).await?;
+    clock::read(connections.clock(), sent, &row, "begun");
+    in_time(&row)?;
+    Ok(Taken { asked, found: Some((row, attempt)) })
+}
+
+/// Claims a key that is not free, in the transaction.
+async fn find<'a, D: Driver>(
+    connections: &'a Connections<D>,
+    mut asked: Asked<'a, D>,
+    any: Begin<'_>,
+    options: TransactionOptions,
+    attempt: Attempt,
+) -> Result<Taken<'a, D>, Failure> {
+    let statement = Statement { sql: &connections.sql().begin, parameters: &any.parameters() };
+    let found = async {
+        let row = asked.query(statement).await.and_then(only_row)?;
+        // What the function sets and locks would end with a rollback to the savepoint before it.
+        if let Some(savepoint) = savepoint(options) {
+            asked.execute(savepoint).await?;
+        }
+        Ok(row)
+    };
+    match found.await {
+        Ok(row) => {
+            in_time(&row)?;
+            Ok(Taken { asked, found: Some((row, attempt)) })
+        }
+        Err(error) => Err(asked.failed(error)),
     }
-    Ok(row)
 }
 
 fn savepoint(options: TransactionOptions) -> Option<&'static str> {
