@@ -7,6 +7,7 @@ use std::{
 
 use bytes::BytesMut;
 use deadpool_postgres::ClientWrapper;
+use futures_util::TryStreamExt as _;
 use tokio_postgres::{
     Error, Row,
     types::{IsNull, ToSql, Type, to_sql_checked},
@@ -48,27 +49,30 @@ impl Statements {
     ) -> Result<Prepared<'a>, Error> {
         let Statement { sql, parameters } = statement;
         if !self.preparation.is_safe_on(connection, &self.is_probed).await? {
-            let parameters = parameters.iter().map(|value| (value as _, type_of(value))).collect();
             return Ok(Prepared::Not { sql, parameters });
         }
         let types: Vec<_> = parameters.iter().map(type_of).collect();
         let statement = connection.prepare_typed_cached(sql, &types).await?;
-        Ok(Prepared::Here { statement, parameters: parameters.iter().map(|value| value as _).collect() })
+        Ok(Prepared::Here { statement, parameters })
     }
 }
 
 /// A statement that is ready to be sent.
 pub(super) enum Prepared<'a> {
-    Not { sql: &'a str, parameters: Vec<(&'a (dyn ToSql + Sync), Type)> },
-    Here { statement: tokio_postgres::Statement, parameters: Vec<&'a (dyn ToSql + Sync)> },
+    Not { sql: &'a str, parameters: &'a [Value<'a>] },
+    Here { statement: tokio_postgres::Statement, parameters: &'a [Value<'a>] },
 }
 
 impl Prepared<'_> {
     pub(super) async fn query(&self, connection: &ClientWrapper) -> Result<Vec<Row>, Error> {
-        match self {
-            Self::Not { sql, parameters } => connection.query_typed(sql, parameters).await,
-            Self::Here { statement, parameters } => connection.query(statement, parameters).await,
-        }
+        let rows = match self {
+            Self::Not { sql, parameters } => {
+                let parameters = parameters.iter().map(|value| (value, type_of(value)));
+                connection.query_typed_raw(sql, parameters).await?
+            }
+            Self::Here { statement, parameters } => connection.query_raw(statement, *parameters).await?,
+        };
+        rows.try_collect().await
     }
 }
 
