@@ -1,6 +1,6 @@
 //! Finds the key in a request message.
 
-use prost_reflect::{Kind, MethodDescriptor};
+use prost_reflect::{FieldDescriptor, Kind, MethodDescriptor};
 use protobuf_canonical::{CanonicalError, FieldPath};
 use uuid::Uuid;
 
@@ -19,10 +19,12 @@ pub(crate) struct KeyField {
 impl KeyField {
     pub(super) fn new(procedure: &str, method: &MethodDescriptor, path: &str) -> Result<Self, ProcedureError> {
         let fields = field::find(procedure, &method.input(), path)?;
-        let bytes = fields.last().is_some_and(|field| field.kind() == Kind::Bytes);
-        match FieldPath::new(&fields) {
-            Some(field) => Ok(Self { path: path.to_owned(), field, bytes }),
-            None => Err(ProcedureError::KeyFieldNotText { procedure: procedure.to_owned(), field: path.to_owned() }),
+        let kind = fields.last().map(FieldDescriptor::kind);
+        match (FieldPath::new(&fields), &kind) {
+            (Some(field), Some(Kind::Bytes | Kind::String)) => {
+                Ok(Self { path: path.to_owned(), field, bytes: kind == Some(Kind::Bytes) })
+            }
+            _ => Err(ProcedureError::KeyFieldNotText { procedure: procedure.to_owned(), field: path.to_owned() }),
         }
     }
 

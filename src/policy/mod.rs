@@ -45,6 +45,7 @@ pub(crate) use self::{
     option::{read_options, read_service_options},
     replayed_metadata::InvalidMetadataName,
     resolve::{path_of, resolve, unknown},
+    resource_id::IdField,
 };
 pub use crate::key::KeyFormat;
 use crate::{key::IdempotencyKey, status::IdKind, telemetry::ProcedureTelemetry};
@@ -55,6 +56,7 @@ pub struct Procedure {
     path: Arc<str>,
     method: MethodDescriptor,
     creates: Option<Creates>,
+    id_field: Option<IdField>,
     /// `None` if the store takes ids of any kind.
     id_kind: Option<IdKind>,
     key_field: Option<KeyField>,
@@ -143,6 +145,7 @@ impl fmt::Debug for Procedure {
             path,
             method: _,
             creates,
+            id_field: _,
             id_kind,
             key_field,
             policies,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
 use super::{
-    Creates, DisconnectPolicy, EffectPolicy, FinalErrors, KeyField, Mode, Policies, Procedure, ProcedureBuilder,
+    DisconnectPolicy, EffectPolicy, FinalErrors, IdField, KeyField, Mode, Policies, Procedure, ProcedureBuilder,
     ProcedureError, field, ignore::IgnoredFields, redact,
 };
 use crate::{status::IdKind, telemetry::ProcedureTelemetry};
@@ -41,9 +41,7 @@ pub(crate) fn resolve(
     if method.is_client_streaming() || method.is_server_streaming() {
         return Err(ProcedureError::Streaming { procedure: path });
     }
-    if let Some(creates) = &creates {
-        check_id_field(&path, creates, &method)?;
-    }
+    let id_field = creates.as_ref().map(|creates| IdField::new(&path, &method, creates)).transpose()?;
     let key_field = key_field.map(|field| KeyField::new(&path, &method, &field)).transpose()?;
     field::find_all(&path, "redact", &method.output(), &redact)?;
     let ignore = IgnoredFields::resolve(&path, &method.input(), ignore)?;
@@ -56,6 +54,7 @@ pub(crate) fn resolve(
         path,
         method,
         creates,
+        id_field,
         id_kind: None,
         key_field,
         policies,
@@ -127,15 +126,6 @@ fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
     pool.get_service_by_name(service)?.methods().find(|candidate| candidate.name() == method)
 }
 
-fn check_id_field(path: &str, creates: &Creates, method: &MethodDescriptor) -> Result<(), ProcedureError> {
-    let fields = field::find(path, &method.output(), &creates.id_field)?;
-    let single = fields.iter().all(|field| !field.is_list() && !field.is_map());
-    match fields.last().map(|field| field.kind()) {
-        Some(kind) if single && (is_integer(&kind) || matches!(kind, Kind::String | Kind::Bytes)) => Ok(()),
-        _ => Err(ProcedureError::IdFieldNotAnId { procedure: path.to_owned(), field: creates.id_field.clone() }),
-    }
-}
-
 impl Procedure {
     /// Takes ids of this kind only.
     pub(crate) fn with_id_kind(self, id_kind: IdKind) -> Result<Self, ProcedureError> {
@@ -156,11 +146,6 @@ impl Procedure {
         }
         Ok(Self { id_kind: Some(id_kind), ..self })
     }
-}
-
-fn is_integer(kind: &Kind) -> bool {
-    use Kind::{Fixed32, Fixed64, Int32, Int64, Sfixed32, Sfixed64, Sint32, Sint64, Uint32, Uint64};
-    matches!(kind, Fixed32 | Fixed64 | Int32 | Int64 | Sfixed32 | Sfixed64 | Sint32 | Sint64 | Uint32 | Uint64)
 }
 
 /// Checks that there is such a type of details: a name with a mistake would redact nothing.

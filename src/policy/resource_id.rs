@@ -1,13 +1,64 @@
 //! Finds the id of the created resource in a response.
 
-use std::borrow::Cow;
-
-use prost_reflect::{DynamicMessage, Value};
+use prost_reflect::{FieldDescriptor, Kind, MethodDescriptor};
+use protobuf_canonical::FieldPath;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{Creates, Procedure};
+use super::{Creates, Procedure, ProcedureError, field};
 use crate::status::{IdKind, ResourceId};
+
+/// The field of the response message that has the id of the created resource.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct IdField {
+    field: FieldPath,
+    kind: Kind,
+}
+
+impl IdField {
+    pub(super) fn new(procedure: &str, method: &MethodDescriptor, creates: &Creates) -> Result<Self, ProcedureError> {
+        let fields = field::find(procedure, &method.output(), &creates.id_field)?;
+        match (FieldPath::new(&fields), fields.last().map(FieldDescriptor::kind)) {
+            (Some(field), Some(kind)) => Ok(Self { field, kind }),
+            _ => {
+                Err(ProcedureError::IdFieldNotAnId { procedure: procedure.to_owned(), field: creates.id_field.clone() })
+            }
+        }
+    }
+
+    /// Returns the id in an encoded response message. It is found where it lies: the message may be large.
+    fn id(&self, response: &[u8], wanted: Option<IdKind>) -> Result<ResourceId, ResponseError> {
+        let id = match self.kind {
+            Kind::Bytes => Uuid::from_slice(self.text(response)?).ok().map(Into::into),
+            Kind::String => {
+                let text = std::str::from_utf8(self.text(response)?).map_err(|_| ResponseError::Unreadable)?;
+                of_text(text, wanted)
+            }
+            _ => of_integer(self.integer(response)?, wanted),
+        };
+        id.ok_or(ResponseError::NotAnId)
+    }
+
+    fn text<'a>(&self, response: &'a [u8]) -> Result<&'a [u8], ResponseError> {
+        let found = self.field.find(response).map_err(|_| ResponseError::Unreadable)?;
+        Ok(found.unwrap_or_default())
+    }
+
+    fn integer(&self, response: &[u8]) -> Result<i128, ResponseError> {
+        let found = self.field.find_number(response).map_err(|_| ResponseError::Unreadable)?;
+        let bits = found.unwrap_or_default();
+        // As a decoder takes a varint with more bits than its field has.
+        let low = bits as u32;
+        Ok(match self.kind {
+            Kind::Int32 | Kind::Sfixed32 => low.cast_signed().into(),
+            Kind::Int64 | Kind::Sfixed64 => bits.cast_signed().into(),
+            Kind::Sint32 => ((low >> 1).cast_signed() ^ -(low & 1).cast_signed()).into(),
+            Kind::Sint64 => ((bits >> 1).cast_signed() ^ -(bits & 1).cast_signed()).into(),
+            Kind::Uint32 | Kind::Fixed32 => low.into(),
+            _ => bits.into(),
+        })
+    }
+}
 
 impl Procedure {
     /// Returns the id of the created resource from the encoded response; `None` if the procedure creates no
@@ -17,32 +68,20 @@ impl Procedure {
     ///
     /// [`ResponseError`] if the response cannot be decoded, or its id field does not hold an id of the resource type's kind.
     pub fn resource_id(&self, response: &[u8]) -> Result<Option<ResourceId>, ResponseError> {
-        let Some(Creates { id_field, .. }) = &self.creates else {
-            return Ok(None);
-        };
-        let message = DynamicMessage::decode(self.method.output(), response).map_err(|_| ResponseError::Unreadable)?;
-        let value = find(&message, id_field).ok_or(ResponseError::Unreadable)?;
-        id(&value, self.id_kind).map(Some).ok_or(ResponseError::NotAnId)
+        self.id_field.as_ref().map(|field| field.id(response, self.id_kind)).transpose()
     }
 }
 
-/// Returns the id in a field; `None` if it is none of this kind. Zero is what an integer field has that is not set.
-fn id(value: &Value, kind: Option<IdKind>) -> Option<ResourceId> {
-    let number: i128 = match value {
-        Value::Bytes(bytes) => return Uuid::from_slice(bytes).ok().map(Into::into),
-        Value::String(text) => {
-            return match kind {
-                Some(IdKind::Integer) => text.parse::<i64>().ok().map(Into::into),
-                Some(IdKind::Uuid) => Uuid::try_parse(text).ok().map(Into::into),
-                Some(IdKind::Text) | None => ResourceId::from_text(text).ok(),
-            };
-        }
-        Value::I32(number) => (*number).into(),
-        Value::I64(number) => (*number).into(),
-        Value::U32(number) => (*number).into(),
-        Value::U64(number) => (*number).into(),
-        _ => return None,
-    };
+fn of_text(text: &str, kind: Option<IdKind>) -> Option<ResourceId> {
+    match kind {
+        Some(IdKind::Integer) => text.parse::<i64>().ok().map(Into::into),
+        Some(IdKind::Uuid) => Uuid::try_parse(text).ok().map(Into::into),
+        Some(IdKind::Text) | None => ResourceId::from_text(text).ok(),
+    }
+}
+
+/// Zero is what an integer field has that is not set.
+fn of_integer(number: i128, kind: Option<IdKind>) -> Option<ResourceId> {
     match (number, kind) {
         (0, _) | (_, Some(IdKind::Uuid)) => None,
         (number, Some(IdKind::Text)) => ResourceId::from_text(&number.to_string()).ok(),
@@ -63,15 +102,4 @@ pub enum ResponseError {
     /// The response cannot be decoded.
     #[error("the response cannot be decoded")]
     Unreadable,
-}
-
-/// Returns the value of the field at a dotted path, or its default if it is not set.
-fn find<'a>(message: &'a DynamicMessage, path: &str) -> Option<Cow<'a, Value>> {
-    let Some((name, rest)) = path.split_once('.') else {
-        return message.get_field_by_name(path);
-    };
-    match message.get_field_by_name(name)? {
-        Cow::Borrowed(inner) => find(inner.as_message()?, rest),
-        Cow::Owned(unset) => find(unset.as_message()?, rest).map(|field| Cow::Owned(field.into_owned())),
-    }
 }

@@ -7,7 +7,7 @@ use super::{
     reader::{Reader, Tag, WireType, deeper},
 };
 
-/// A singular string or bytes field of a message, or of a message inside of it.
+/// A singular string, bytes or integer field of a message, or of a message inside of it.
 ///
 /// Finds the field's value in an encoded message as a decoder would, without decoding the rest: the last value wins, the
 /// pieces of a submessage are merged, and another member of a oneof clears the field.
@@ -37,25 +37,43 @@ struct Step {
 
 impl FieldPath {
     /// Creates the path along these fields: the first is a field of the outermost message, each other a field of the message
-    /// in the one before. Returns `None` unless all are singular, the last is a string or bytes, and the others are messages.
+    /// in the one before. Returns `None` unless all are singular, the last is a string, bytes or an integer, and the others are messages.
     pub fn new(fields: &[FieldDescriptor]) -> Option<Self> {
         let last = fields.last()?;
         let contained = fields
             .windows(2)
             .all(|pair| pair[0].kind().as_message().is_some_and(|message| message == pair[1].parent_message()));
         let is_singular = |field: &FieldDescriptor| !field.is_list() && !field.is_map();
-        let is_text = matches!(last.kind(), Kind::String | Kind::Bytes);
-        let is_valid = is_text && contained && fields.iter().all(is_singular);
+        let is_valid = holds_value(&last.kind()) && contained && fields.iter().all(is_singular);
         is_valid.then(|| Self { steps: fields.iter().map(Step::new).collect() })
     }
 
-    /// Returns the field's value in an encoded message; `None` if it is not set. A field without presence may be set to its
-    /// default.
+    /// Returns the field's value in an encoded message; `None` if it is not set, or is an integer. A field without presence may be set
+    /// to its default.
     ///
     /// # Errors
     ///
     /// [`CanonicalError`] if a message on the path is not well formed. Submessages that are not on it are not checked.
     pub fn find<'a>(&self, wire: &'a [u8]) -> Result<Option<&'a [u8]>, CanonicalError> {
+        Ok(match self.value(wire)? {
+            Some(Found::Content(content)) => Some(content),
+            Some(Found::Number(_)) | None => None,
+        })
+    }
+
+    /// As [`find`](Self::find), of an integer: the bits of its varint, or of its four or eight bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub fn find_number(&self, wire: &[u8]) -> Result<Option<u64>, CanonicalError> {
+        Ok(match self.value(wire)? {
+            Some(Found::Number(bits)) => Some(bits),
+            Some(Found::Content(_)) | None => None,
+        })
+    }
+
+    fn value<'a>(&self, wire: &'a [u8]) -> Result<Option<Found<'a>>, CanonicalError> {
         let mut found = None;
         walk(&self.steps, wire, 0, &mut found)?;
         Ok(found)
@@ -69,9 +87,15 @@ impl Step {
     }
 }
 
-fn walk<'a>(steps: &[Step], wire: &'a [u8], depth: u32, found: &mut Option<&'a [u8]>) -> Result<(), CanonicalError> {
+/// A value as it is encoded.
+enum Found<'a> {
+    Content(&'a [u8]),
+    Number(u64),
+}
+
+fn walk<'a>(steps: &[Step], wire: &'a [u8], depth: u32, found: &mut Option<Found<'a>>) -> Result<(), CanonicalError> {
     let Some((step, inner)) = steps.split_first() else {
-        *found = Some(wire);
+        *found = Some(Found::Content(wire));
         return Ok(());
     };
     let mut reader = Reader::new(wire);
@@ -87,11 +111,19 @@ fn walk<'a>(steps: &[Step], wire: &'a [u8], depth: u32, found: &mut Option<&'a [
         let deeper = deeper(depth)?;
         let content = match tag.wire {
             WireType::StartGroup => reader.group(tag.number(), deeper)?,
-            _ => reader.bytes()?.content,
+            WireType::Bytes => reader.bytes()?.content,
+            _ => {
+                *found = Some(Found::Number(reader.number(tag.wire)?));
+                continue;
+            }
         };
         walk(inner, content, deeper, found)?;
     }
     Ok(())
+}
+
+fn holds_value(kind: &Kind) -> bool {
+    !matches!(kind, Kind::Bool | Kind::Double | Kind::Enum(_) | Kind::Float | Kind::Message(_))
 }
 
 /// Returns the tag of a singular field.

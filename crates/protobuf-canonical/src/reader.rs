@@ -112,6 +112,15 @@ impl<'a> Reader<'a> {
         Ok(Bytes { content, minimal: length.minimal })
     }
 
+    /// Reads the bits of a number.
+    pub(super) fn number(&mut self, wire: WireType) -> Result<u64, CanonicalError> {
+        match wire {
+            WireType::Fixed32 => self.fixed32().map(u64::from),
+            WireType::Fixed64 => self.fixed64(),
+            _ => self.varint().map(|varint| varint.value),
+        }
+    }
+
     /// Reads a group up to and including its end tag. Returns the content without the end tag.
     pub(super) fn group(&mut self, number: u32, depth: u32) -> Result<&'a [u8], CanonicalError> {
         let start = self.rest;

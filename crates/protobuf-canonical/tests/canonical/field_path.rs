@@ -60,6 +60,27 @@ fn another_member_of_a_oneof_clears_the_field() {
 }
 
 #[test]
+fn an_integer_is_found_as_its_bits() {
+    let value = path("vectors.v1.Node", "child.value");
+    assert_eq!(value.find_number(b"\x1a\x02\x10\x07\x1a\x03\x10\x88\x01").expect("a message"), Some(0x88));
+    assert_eq!(value.find_number(b"\x1a\x03\x0a\x01a").expect("a message"), None);
+    assert_eq!(value.find(b"\x1a\x02\x10\x07").expect("a message"), None);
+    let [fixed32, fixed64] = ["f_sfixed32", "f_fixed64"].map(|name| {
+        let field = fields("vectors.v1.Everything", name);
+        (FieldPath::new(&field).expect("a path"), field[0].number())
+    });
+    for (path, number, wire, bytes) in [(fixed32.0, fixed32.1, 5, 4), (fixed64.0, fixed64.1, 1, 8)] {
+        let tag = u64::from(number) << 3 | wire;
+        let mut message = Vec::new();
+        prost::encoding::encode_varint(tag, &mut message);
+        message.extend(&[1, 2, 3, 4, 5, 6, 7, 8][..bytes]);
+        let expected = if bytes == 4 { 0x0403_0201 } else { 0x0807_0605_0403_0201 };
+        assert_eq!(path.find_number(&message).expect("a message"), Some(expected));
+        assert!(path.find_number(&message[..message.len() - 1]).is_err());
+    }
+}
+
+#[test]
 fn a_message_that_is_not_well_formed_is_an_error() {
     let inner = path("vectors.v1.Node", "child.label");
     for wire in [b"\x0a".as_slice(), b"\x0a\x05a", b"\x1a\x02\x0a\x05", b"\x1a\x01\x07", b"\x00", b"\x0b", b"\x0c"] {
@@ -68,12 +89,13 @@ fn a_message_that_is_not_well_formed_is_an_error() {
 }
 
 #[test]
-fn only_leads_through_singular_messages_to_a_singular_text() {
+fn only_leads_through_singular_messages_to_a_singular_text_or_integer() {
     for (message, path) in [
         ("vectors.v1.Node", "child"),
-        ("vectors.v1.Node", "value"),
         ("vectors.v1.Node", "by_name"),
         ("vectors.v1.Node", "children.label"),
+        ("vectors.v1.Everything", "f_bool"),
+        ("vectors.v1.Everything", "f_double"),
         ("vectors.v1.Repeated", "f_string"),
     ] {
         assert_eq!(FieldPath::new(&fields(message, path)), None, "{path}");
