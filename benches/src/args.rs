@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// goals.
     #[arg(long, conflicts_with = "check")]
     pub(crate) goals: bool,
+    /// Count the allocations of calls of `database` alone, and the memory of calls in flight, in half a minute, and print them.
+    #[arg(long, conflicts_with_all = ["check", "goals", "profile"])]
+    pub(crate) allocations: bool,
     /// Profile the contender of each goal of `database`, met or missed, with `perf`, and print where its time goes. Without this,
     /// a run of everything profiles those of missed goals.
     #[arg(long)]
@@ -46,7 +49,11 @@ pub(crate) enum Part {
 impl Args {
     /// Returns how much of `database` is measured.
     pub(crate) fn extent(&self) -> Extent {
-        if self.goals { Extent::Goals } else { Extent::All }
+        match self.goals {
+            _ if self.allocations => Extent::Allocations,
+            true => Extent::Goals,
+            false => Extent::All,
+        }
     }
 
     /// Returns which contenders of `database` are profiled.
@@ -61,7 +68,7 @@ impl Args {
     /// Returns the parts to measure, in order, each once.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let mut parts = match self.parts.is_empty() {
-            true if self.goals || self.profile => vec![Part::Database],
+            true if self.allocations || self.goals || self.profile => vec![Part::Database],
             true => Part::value_variants().to_vec(),
             false => self.parts.clone(),
         };
@@ -72,7 +79,7 @@ impl Args {
 
     /// Returns whether the report is to replace docs/benchmarks.md.
     pub(crate) fn is_whole(&self) -> bool {
-        self.parts.is_empty() && !self.smoke && !self.goals && !self.profile
+        self.parts.is_empty() && !self.allocations && !self.smoke && !self.goals && !self.profile
     }
 }
 
@@ -109,6 +116,7 @@ mod tests {
     fn goals_and_profiles_are_those_of_the_database() {
         assert_eq!(args(&["--goals"]).parts(), [Part::Database]);
         assert_eq!(args(&["--profile"]).parts(), [Part::Database]);
+        assert_eq!(args(&["--allocations"]).parts(), [Part::Database]);
         assert_eq!(args(&["database", "--goals"]).parts(), [Part::Database]);
     }
 
@@ -120,6 +128,7 @@ mod tests {
         assert!(!args(&["hash"]).is_whole());
         assert!(!args(&["--goals"]).is_whole());
         assert!(!args(&["--profile"]).is_whole());
+        assert!(!args(&["--allocations"]).is_whole());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    allocations::Allocations,
     contender::Contender,
     counts::Counts,
     goals::Aim,
@@ -24,6 +25,7 @@ pub(super) struct Findings {
     pub(super) counts: Vec<(Contender, &'static str, Counts)>,
     pub(super) near: Vec<Matrix>,
     pub(super) in_flight: InFlight,
+    pub(super) allocations: Allocations,
     pub(super) in_process: Vec<Matrix>,
     pub(super) distant: Distant,
     pub(super) aims: Vec<Aim>,
@@ -73,7 +75,7 @@ impl Findings {
             text: format!("{TEXT}\n{}.", self.server),
             summary: Some(places.summary()),
             tables: self.tables(),
-            goals: self.aims.into_iter().map(|aim| aim.goal).collect(),
+            goals: self.aims.into_iter().map(|aim| aim.goal).chain(self.allocations.goals()).collect(),
         }
     }
 
@@ -85,6 +87,7 @@ impl Findings {
         let far = format!(", a round trip takes {far}");
         tables.extend(self.distant.matrices.iter().map(|matrix| figures_table(matrix, &far)));
         tables.push(in_flight_table(&self.in_flight));
+        tables.extend(self.allocations.tables());
         tables
     }
 
@@ -119,6 +122,17 @@ pub(super) fn of_goals(server: &str, near: &[Matrix], in_flight: &InFlight, aims
         summary: None,
         tables,
         goals: aims.into_iter().map(|aim| aim.goal).collect(),
+    }
+}
+
+/// Returns the section of a run that counts allocations only.
+pub(super) fn of_allocations(server: &str, allocations: &Allocations) -> Section {
+    Section {
+        title: TITLE,
+        text: format!("Allocations alone.\n\n{server}."),
+        summary: None,
+        tables: allocations.tables().into(),
+        goals: allocations.goals().into(),
     }
 }
 

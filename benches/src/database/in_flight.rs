@@ -16,7 +16,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, service::Routes};
 use uuid::Uuid;
 
 use super::{
@@ -24,8 +24,11 @@ use super::{
     handler::Projects,
     load::Client,
     plan::SMALL,
-    proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
-    world::{Served, World, behind_layer, store},
+    proto::{
+        CreateProjectRequest, CreateProjectResponse,
+        project_service_server::{ProjectService, ProjectServiceServer},
+    },
+    world::{Served, World, authenticated, behind_layer, store},
 };
 use crate::{Error, context::Context, spread::Spread};
 
@@ -71,7 +74,7 @@ impl InFlight {
         let gate = Gate::default();
         let url = format!("{}?application_name={NAME}", world.url(world.address()?)?);
         let pool = organization::pool(&url)?;
-        let client = server(pool.clone(), gate.clone()).await?;
+        let client = Served::start(held_reserved(pool.clone(), gate.clone())?).await?;
         let mut latencies = [const { Vec::new() }; HELD.len()];
         let rounds = context.rounds(ROUNDS);
         for round in 0..rounds {
@@ -103,15 +106,17 @@ impl InFlight {
     }
 }
 
-/// Starts a server in reserved mode, as it comes but for its limits. Its store and its handler share one pool.
-async fn server(pool: Pool, gate: Gate) -> Result<Served, Error> {
+/// A handler that holds calls, behind the layer in reserved mode, as it comes but for its limits. The store and the handler share one pool.
+pub(super) fn held_reserved(pool: Pool, gate: Gate) -> Result<Routes, Error> {
     let Guard::Layer(layer) = RESERVED.guard else { return Err("reserved mode has the layer".into()) };
     let handler = Holding { gate, projects: Projects::new(pool.clone()) };
     let most = 2 * HELD[1];
-    let routes = behind_layer(handler, store(pool, layer), layer, |builder| {
-        builder.max_in_flight(most).max_in_flight_per_user(most)
-    })?;
-    Served::start(routes).await
+    behind_layer(handler, store(pool, layer), layer, |builder| builder.max_in_flight(most).max_in_flight_per_user(most))
+}
+
+/// A handler that holds calls, without the layer.
+pub(super) fn held_bare(pool: Pool, gate: Gate) -> Result<Routes, Error> {
+    Ok(authenticated(ProjectServiceServer::new(Holding { gate, projects: Projects::new(pool) })))
 }
 
 /// Counts the layer's statements that a connection of this pool keeps prepared.
@@ -156,7 +161,7 @@ struct Held<'a> {
 
 impl<'a> Held<'a> {
     fn new(client: &'a Served, gate: &'a Gate) -> Self {
-        Self { client, gate, calls: JoinSet::new(), before: *gate.arrived.borrow() }
+        Self { client, gate, calls: JoinSet::new(), before: gate.arrived() }
     }
 
     /// Makes calls until this many are held.
@@ -184,14 +189,14 @@ impl<'a> Held<'a> {
                 answer??;
             }
         }
-        let arrived = *self.gate.arrived.borrow();
+        let arrived = self.gate.arrived();
         self.gate.released.send_replace(arrived);
         Ok(())
     }
 }
 
 /// The payload that tells a call that is to be held.
-const HOLD: &[u8] = b"hold";
+pub(super) const HOLD: &[u8] = b"hold";
 
 /// A handler that holds calls, without a connection.
 struct Holding {
@@ -214,12 +219,17 @@ impl ProjectService for Holding {
 
 /// Lets calls pass in the order in which they came.
 #[derive(Clone, Debug, Default)]
-struct Gate {
+pub(super) struct Gate {
     arrived: Arc<watch::Sender<usize>>,
     released: Arc<watch::Sender<usize>>,
 }
 
 impl Gate {
+    /// Returns the number of calls that have come.
+    pub(super) fn arrived(&self) -> usize {
+        *self.arrived.borrow()
+    }
+
     async fn pass(&self) {
         let mut ticket = 0;
         self.arrived.send_modify(|arrived| {

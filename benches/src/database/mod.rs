@@ -7,9 +7,11 @@
 //! | `handler`, `go_interceptor`, `by_hand`, `primary_key` | the handler, the Go interceptor around it, guards that are written by hand, and a look-up by primary key |
 //! | `load`, `turns`, `matrix` | concurrent callers, contenders in turn, and what was measured |
 //! | `in_flight` | calls beside many that are in flight |
+//! | `allocations` | allocations of a call, and the memory of calls in flight |
 //! | `counts`, `usage`, `profile` | round trips and log bytes, processor time, and where it goes |
 //! | `goals`, `summary`, `findings` | the goals, the answer to "what will it cost me?", and the section of the report |
 
+mod allocations;
 mod by_hand;
 pub(crate) mod contender;
 mod counts;
@@ -37,6 +39,7 @@ use tonic::service::Routes;
 use uuid::Uuid;
 
 use self::{
+    allocations::Allocations,
     contender::{Contender, Guard},
     counts::Counts,
     findings::{Distant, Findings},
@@ -59,6 +62,8 @@ const ROUND_TRIP: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     All,
+    /// The allocations of a call, and the memory of calls in flight.
+    Allocations,
     /// The rows that have goals, with the contenders that these compare.
     Goals,
 }
@@ -76,6 +81,11 @@ pub(crate) async fn measure(context: &Context, extent: Extent, profiled: Profile
     let near = world.address()?;
     let rows: &[Row] = match extent {
         Extent::All => &plan::ROWS,
+        Extent::Allocations => {
+            let (server, allocations) = (world.describe().to_owned(), Allocations::count(context, &world)?);
+            world.stop().await;
+            return Ok(findings::of_allocations(&server, &allocations));
+        }
         Extent::Goals => &plan::GOALS,
     };
     let matrices = measure_rows(context, &world, rows, near).await?;
@@ -92,6 +102,7 @@ pub(crate) async fn measure(context: &Context, extent: Extent, profiled: Profile
         counts: counts(context, &world, near).await?,
         near: matrices,
         in_flight,
+        allocations: Allocations::count(context, &world)?,
         in_process: in_process(context, &world, near).await?,
         distant: distant(context, &world, near).await?,
         aims,
