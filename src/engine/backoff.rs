@@ -22,8 +22,13 @@ impl Backoff {
     pub(crate) fn pause(&mut self) -> Duration {
         let full = self.next;
         self.next = (full * 2).min(self.longest);
-        full - full.mul_f64(random() / 2.0)
+        shortened(full)
     }
+}
+
+/// Shortens a pause at random by up to a half.
+pub(super) fn shortened(full: Duration) -> Duration {
+    full - full.mul_f64(random() / 2.0)
 }
 
 /// A random number from 0 up to 1.

@@ -14,6 +14,7 @@ use super::{
     admission::Admitted,
     call::Call,
     handler::Handler,
+    pace::Pace,
     recorded::Recorded,
     replay, run,
     single_flight::{Leader, Role},
@@ -25,8 +26,8 @@ use crate::{
     rejection::{Limit, Rejection},
 };
 
-/// The pause before the second look at a key that another process holds, and the longest pause between two looks.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// The longest pause between two looks at a key that another process holds.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs a call in a task that outlives the caller: a client may disconnect at any moment, and then tonic drops this future
 /// at its current `.await`. A replay from memory needs no task. If the procedure's policy is to wait for the call that
@@ -102,7 +103,7 @@ async fn lead<E: Send + 'static>(
     deadline: Instant,
     mut admitted: Admitted,
 ) -> Option<Result<UnaryResponse, E>> {
-    let [mut pause, longest] = PAUSES;
+    let pace = Pace::new(LONGEST_PAUSE);
     loop {
         // A call that has waited, and may not run at the moment, goes on waiting.
         let beyond = admitted.run().err();
@@ -118,14 +119,13 @@ async fn lead<E: Send + 'static>(
                 return Some(refuse(&call, limit));
             }
         }
-        let next = Instant::now() + pause;
+        let next = pace.next();
         if next > deadline {
             return Some(beyond.map_or_else(|| call.reject(in_progress()), |limit| refuse(&call, limit)));
         }
         if engine.tracker.shutting_down().run_until_cancelled(Box::pin(sleep_until(next))).await.is_none() {
             return Some(call.reject(Rejection::ShuttingDown));
         }
-        pause = (pause * 2).min(longest);
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `execute`, `heartbeat`, `handler` | the handler, while its key is held |
 //! | `settle`, `disposition`, `record` | the outcome, the decision on the key, and its recording |
 //! | `backlog`, `backoff` | the outcomes that wait to be recorded, and the pauses between attempts |
+//! | `pace` | the pauses between questions for the end of a call of another process |
 //! | `refusal` | the refusal of a call because of an error of the store |
 //! | `degrade`, `without_key` | calls that cannot be protected, and calls without a key to a transactional procedure |
 //! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
@@ -29,6 +30,7 @@ pub(crate) mod dispatch;
 pub(crate) mod disposition;
 pub(crate) mod handler;
 pub(crate) mod held_key;
+pub(crate) mod pace;
 pub(crate) mod reconcile;
 pub(crate) mod reconcilers;
 pub(crate) mod record;

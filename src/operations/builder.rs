@@ -72,9 +72,9 @@ impl OperationServiceBuilder {
         self
     }
 
-    /// Sets the longest pause between two questions to the store while `WaitOperation` waits. The pauses double from 50 milliseconds, and
-    /// each is shortened at random by up to a half. The end of a call that runs in this process is noticed at once. At least 1
-    /// millisecond. Defaults to 1 second.
+    /// Sets the longest pause between two questions to the store while `WaitOperation` waits. One question is for all requests that wait for
+    /// a key. The pauses grow from 50 milliseconds, to a fifth of the time waited so far, and each is shortened at random by up to a half.
+    /// The end of a call that runs in this process is noticed at once. At least 1 millisecond. Defaults to 1 second.
     pub fn max_pause(mut self, pause: Duration) -> Self {
         self.waiting.longest_pause = pause.max(Duration::from_millis(1));
         self

@@ -8,13 +8,14 @@ use crate::{
 };
 
 /// Makes the answer to a request for this key.
-pub(super) fn operation(key: String, known: Known) -> Operation {
+pub(super) fn operation(key: String, known: &Known) -> Operation {
     let Known { record, work } = known;
-    let resource = record.resource.map(|it| Resource { r#type: it.resource_type, id: it.id.to_string() });
+    let resource =
+        record.resource.as_ref().map(|it| Resource { r#type: it.resource_type.clone(), id: it.id.to_string() });
     Operation {
         key,
         state: state(record.state).into(),
-        procedure: record.procedure.unwrap_or_default(),
+        procedure: record.procedure.clone().unwrap_or_default(),
         create_time: record.created.map(Into::into),
         complete_time: record.completed.map(Into::into),
         expire_time: record.expires.map(Into::into),

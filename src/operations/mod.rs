@@ -24,7 +24,7 @@
 //! | `builder` | [`OperationServiceBuilder`], the settings |
 //! | `service` | [`OperationService`], the three procedures |
 //! | `question` | a key, and what is known of it at the moment |
-//! | `wait` | waiting for the end of a call, or of the work behind it |
+//! | `wait`, `shared_question` | waiting for the end of a call, or of the work behind it; the question of all requests that wait for one key |
 //! | `waiters` | the limits of those that wait |
 //! | `release` | the release of keys by operators |
 //! | `message` | the answer as a message |
@@ -34,6 +34,7 @@ mod message;
 mod question;
 mod release;
 mod service;
+mod shared_question;
 mod wait;
 mod waiters;
 

@@ -9,6 +9,7 @@ use super::{
     message::operation,
     question::Question,
     release::{self, Operators},
+    shared_question::SharedQuestions,
     wait::Waiting,
     waiters::Waiters,
 };
@@ -57,6 +58,7 @@ pub struct OperationService {
     layer: IdempotencyLayer,
     waiting: Waiting,
     waiters: Arc<Waiters>,
+    questions: Arc<SharedQuestions>,
     operators: Arc<Operators>,
     telemetry: Arc<Telemetry>,
 }
@@ -76,7 +78,8 @@ impl OperationService {
         operators: Arc<Operators>,
     ) -> Self {
         let [get, wait, release] = [GET, WAIT, RELEASE].map(|path| ProcedureTelemetry::new(path.into()));
-        Self { layer, waiting, waiters, operators, telemetry: Arc::new(Telemetry { get, wait, release }) }
+        let telemetry = Arc::new(Telemetry { get, wait, release });
+        Self { layer, waiting, waiters, questions: Arc::default(), operators, telemetry }
     }
 
     fn engine(&self) -> Result<&Arc<Engine>, Status> {
@@ -111,7 +114,7 @@ impl Service for OperationService {
             question.engine.admission.admit(Some(question.owner)).map_err(|limit| limit.reject(telemetry))?;
         let record = question.look_up().await?;
         question.authorize(&record).await?;
-        Ok(Response::new(operation(key, question.with_work(record).await)))
+        Ok(Response::new(operation(key, &question.with_work(record).await)))
     }
 
     async fn wait_operation(&self, request: Request<WaitOperationRequest>) -> Result<Response<Operation>, Status> {
@@ -123,8 +126,8 @@ impl Service for OperationService {
         let deadline = Instant::now() + self.waiting.time(timeout.map(duration).transpose()?, of_caller);
         let question = self.question(caller, &key, (WAIT, telemetry))?;
         let _waiter = self.waiters.admit(question.owner).map_err(|limit| limit.reject(telemetry))?;
-        let known = self.waiting.wait(&question, until, deadline).await?;
-        Ok(Response::new(operation(key, known)))
+        let known = self.waiting.wait(&question, &self.questions, until, deadline).await?;
+        Ok(Response::new(operation(key, &known)))
     }
 
     async fn release_operation(
@@ -143,7 +146,7 @@ impl Service for OperationService {
         let (layer, session) = (&self.layer, CallSession::default());
         let after = Question { layer, engine, owner, key, caller: None, session, telemetry, path: RELEASE };
         let record = after.look_up().await?;
-        Ok(Response::new(operation(text, after.with_work(record).await)))
+        Ok(Response::new(operation(text, &after.with_work(record).await)))
     }
 }
 

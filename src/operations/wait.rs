@@ -1,21 +1,15 @@
 //! Waits for the end of a call, or of the work behind it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
-use super::question::{Known, Question};
-use crate::{
-    engine::backoff::Backoff,
-    proto::v1::Until,
-    rejection::Rejection,
-    status::IdempotencyStatus,
-    store::{KeyRecord, KeyState},
+use super::{
+    question::{Known, Question},
+    shared_question::{Answer, SharedQuestions},
 };
-
-/// The first pause between two questions to the store.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+use crate::{proto::v1::Until, rejection::Rejection, status::IdempotencyStatus, store::KeyState};
 
 /// The part of a caller's own time that is left for the answer to arrive, and its most.
 const MARGIN: (u32, Duration) = (10, Duration::from_secs(1));
@@ -41,49 +35,56 @@ impl Waiting {
         asked.unwrap_or(self.longest).min(self.longest).min(of_caller)
     }
 
-    /// Asks again and again, with growing pauses, until what is waited for has ended, or until the deadline: then returns what was known last.
-    /// A key that no call holds is not waited for. Holds no connection between two questions.
+    /// Waits until what is waited for has ended, or until the deadline: then returns what was known last. Asks the store at once, and then
+    /// together with all requests that wait for this key. A key that no call holds is not waited for. Holds no connection between two
+    /// questions.
     ///
     /// # Cancel safety
     ///
     /// Nothing is changed.
-    pub(super) async fn wait(self, question: &Question<'_>, until: Until, deadline: Instant) -> Result<Known, Status> {
+    pub(super) async fn wait(
+        self,
+        question: &Question<'_>,
+        questions: &Arc<SharedQuestions>,
+        until: Until,
+        deadline: Instant,
+    ) -> Result<Arc<Known>, Status> {
         let tracker = &question.engine.tracker;
-        let mut watcher = tracker.watch(question.owner, question.key);
-        let mut backoff = Backoff::new(FIRST_PAUSE, self.longest_pause);
-        let mut known: Option<Known> = None;
+        let shared = questions.join(tracker, (question.owner, question.key), self.longest_pause);
+        let mut answers = shared.subscribe();
         let mut is_authorized = false;
-        loop {
-            watcher.forget();
-            let asked = look(question, &mut is_authorized);
-            let now = match known {
-                None => asked.await?,
-                Some(before) => match timeout_at(deadline, asked).await {
-                    Ok(now) => now?,
-                    Err(_) => return Ok(before),
-                },
+        let mut last = Answer::to(question).await?;
+        authorize(question, &last, &mut is_authorized).await?;
+        while !has_ended(&last.known, until) && Instant::now() < deadline {
+            let next = async {
+                let answer = shared.next(question, &mut answers).await?;
+                authorize(question, &answer, &mut is_authorized).await?;
+                Ok::<_, Status>(answer)
             };
-            let next = Instant::now() + backoff.pause();
-            if has_ended(&now, until) || Instant::now() >= deadline {
-                return Ok(now);
-            }
-            known = Some(now);
-            let pause = Box::pin(timeout_at(next.min(deadline), watcher.ended()));
-            if tracker.shutting_down().run_until_cancelled(pause).await.is_none() {
-                return Err(question.refused(Rejection::ShuttingDown).into());
+            match tracker.shutting_down().run_until_cancelled(Box::pin(timeout_at(deadline, next))).await {
+                Some(Ok(answer)) => {
+                    let answer = answer?;
+                    // Another request may have asked before this one did.
+                    if answer.asked >= last.asked {
+                        last = answer;
+                    }
+                }
+                Some(Err(_)) => break,
+                None => return Err(question.refused(Rejection::ShuttingDown).into()),
             }
         }
+        Ok(last.known)
     }
 }
 
-/// Asks the store, and once the application, when the call has ended.
-async fn look(question: &Question<'_>, is_authorized: &mut bool) -> Result<Known, Status> {
-    let record: KeyRecord = question.look_up().await?;
+/// Asks the application, once the call has ended.
+async fn authorize(question: &Question<'_>, answer: &Answer, is_authorized: &mut bool) -> Result<(), Status> {
+    let record = &answer.known.record;
     if !*is_authorized && matches!(record.state, KeyState::Completed | KeyState::Failed) {
-        question.authorize(&record).await?;
+        question.authorize(record).await?;
         *is_authorized = true;
     }
-    Ok(question.with_work(record).await)
+    Ok(())
 }
 
 fn has_ended(known: &Known, until: Until) -> bool {
@@ -97,6 +98,7 @@ fn has_ended(known: &Known, until: Until) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::KeyRecord;
 
     #[test]
     fn ends_at_the_first_of_its_times_and_leaves_the_caller_a_margin() {

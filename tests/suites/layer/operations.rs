@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::{
     task::JoinHandle,
-    time::{Instant, advance},
+    time::{Instant, advance, sleep},
 };
 use tonic::{Code, Request, Response, Status, service::interceptor::InterceptedService, transport::Channel};
 use tonic_idempotency::{
@@ -259,22 +259,123 @@ async fn wake_those_who_wait_at_once_when_the_call_ends_in_this_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn notice_the_end_of_a_call_in_another_process() {
+async fn notice_the_end_of_a_call_in_another_process_at_most_a_fifth_of_its_time_late() {
     let store = MemoryStore::new();
+    let (here, there) = (shop_on(store.clone()).await, shop_on(store).await);
+    for milliseconds in [100, 300, 1000, 1270, 2000, 4000, 20_000] {
+        let time = Duration::from_millis(milliseconds);
+        let shop = here.with_key(Some(Uuid::new_v4()));
+        let operations = Operations::of(&Shop { user: shop.user, key: shop.key, ..there.with_key(shop.key) }).await;
+        let call = shop.spawn_create("hold");
+        quiet().await;
+        let waiting = operations.spawn_wait(Until::CallEnded);
+        sleep(time).await;
+        assert!(!waiting.is_finished());
+        let began = Instant::now();
+        shop.handler.open(1);
+        assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Completed);
+        let most = (time / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)) + AT_ONCE;
+        assert!(began.elapsed() <= most, "{:?} after {time:?}", began.elapsed());
+        call.await.expect("no panic").expect("a response");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ask_the_store_together_when_they_wait_for_one_key() {
+    let store = Watched::default();
     let shop = shop_on(store.clone()).await;
-    let beside = Shop { user: shop.user, key: shop.key, ..shop_on(store).await };
-    let operations = Operations::of(&beside).await;
+    let beside = Shop { user: shop.user, key: shop.key, ..shop_on(store.clone()).await };
+    let asked = || store.asked(watched::Operation::LookUp);
     let call = shop.spawn_create("hold");
     quiet().await;
-    let waiting = operations.spawn_wait(Until::CallEnded);
-    advance(Duration::from_secs(10)).await;
+    let [here, there] = [Operations::of(&shop).await, Operations::of(&beside).await]
+        .map(|operations| (0..20).map(|_| operations.spawn_wait(Until::CallEnded)).collect::<Vec<_>>());
     quiet().await;
-    assert!(!waiting.is_finished());
-    let began = Instant::now();
+    assert_eq!(asked(), 40, "each asks at once");
+    sleep(Duration::from_secs(3)).await;
+    let questions = asked() - 40;
+    assert!((30..80).contains(&questions), "two processes asked {questions} times");
+
+    let before = asked();
     shop.handler.open(1);
-    assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Completed);
-    assert!(began.elapsed() <= Duration::from_secs(1) + AT_ONCE, "{:?}", began.elapsed());
+    for waiting in here {
+        assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Completed);
+    }
+    assert_eq!(asked(), before + 1, "one is told by the call, and tells the others");
+    for waiting in there {
+        assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Completed);
+    }
+    assert_eq!(asked(), before + 2);
     call.await.expect("no panic").expect("a response");
+}
+
+#[tokio::test(start_paused = true)]
+async fn go_on_asking_when_the_request_that_asks_goes_away() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let operations = Operations::of(&shop).await;
+    let asked = || store.asked(watched::Operation::LookUp);
+    let _call = shop.spawn_create("hold");
+    quiet().await;
+    let [asks, waits] = [operations.spawn_wait(Until::CallEnded), operations.spawn_wait(Until::CallEnded)];
+    quiet().await;
+    store.hang(watched::Operation::LookUp);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(asked(), 3, "one asks, and has no answer");
+    store.mend(watched::Operation::LookUp);
+    asks.abort();
+    quiet().await;
+    assert_eq!(asked(), 4, "the other one asks at once");
+
+    // In a pause.
+    let third = operations.spawn_wait(Until::CallEnded);
+    quiet().await;
+    waits.abort();
+    quiet().await;
+    shop.handler.open(1);
+    let began = Instant::now();
+    assert_eq!(third.await.expect("no panic").expect("an answer").state(), State::Completed);
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keep_their_own_deadlines_when_they_wait_together() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let operations = Operations::of(&shop).await;
+    let _call = shop.spawn_create("hold");
+    quiet().await;
+    let began = Instant::now();
+    let wait = async |seconds| {
+        let seconds = Duration::from_secs(seconds);
+        let known = operations.wait(Until::CallEnded, Some(seconds)).await.expect("an answer");
+        assert_eq!(known.state(), State::Running);
+        assert!(began.elapsed() >= seconds && began.elapsed() < seconds + AT_ONCE, "{:?}", began.elapsed());
+    };
+    let hang = async {
+        quiet().await;
+        store.hang(watched::Operation::LookUp);
+    };
+    tokio::join!(wait(2), wait(4), wait(3), hang);
+}
+
+#[tokio::test(start_paused = true)]
+async fn do_not_share_the_answers_of_different_users() {
+    let store = MemoryStore::new();
+    let (shop, of_other) = (shop_on(store.clone()).await, shop_on(store.clone()).await);
+    let of_other = Shop { key: shop.key, ..of_other };
+    let beside = Shop { user: shop.user, key: shop.key, ..shop_on(store).await };
+    let operations = Operations::of(&beside).await;
+    let (_call, of_other_user) = (shop.spawn_create("hold"), of_other.spawn_create("hold"));
+    quiet().await;
+    let waiting = operations.spawn_wait(Until::CallEnded);
+    let other = operations.by(of_other.user.expect("a user")).spawn_wait(Until::CallEnded);
+    sleep(Duration::from_secs(3)).await;
+    of_other.handler.open(1);
+    of_other_user.await.expect("no panic").expect("a response");
+    assert_eq!(other.await.expect("no panic").expect("an answer").state(), State::Completed);
+    sleep(Duration::from_secs(3)).await;
+    assert!(!waiting.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
