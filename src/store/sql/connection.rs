@@ -75,9 +75,9 @@ impl<D: Driver> Connections<D> {
         Self { status_timeout: timeout.clamp(shortest, longest), ..self }
     }
 
-    /// The same settings for the connections of another pool.
-    pub(super) fn of(&self, driver: D) -> Self {
-        Self { driver, parked: Arc::default(), ..self.clone() }
+    /// The same settings for the connections of another pool, of which these are parked.
+    pub(super) fn of(&self, driver: D, parked: Arc<Parked>) -> Self {
+        Self { driver, parked, ..self.clone() }
     }
 
     pub(super) fn driver(&self) -> &D {

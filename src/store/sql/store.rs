@@ -13,6 +13,7 @@ use super::{
     fault::sql_state,
     limits::{Admission, Admitted, Limits},
     look_up,
+    parked::Parked,
     permits::Permits,
     probe::Probe,
     query::RowOf,
@@ -78,7 +79,14 @@ pub struct SqlStore<D: Driver> {
     reached: Reached,
     resource_types: Arc<ResourceTypes>,
     /// `None`: transactions use the same pool.
-    transaction_pool: Option<D>,
+    transaction_pool: Option<TransactionPool<D>>,
+}
+
+/// A pool of transactions alone, and the connections of it that are parked.
+#[derive(Clone, Debug)]
+struct TransactionPool<D> {
+    driver: D,
+    parked: Arc<Parked>,
 }
 
 impl<D: Driver> SqlStore<D> {
@@ -118,7 +126,7 @@ impl<D: Driver> SqlStore<D> {
     pub fn transaction_pool(mut self, pool: impl Into<D>) -> Self {
         let driver = pool.into().with_settings_of(self.connections.driver());
         self.permits = Permits::of_all(&driver);
-        self.transaction_pool = Some(driver);
+        self.transaction_pool = Some(TransactionPool { driver, parked: Arc::default() });
         self
     }
 
@@ -163,7 +171,8 @@ impl<D: Driver> SqlStore<D> {
     /// Changes the driver's settings.
     #[cfg(feature = "postgres")]
     pub(in crate::store) fn with_driver(mut self, change: impl Fn(D) -> D) -> Self {
-        self.transaction_pool = self.transaction_pool.map(&change);
+        self.transaction_pool =
+            self.transaction_pool.map(|pool| TransactionPool { driver: change(pool.driver), parked: Arc::default() });
         self.with_connections(|connections| connections.with_driver(change))
     }
 
@@ -284,9 +293,12 @@ impl<D: Driver> SqlStore<D> {
     }
 
     fn transactions(&self) -> Transactions<D> {
-        let driver = self.transaction_pool.as_ref().unwrap_or(self.connections.driver());
+        let connections = match &self.transaction_pool {
+            Some(TransactionPool { driver, parked }) => self.connections.of(driver.clone(), Arc::clone(parked)),
+            None => self.connections.clone(),
+        };
         Transactions {
-            connections: self.connections.of(driver.clone()),
+            connections,
             look_ups: self.connections.clone(),
             lanes: self.lanes.clone(),
             limits: self.limits.clone(),
@@ -526,4 +538,22 @@ fn refers_to_nothing(error: &StoreError) -> bool {
         sql_state(error),
         Some(FOREIGN_KEY_VIOLATION | INVALID_TEXT_REPRESENTATION | NUMERIC_VALUE_OUT_OF_RANGE | UNDEFINED_COLUMN)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::batch::fake::Fake, *};
+
+    /// Else each would ask about its own COMMIT alone, on a connection of its own, and could not tell it from another's.
+    #[test]
+    fn all_transactions_of_a_pool_know_what_is_parked_of_it() {
+        let shared = SqlStore::<Fake>::new(Fake::new(), ResourceTypes::none());
+        let apart = shared.clone().transaction_pool(Fake::new());
+        for (store, is_shared) in [(&shared, true), (&apart, false)] {
+            let [one, other] =
+                [store, &store.clone()].map(|store| Arc::clone(store.transactions().connections.parked()));
+            assert!(Arc::ptr_eq(&one, &other));
+            assert_eq!(Arc::ptr_eq(&one, store.connections.parked()), is_shared);
+        }
+    }
 }

@@ -87,7 +87,7 @@ pub(super) enum End {
 
 /// A database whose statements wait until they may end.
 #[derive(Clone)]
-pub(super) struct Fake(Arc<World>);
+pub(in crate::store::sql) struct Fake(Arc<World>);
 
 struct World {
     cancelled: AtomicUsize,
@@ -99,7 +99,7 @@ struct World {
 }
 
 impl Fake {
-    pub(super) fn new() -> Self {
+    pub(in crate::store::sql) fn new() -> Self {
         Self(Arc::new(World {
             cancelled: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
@@ -170,7 +170,7 @@ impl Driver for Fake {
     }
 }
 
-pub(super) struct FakeConnection(Arc<World>);
+pub(in crate::store::sql) struct FakeConnection(Arc<World>);
 
 impl Connection for FakeConnection {
     type Row = FakeRow;
@@ -206,7 +206,7 @@ impl Connection for FakeConnection {
     }
 }
 
-pub(super) struct FakeRow;
+pub(in crate::store::sql) struct FakeRow;
 
 impl Row for FakeRow {
     fn value(&self, column: &str) -> Result<Value<'_>, Box<dyn std::error::Error + Send + Sync>> {

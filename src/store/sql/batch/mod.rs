@@ -2,7 +2,7 @@
 
 mod complete;
 #[cfg(test)]
-mod fake;
+pub(super) mod fake;
 mod kind;
 mod lane;
 mod lanes;
