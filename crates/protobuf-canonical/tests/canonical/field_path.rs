@@ -66,7 +66,7 @@ fn an_integer_is_found_as_its_bits() {
     assert_eq!(value.find_number(b"\x1a\x03\x0a\x01a").expect("a message"), None);
     assert_eq!(value.find(b"\x1a\x02\x10\x07").expect("a message"), None);
     let [fixed32, fixed64] = ["f_sfixed32", "f_fixed64"].map(|name| {
-        let field = fields("vectors.v1.Everything", name);
+        let field = fields("vectors.v1.Scalars", name);
         (FieldPath::new(&field).expect("a path"), field[0].number())
     });
     for (path, number, wire, bytes) in [(fixed32.0, fixed32.1, 5, 4), (fixed64.0, fixed64.1, 1, 8)] {
@@ -94,8 +94,8 @@ fn only_leads_through_singular_messages_to_a_singular_text_or_integer() {
         ("vectors.v1.Node", "child"),
         ("vectors.v1.Node", "by_name"),
         ("vectors.v1.Node", "children.label"),
-        ("vectors.v1.Everything", "f_bool"),
-        ("vectors.v1.Everything", "f_double"),
+        ("vectors.v1.Scalars", "f_bool"),
+        ("vectors.v1.Scalars", "f_double"),
         ("vectors.v1.Repeated", "f_string"),
     ] {
         assert_eq!(FieldPath::new(&fields(message, path)), None, "{path}");
