@@ -13,7 +13,7 @@ use tonic_idempotency::{
         conformance::{Harness, conformance_tests},
     },
 };
-use tonic_idempotency_tests::{API_ROLE, Database, migrate};
+use tonic_idempotency_tests::{API_ROLE, Database, migrate, partitions};
 use uuid::Uuid;
 
 use crate::{
@@ -144,7 +144,8 @@ async fn has_no_name_of_the_default_schema_in_it() {
         let code: String = definition.lines().map(|line| line.split("--").next().unwrap_or_default()).collect();
         assert!(!code.contains("tenant."), "{definition}");
     }
-    let history = "SELECT name FROM \"My-Tenant\".idempotency_migrations ORDER BY version";
+    // Packs have numbers from 101.
+    let history = "SELECT name FROM \"My-Tenant\".idempotency_migrations WHERE version < 101 ORDER BY version";
     let history = owner.query(history, &[]).await.expect("the history");
     let history: Vec<String> = history.iter().map(|row| row.get(0)).collect();
     assert_eq!(history, migrations::all(&odd()).iter().map(Migration::name).collect::<Vec<_>>());
@@ -158,6 +159,9 @@ async fn is_made_by_plain_sql_too() {
     let plain = plain.owner().await;
     for migration in migrations::all(&odd()) {
         plain.batch_execute(migration.sql()).await.expect("a migration");
+    }
+    if let Some(partitions) = partitions() {
+        plain.batch_execute(&migrations::partition_sql(&odd(), partitions)).await.expect("the partitions");
     }
     plain.batch_execute(&migrations::grant_sql(&odd(), API_ROLE)).await.expect("the grant");
     let functions = "SELECT pg_get_functiondef(p.oid) FROM pg_proc p
