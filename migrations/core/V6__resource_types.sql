@@ -312,7 +312,7 @@ BEGIN
         END IF;
         EXECUTE format('ALTER TABLE tenant.idempotency_keys ADD COLUMN %I %s', p_column, v_type);
     END IF;
-    -- As of all that belongs to a user. A table that is distributed over several servers cannot have that changed.
+    -- As of all that belongs to a user. Citus refuses it for a distributed table: its pack does it.
     BEGIN
         EXECUTE format('ALTER TABLE tenant.idempotency_keys ALTER COLUMN %I SET STATISTICS 0', p_column);
     EXCEPTION WHEN feature_not_supported THEN

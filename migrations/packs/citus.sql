@@ -95,6 +95,40 @@ BEGIN
 END
 $distribute$;
 
+-- No statistics of the columns of types that were registered since, as of all that belongs to a user. Citus refuses the statement for a
+-- distributed table. So each part gets it by a connection of its own, and then the table on the coordinator, whose columns a part that is
+-- moved has. Calls go on meanwhile.
+DO $statistics$
+DECLARE
+    v_propagation text;
+    v_alter text;
+    v_failed text;
+BEGIN
+    FOR v_alter IN
+        SELECT format('ALTER COLUMN %I SET STATISTICS 0', a.attname)
+        FROM tenant.idempotency_resource_types t
+        JOIN pg_attribute a ON a.attrelid = 'tenant.idempotency_keys'::regclass AND a.attname = t.resource_column
+        WHERE coalesce(a.attstattarget, -1) <> 0
+    LOOP
+        SELECT r.result INTO v_failed
+        FROM run_command_on_shards(
+            'tenant.idempotency_keys',
+            'DO $do$ BEGIN SET LOCAL lock_timeout = ''500ms''; ALTER TABLE %s ' || v_alter || '; END $do$'
+        ) r
+        WHERE NOT r.success
+        LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'a part of tenant.idempotency_keys keeps statistics of a resource type: %', v_failed
+                USING HINT = 'Commit the registration, and run this again when no transaction on the table has been open for long.';
+        END IF;
+        v_propagation := current_setting('citus.enable_ddl_propagation');
+        PERFORM set_config('citus.enable_ddl_propagation', 'off', true);
+        EXECUTE 'ALTER TABLE tenant.idempotency_keys ' || v_alter;
+        PERFORM set_config('citus.enable_ddl_propagation', v_propagation, true);
+    END LOOP;
+END
+$statistics$;
+
 -- Sets the application's settings for this transaction, on this node and on all others that take part in it, now or later: names
 -- and values in turn. Returns their number.
 CREATE OR REPLACE FUNCTION tenant.idempotency_set(p_settings text[]) RETURNS bigint

@@ -7,9 +7,23 @@ use uuid::Uuid;
 
 use super::{
     call::{insert, of, open, order},
-    distributed::{API, Distributed},
+    cluster::SUPERUSER,
+    distributed::{API, Distributed, OWNER},
 };
 use crate::record::{acquire, again, complete, completion};
+
+/// The columns that the planner has values of, as on one server: times, states and procedures, and the ids of records, which are times.
+const KNOWN: [&str; 9] = [
+    "attempts",
+    "completed",
+    "created",
+    "expires",
+    "id",
+    "lease_expires",
+    "outcome_unknown",
+    "procedure",
+    "response_not_stored",
+];
 
 /// The number of rows of a table that the API's role sees in a transaction with these settings, which are sent to the nodes.
 async fn seen(distributed: &Distributed, table: &str, settings: &[(&str, Uuid)]) -> i64 {
@@ -103,6 +117,27 @@ async fn the_shards_are_confined_like_the_table() {
             let count = format!("SELECT count(*) FROM {}", shard.get::<_, String>(0));
             assert_eq!(api.query_one(&count, &[]).await.expect("a count").get::<_, i64>(0), 0);
         }
+    }
+}
+
+/// On no node, also of the resource types, which were registered after the distribution. Otherwise EXPLAIN tells them.
+#[tokio::test]
+async fn the_planner_has_no_values_that_belong_to_users() {
+    let Some(distributed) = Distributed::take().await else { return };
+    let store = distributed.store();
+    for _ in 0..12 {
+        complete(&store, &of(Uuid::new_v4()), &completion("done")).await;
+    }
+    assert_eq!(distributed.nodes_with_records().await, 2);
+    let owner = distributed.connect(&distributed.coordinator, OWNER).await;
+    owner.batch_execute("ANALYZE tenant.idempotency_keys").await.expect("statistics");
+    for worker in &distributed.workers {
+        let known = "SELECT DISTINCT attname::text FROM pg_stats WHERE tablename LIKE 'idempotency_keys%' ORDER BY 1";
+        let superuser = distributed.connect(worker, SUPERUSER).await;
+        superuser.batch_execute("SET citus.override_table_visibility = off").await.expect("the shards are visible");
+        let rows = superuser.query(known, &[]).await.expect("columns");
+        let known: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        assert_eq!(known, KNOWN);
     }
 }
 
