@@ -125,7 +125,7 @@ BEGIN
 END
 $set$;
 
--- Makes the rest of a transaction run with the records of this owner, as this user of the application. NULL is nobody. Inlined. Called by
+-- Sets whose records the rest of a transaction sees, and which user of the application it has (NULL for none). Inlined. Called by
 -- tenant.idempotency_act_as, and by functions that have a search_path of their own.
 CREATE OR REPLACE FUNCTION tenant.idempotency_act_for(p_owner uuid, p_app_user uuid) RETURNS text
 LANGUAGE sql VOLATILE
@@ -152,9 +152,9 @@ BEGIN
 END
 $needs_primary$;
 
--- Gives a transaction the sight of the sweep, of the recovery or of the copy; '' takes it back. Of nobody's records, or of those of the
--- owner and the user before. The nil user is set only because authn.current_user_id() of some applications raises an error if no user is
--- set. Called by functions that run as the table's owner, whom alone the policies of a sight are for.
+-- Gives a transaction a sight, 'sweep', 'recovery' or 'copy': the rows of all owners that the policy of that name shows to the table's owner.
+-- The owner's policy shows none then: it has the nil owner. (And the nil user, because authn.current_user_id() of some applications needs
+-- one.) With '' and the owner and user from before, it takes the sight back. Called by functions that run as the table's owner.
 CREATE OR REPLACE FUNCTION tenant.idempotency_see(
     p_sight text, p_owner text DEFAULT '00000000-0000-0000-0000-000000000000',
     p_user text DEFAULT '00000000-0000-0000-0000-000000000000'

@@ -14,6 +14,17 @@
 -- What a procedure does with the row is in a function, *_row, which could run on another node than the procedure. Every transition is one
 -- guarded statement.
 
+-- Fails if a claim has written after its time, because it had to wait for another transaction. Called by tenant.idempotency_claim_row.
+CREATE OR REPLACE FUNCTION tenant.idempotency_in_time(p_until timestamptz) RETURNS text
+LANGUAGE plpgsql AS $in_time$
+BEGIN
+    IF clock_timestamp() > p_until THEN
+        RAISE EXCEPTION 'the claim of the idempotency key came too late' USING ERRCODE = 'serialization_failure';
+    END IF;
+    RETURN NULL;
+END
+$in_time$;
+
 -- Reserves a key, takes it over, or returns what is recorded: tenant.idempotency_claim, which calls it.
 --
 -- Looks for the row first, so that a retry writes nothing. Each statement sees everything committed before the statement began (READ
@@ -53,11 +64,10 @@ BEGIN
                 (idempotency_key, user_id, procedure, request_hash, arrival_hash, token, lease_expires, expires)
             VALUES (p_key, p_user, p_procedure, p_request_hash, p_arrival_hash, p_token, v_lease_expires, v_expires)
             ON CONFLICT (idempotency_key, user_id) DO NOTHING;
-            IF FOUND THEN
-                state := 'acquired';
-                RETURN;
-            END IF;
-            CONTINUE;
+            CONTINUE WHEN NOT FOUND;
+            v_set := tenant.idempotency_in_time(v_until);
+            state := 'acquired';
+            RETURN;
         END IF;
 
         state := tenant.idempotency_state(k, p_token, v_foreign_lease, v_now);
@@ -100,10 +110,7 @@ BEGIN
               AND tenant.idempotency_may_take_over(
                   x.lease_expires, x.created, x.outcome_unknown, v_foreign_before, p_on_lease_ended, p_on_foreign, v_now);
             CONTINUE WHEN NOT FOUND;
-            IF clock_timestamp() > v_until THEN
-                -- It has waited for another transaction.
-                RAISE EXCEPTION 'the claim of the idempotency key came too late' USING ERRCODE = 'serialization_failure';
-            END IF;
+            v_set := tenant.idempotency_in_time(v_until);
             state := 'taken_over';
         END IF;
 

@@ -172,7 +172,7 @@ $hook$;
 
 -- Deletes at most `p_batch` expired rows of all users, and returns their number: of the table, or of one partition after the other,
 -- the longest expired first. Several processes share the work: each takes the partitions in another order, and passes over rows
--- that another has locked. Runs as the owner, with the sight of the sweep. It is nobody's transaction. Called by tenant.idempotency_sweep.
+-- that another has locked. Runs as the table's owner, with the sight of the sweep. Called by tenant.idempotency_sweep.
 --
 -- `reached` is where the batch has ended: a table or partition, and a time in `expires`, in microseconds since 1970. The next batch takes it
 -- and begins there. Without it, it would pass over the index entries of all rows that are gone, because they stay until the next vacuum, and so each
@@ -259,10 +259,10 @@ BEGIN
 END
 $sweep$;
 
--- Returns at most `p_batch` reservations of these procedures, of all users, whose lease ended without an outcome, oldest first: created within `p_lookback` seconds (NULL
--- for no limit) and held by fewer than `p_attempts` calls. The primary key is a UUIDv7, so only rows within `p_lookback`
--- are read. Runs as the owner, with the sight of the recovery. Called by the store's recovery, which then determines the outcome of each as
--- the reservation's owner.
+-- Returns at most `p_batch` reservations of these procedures, of all users, whose lease ended without an outcome. The oldest come first. They
+-- were created within `p_lookback` seconds (NULL for no limit), and fewer than `p_attempts` calls have held them. The primary key is a
+-- UUIDv7, so only rows within `p_lookback` are read. Runs as the table's owner, with the sight of the recovery. Called by the store's
+-- recovery, which then determines the outcome of each as the owner of the reservation.
 --
 -- Reads for `p_seconds` at most. If there is more to read, the last row has nothing but `reached`: where the next page begins, `p_after`. A
 -- page is of rows of the index, not of reservations, which may be a few among millions of outcomes. (As in the sweep, the planner would

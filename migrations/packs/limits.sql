@@ -8,10 +8,6 @@
 --
 -- They are counted by an index that is led by user_id and expires, for all servers at most a twentieth of the time. Make it before you set a limit.
 
--- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
-SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
-       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
-
 -- Each user's own rows, as in the table of keys. Of the nil server, until is the time of the next count; of another one, the time until
 -- which its calls may make records.
 CREATE TABLE IF NOT EXISTS tenant.idempotency_allowances (
@@ -232,4 +228,3 @@ COMMENT ON FUNCTION tenant.idempotency_usage_row(uuid, bigint, boolean) IS 'for 
 COMMENT ON FUNCTION tenant.idempotency_allow(uuid, uuid, bigint, bigint, bigint, bigint, bigint, double precision)
     IS 'for the role of the API';
 SELECT tenant.idempotency_revoke_from_public();
-SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

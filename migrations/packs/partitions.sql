@@ -19,10 +19,6 @@
 --
 -- Row-level security is forced on each partition, with the policies of the sweep alone: no role gets at rows past the table's policies.
 
--- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
-SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
-       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
-
 -- Returns the policies of the table, of one that it is being moved to, and of their partitions. Called by tenant.idempotency_repairs.
 CREATE OR REPLACE FUNCTION tenant.idempotency_policies() RETURNS TABLE (
     of_table regclass, name name, command text, is_owners boolean, condition text, checked text
@@ -449,16 +445,6 @@ BEGIN ATOMIC
     SELECT pg_advisory_xact_lock(7594306392365691954);
 END;
 
--- Lets the owner see all rows of the table of keys until the function ends that calls this one, as a function with settings of its own.
--- Nobody's rows are seen by their policy; the nil user, because authn.current_user_id() of some applications needs one.
-CREATE OR REPLACE FUNCTION tenant.idempotency_see_all() RETURNS void
-LANGUAGE sql
-BEGIN ATOMIC
-    SELECT set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
-           set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
-           set_config('app.idempotency_sight', 'copy', true);
-END;
-
 -- Makes the empty tables of the progress and of the changes for the new table.
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin_move() RETURNS void
 LANGUAGE plpgsql
@@ -695,7 +681,7 @@ DECLARE
     v_ids uuid[];
     v_left uuid[];
 BEGIN
-    PERFORM tenant.idempotency_see_all();
+    PERFORM tenant.idempotency_see('copy'); -- until this function ends, which has settings of its own
     SELECT m.* INTO v_move FROM tenant.idempotency_move m;
     IF v_move.copy_at IS NULL THEN
         v_left := v_move.passed_over[2:] || tenant.idempotency_copy_rows(v_move.passed_over[1:1], true);
@@ -750,7 +736,7 @@ DECLARE
     v_users uuid[];
     v_keys uuid[];
 BEGIN
-    PERFORM tenant.idempotency_see_all();
+    PERFORM tenant.idempotency_see('copy'); -- until this function ends, which has settings of its own
     SELECT m.compare_at INTO v_at FROM tenant.idempotency_move m;
     IF v_at IS NOT NULL THEN
         SELECT k.id INTO v_next FROM tenant.idempotency_keys k WHERE k.id >= v_at ORDER BY k.id OFFSET p_batch LIMIT 1;
@@ -792,7 +778,7 @@ DECLARE
     v_users uuid[];
     v_keys uuid[];
 BEGIN
-    PERFORM tenant.idempotency_see_all();
+    PERFORM tenant.idempotency_see('copy'); -- until this function ends, which has settings of its own
     IF tenant.idempotency_mirrors() IS DISTINCT FROM (SELECT m.triggers FROM tenant.idempotency_move m) THEN
         RAISE EXCEPTION 'the triggers of tenant.idempotency_keys were changed while it was moved to partitions'
             USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -1000,4 +986,3 @@ END
 $stop$;
 
 SELECT tenant.idempotency_revoke_from_public();
-SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

@@ -49,8 +49,17 @@ impl ResourceType {
     /// assert_eq!((email.column(), email.table()), ("resource_name", None));
     /// assert_eq!(email.registration_sql(&Schema::default()), "");
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// The name has a `/`, which would end it in a record.
     pub fn unreferenced(name: impl Into<String>) -> Self {
-        Self { name: name.into(), reference: None, id_kind: IdKind::Uuid, is_tracked: false }
+        let name = name.into();
+        assert!(
+            !name.contains('/'),
+            "the resource type {name:?} has a /, which ends the type in a record's resource_name"
+        );
+        Self { name, reference: None, id_kind: IdKind::Uuid, is_tracked: false }
     }
 
     /// Sets the kind of the ids: that of the column `id` of the resource's table, where an `integer` counts as a `bigint`, and a
@@ -179,6 +188,12 @@ impl ResourceTypes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic = "has a /"]
+    fn a_type_without_a_column_has_a_name_that_ends_where_the_id_begins() {
+        ResourceType::unreferenced("mail/box");
+    }
 
     #[test]
     fn of_two_types_with_one_name_the_first_counts() {

@@ -27,6 +27,20 @@ pub const API_LOGIN: &str = "idempotency_tests_login";
 /// A login role that has what an operator is granted, and nothing else.
 pub const OPERATOR: &str = "idempotency_tests_operator";
 
+/// The columns of the table of keys that the planner has values of: times, states and procedures, and the ids of records, which are times.
+/// All others tell users, or what belongs to them.
+pub const KNOWN_TO_PLANNER: [&str; 9] = [
+    "attempts",
+    "completed",
+    "created",
+    "expires",
+    "id",
+    "lease_expires",
+    "outcome_unknown",
+    "procedure",
+    "response_not_stored",
+];
+
 /// A policy that lets all users of a [`Database`] see the outbox of its organisation.
 pub const OUTBOX_POLICY: &str = "idempotency_tests_outbox_policy";
 

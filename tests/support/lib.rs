@@ -10,8 +10,8 @@ pub mod shop;
 mod until;
 
 pub use database::{
-    API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, migrate, partition, partitions, pool, rows_read,
-    uuid_of, with_max_batch,
+    API_LOGIN, API_ROLE, Database, KNOWN_TO_PLANNER, OPERATOR, OUTBOX_POLICY, User, migrate, partition, partitions,
+    pool, rows_read, uuid_of, with_max_batch,
 };
 pub use lines::Lines;
 pub use program::{binary, example};

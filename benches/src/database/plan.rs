@@ -79,8 +79,8 @@ pub(super) const IN_PROCESS: [Row; 2] =
 
 /// The rows with a slower network.
 pub(super) const DISTANT: [Row; 4] = [
-    longer(row(Call::First, 1, SMALL, FIRST_FAR)),
-    row(Call::First, SEVERAL, SMALL, FIRST_FAR),
+    longer(row(Call::First, 1, SMALL, FIRST)),
+    row(Call::First, SEVERAL, SMALL, FIRST),
     row(Call::Replay, 1, SMALL, AGAIN_FAR),
     row(Call::Replay, SEVERAL, SMALL, AGAIN_FAR),
 ];
@@ -132,19 +132,6 @@ const ALONE: &[Contender] = &[
 ];
 
 const FIRST_LARGE: &[Contender] = &[BARE, GO_LEANEST, RESERVED, TRANSACTIONAL];
-
-const FIRST_FAR: &[Contender] = &[
-    BARE,
-    FLOOR,
-    INSERT_FIRST,
-    SEQUENCE,
-    GO_LEANEST,
-    GO_PRODUCT,
-    RESERVED,
-    RESERVED_ALONE,
-    RESERVED_HERE,
-    TRANSACTIONAL,
-];
 
 const AGAIN: &[Contender] =
     &[PRIMARY_KEY, GO_LEANEST, GO_PRODUCT, RESERVED, RESERVED_ALONE, TRANSACTIONAL, TRANSACTIONAL_ALONE, FROM_MEMORY];

@@ -34,7 +34,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)
 const QUESTION: Duration = Duration::from_secs(2);
 
 /// The statements of a login are shown to it alone, not to the role that it may have set. That holds for a transaction: a pooler gives the
-/// session to others after it. One whose connection falls silent ends by itself.
+/// session to others after it. One whose connection falls silent ends by itself, after as long as a question may take.
 const AS_LOGIN: &str = "BEGIN READ ONLY; SET LOCAL ROLE NONE; SET LOCAL idle_in_transaction_session_timeout = '2s'";
 
 /// The connections that are parked, of one pool.

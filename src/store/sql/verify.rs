@@ -328,7 +328,8 @@ pub enum SetupProblem {
     /// A pack was not run, or with other SQL.
     #[error(
         "the store needs the pack {name}, and the database lacks it; as the owner of the tables, call migrations::{name} and \
-         migrations::grant, or run the files that `tonic-idempotency migrations --{name}` writes"
+         migrations::grant, or run the files that `tonic-idempotency migrations --{name}` writes; if a part of it is gone, delete its row \
+         from idempotency_migrations before"
     )]
     MissingPack {
         /// Its name: `limits`.

@@ -1,20 +1,24 @@
 //! Claims that arrive after their time: they change nothing.
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, error::SqlState};
 use tonic_idempotency::store::{BeginOutcome, ClaimOutcome, Store, StoreErrorKind, TransactionOptions};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
 use crate::record;
 
-/// Calls a claim of this owner's key with a token of its own, and returns the state.
-async fn claim(client: &Client, id: Uuid, until: &str) -> String {
+/// A claim of this owner's key with a token of its own.
+fn statement(id: Uuid, until: &str) -> String {
     let token = Uuid::new_v4();
-    let statement = format!(
+    format!(
         "CALL tenant.idempotency_claim('{id}', '{id}', '{token}', '/a.B/C', decode(repeat('07', 32), 'hex'), NULL, 60, 3600, 'rerun',
              'in_progress', NULL, false, NULL, NULL, {until}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
-    );
-    let row = client.query_typed_one(&statement, &[]).await.expect("an answer");
+    )
+}
+
+/// Calls the claim, and returns the state.
+async fn claim(client: &Client, id: Uuid, until: &str) -> String {
+    let row = client.query_typed_one(&statement(id, until), &[]).await.expect("an answer");
     assert!(row.get::<_, f64>("clock") > 1e9, "the clock");
     row.get("state")
 }
@@ -39,6 +43,42 @@ async fn reserves_nothing_and_takes_nothing_over() {
     assert_eq!(claim(&client, id, &in_seconds(-1)).await, "late");
     assert_eq!(count(&owner, "tenant.idempotency_keys WHERE attempts = 1").await, 1);
     assert_eq!(claim(&client, id, "'Infinity'").await, "taken_over");
+}
+
+/// The claim is sent in time, and waits for another transaction that has the key until its time is over.
+#[tokio::test]
+async fn keeps_nothing_that_it_wrote_after_a_wait() {
+    let database = Database::new().await;
+    let (client, owner, id) = (database.api().await, database.owner().await, Uuid::new_v4());
+    let insert = format!(
+        "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+         VALUES ('{id}', '{id}', '/a.B/C', '', now() + interval '1 hour')"
+    );
+    let lock = "SELECT FROM tenant.idempotency_keys FOR UPDATE".to_owned();
+    for (held, reserved) in [(insert, "attempts = 1"), (lock, "attempts = 2")] {
+        owner.batch_execute(&format!("BEGIN; {held}")).await.expect("the key is held");
+        let until: f64 =
+            client.query_typed_one(&format!("SELECT {}", in_seconds(1)), &[]).await.expect("a time").get(0);
+        let waits = async {
+            let blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()";
+            let is_over = format!("SELECT clock_timestamp() > to_timestamp({until})");
+            let waits = async || owner.query_typed_one(blocked, &[]).await.expect("a count").get::<_, i64>(0) > 0;
+            tonic_idempotency_tests::until("the claim waits", waits).await;
+            let is_over = async || owner.query_typed_one(&is_over, &[]).await.expect("an answer").get::<_, bool>(0);
+            tonic_idempotency_tests::until("its time is over", is_over).await;
+            owner.batch_execute("ROLLBACK").await.expect("the key is free");
+        };
+        let late = async { client.batch_execute(&statement(id, &until.to_string())).await.expect_err("it is late") };
+        let (late, ()) = tokio::join!(late, waits);
+        assert_eq!(late.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE), "{late:?}");
+        assert_eq!(count(&owner, &format!("tenant.idempotency_keys WHERE {reserved}")).await, 0);
+        // For the second turn: a reservation whose lease has ended.
+        assert_eq!(
+            claim(&client, id, "'Infinity'").await,
+            if reserved == "attempts = 1" { "acquired" } else { "taken_over" }
+        );
+        owner.batch_execute("UPDATE tenant.idempotency_keys SET lease_expires = now()").await.expect("its lease ends");
+    }
 }
 
 /// The lock of the key would have others believe that a call runs.

@@ -2,7 +2,7 @@
 
 use tokio_postgres::Client;
 use tonic_idempotency::{migrations, store::Schema};
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, KNOWN_TO_PLANNER};
 use uuid::Uuid;
 
 /// Users of the database, with records.
@@ -10,19 +10,6 @@ const USERS: usize = 12;
 
 /// Whom the role is in these tests.
 const OWN: Uuid = Uuid::max();
-
-/// The columns that the planner has values of: times, states and procedures, and the ids of records, which are times.
-const KNOWN: [&str; 9] = [
-    "attempts",
-    "completed",
-    "created",
-    "expires",
-    "id",
-    "lease_expires",
-    "outcome_unknown",
-    "procedure",
-    "response_not_stored",
-];
 
 /// A table with records of users, none of whom is known to the API's role.
 async fn filled(partitions: Option<u16>) -> (Database, Client) {
@@ -188,7 +175,11 @@ async fn the_planner_has_no_values_that_belong_to_users() {
                          UNION SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = 'tenant.idempotency_keys'::regclass
                      ) ORDER BY 1";
         let rows = owner.query(known, &[]).await.expect("columns");
-        assert_eq!(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), KNOWN, "{partitions:?}");
+        assert_eq!(
+            rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(),
+            KNOWN_TO_PLANNER,
+            "{partitions:?}"
+        );
 
         // Nor does the role see the statistics that there are.
         let api = database.api().await;

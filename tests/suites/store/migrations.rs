@@ -5,7 +5,7 @@ use std::{error::Error as _, fs, path::Path};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, error::SqlState};
 use tonic_idempotency::{
-    migrations,
+    migrations::{self, Migration},
     status::Resource,
     store::{
         BeginOutcome, Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store,
@@ -92,6 +92,24 @@ async fn plain_sql_gives_the_same_schema_as_the_crate() {
         owner.batch_execute(&file).await.expect("a migration");
     }
     assert_eq!(schema(&owner).await, made);
+}
+
+/// The application's migrations may follow on the same connection, with names of its own.
+#[tokio::test]
+async fn leave_the_settings_of_the_session_as_they_were() {
+    let database = Database::empty().await;
+    let owner = database.owner().await;
+    owner.batch_execute("SET search_path = authn, public").await.expect("a setting");
+    let schema = Schema::default();
+    let all = migrations::all(&schema);
+    let packs = [migrations::limits_sql(&schema), migrations::partition_sql(&schema, 2)];
+    for sql in all.iter().map(Migration::sql).chain(packs.iter().map(String::as_str)) {
+        for sql in [sql.to_owned(), format!("BEGIN; {sql}; COMMIT")] {
+            owner.batch_execute(&sql).await.expect("a migration");
+            let left = owner.query_one("SHOW search_path", &[]).await.expect("the setting");
+            assert_eq!(left.get::<_, &str>(0), "authn, public", "{}", &sql[..80]);
+        }
+    }
 }
 
 #[tokio::test]

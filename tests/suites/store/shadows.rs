@@ -130,6 +130,7 @@ async fn shadowed() -> Database {
 fn words() -> Vec<String> {
     let mut texts = files("src/store/sql/sql");
     texts.extend(migrations::all(&Schema::default()).iter().map(|migration| migration.sql().to_owned()));
+    texts.extend([migrations::limits_sql(&Schema::default()), migrations::partitions_sql(&Schema::default())]);
     let words = texts.iter().flat_map(|text| text.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));
     let words: HashSet<_> = words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
     words.into_iter().collect()
@@ -172,6 +173,8 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
     for _ in 0..2 {
         migrations::run(&mut owner, &Schema::default()).await.expect("the migrations, again");
         migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
+        migrations::limits(&owner, &Schema::default()).await.expect("the limits");
+        migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
         migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
         migrations::grant_operator(&owner, &Schema::default(), OPERATOR).await.expect("the grant");
         for file in core() {

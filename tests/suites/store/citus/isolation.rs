@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tonic_idempotency::store::{Claim, Store as _};
+use tonic_idempotency_tests::KNOWN_TO_PLANNER;
 use uuid::Uuid;
 
 use super::{
@@ -11,19 +12,6 @@ use super::{
     distributed::{API, Distributed, OWNER},
 };
 use crate::record::{acquire, again, complete, completion};
-
-/// The columns that the planner has values of, as on one server: times, states and procedures, and the ids of records, which are times.
-const KNOWN: [&str; 9] = [
-    "attempts",
-    "completed",
-    "created",
-    "expires",
-    "id",
-    "lease_expires",
-    "outcome_unknown",
-    "procedure",
-    "response_not_stored",
-];
 
 /// The number of rows of a table that the API's role sees in a transaction with these settings, which are sent to the nodes.
 async fn seen(distributed: &Distributed, table: &str, settings: &[(&str, Uuid)]) -> i64 {
@@ -137,7 +125,7 @@ async fn the_planner_has_no_values_that_belong_to_users() {
         superuser.batch_execute("SET citus.override_table_visibility = off").await.expect("the shards are visible");
         let rows = superuser.query(known, &[]).await.expect("columns");
         let known: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-        assert_eq!(known, KNOWN);
+        assert_eq!(known, KNOWN_TO_PLANNER);
     }
 }
 
