@@ -18,23 +18,19 @@ pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
 pub use until::until;
 
-/// Compiles the code of the documents. The package `page-tests` compiles that of the README and of `docs/drivers.md`.
+/// Compiles the code of the documents. The package `page-tests` compiles that of the README, `docs/client.md` and `docs/drivers.md`.
 #[cfg(doctest)]
 mod documents {
-    #[doc = include_str!("../../docs/by-id.md")]
-    mod by_id {}
     #[doc = include_str!("../../docs/callers.md")]
     mod callers {}
-    #[doc = include_str!("../../docs/calling.md")]
-    mod calling {}
     #[doc = include_str!("../../docs/citus.md")]
     mod citus {}
     #[doc = include_str!("../../docs/connect.md")]
     mod connect {}
     #[doc = include_str!("../../docs/database.md")]
     mod database {}
-    #[doc = include_str!("../../docs/headers-and-errors.md")]
-    mod headers_and_errors {}
+    #[doc = include_str!("../../docs/keys.md")]
+    mod keys {}
     #[doc = include_str!("../../docs/modes.md")]
     mod modes {}
     #[doc = include_str!("../../docs/operations.md")]

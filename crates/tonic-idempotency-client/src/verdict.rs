@@ -20,7 +20,7 @@ const GRPC: &[u8] = b"application/grpc";
 
 /// What an answer means for its operation.
 ///
-/// `docs/calling.md` has the table of all answers; a test compares it with this.
+/// `docs/client.md` has the table of all answers; a test compares it with this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The same call may succeed later, after this time if the server says so.
@@ -148,7 +148,7 @@ mod tests {
         *,
     };
 
-    const DOCUMENTED: &str = include_str!("../../../docs/calling.md");
+    const DOCUMENTED: &str = include_str!("../../../docs/client.md");
     const NOW: Verdict = Again(None);
     const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
     const SECOND: Duration = Duration::from_secs(1);

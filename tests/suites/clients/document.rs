@@ -1,4 +1,4 @@
-//! The table in `docs/clients.md`.
+//! The table in `results/clients.md`.
 
 use std::{
     env, fs,
@@ -13,7 +13,7 @@ const WRITE: &str = "IDEMPOTENCY_TEST_WRITE_CLIENTS";
 const BEGIN: &str = "<!-- begin: written by cargo test --features full --test clients -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// The text of `docs/clients.md`, split at its table.
+/// The text of `results/clients.md`, split at its table.
 #[derive(Debug)]
 pub(crate) struct Document {
     path: PathBuf,
@@ -25,10 +25,10 @@ pub(crate) struct Document {
 impl Document {
     /// Reads the committed file.
     pub(crate) fn kept() -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/clients.md");
-        let text = fs::read_to_string(&path).expect("docs/clients.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/clients.md");
+        let text = fs::read_to_string(&path).expect("results/clients.md");
         let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
-        let (before, (table, after)) = parts.expect("docs/clients.md has the marks around its table");
+        let (before, (table, after)) = parts.expect("results/clients.md has the marks around its table");
         Self { path, before: before.to_owned(), table: table.to_owned(), after: after.to_owned() }
     }
 
@@ -46,7 +46,7 @@ impl Document {
             );
             let table = matrix.lines().join("\n");
             let text = format!("{}{BEGIN}\n{table}\n\n{END}{}", self.before, self.after);
-            fs::write(&self.path, text).expect("docs/clients.md is written");
+            fs::write(&self.path, text).expect("results/clients.md is written");
             return;
         }
         let of_skipped = |line: &str| skipped.iter().any(|name| line.starts_with(&format!("| {name} |")));
@@ -54,7 +54,7 @@ impl Document {
         let seen = matrix.lines();
         assert!(
             kept == seen,
-            "docs/clients.md differs from the results; set {WRITE} to update it. It has:\n{}",
+            "results/clients.md differs from the results; set {WRITE} to update it. It has:\n{}",
             kept.join("\n")
         );
     }

@@ -1,7 +1,7 @@
 //! The client matrix: real clients of other projects show how keys behave over every protocol of the sample. Each
 //! client is a program that makes calls and reports what it saw. The expectations are here, in one place.
 //!
-//! [`docs/clients.md`](../../../docs/clients.md) has the table. A run compares it with the results; with
+//! [`results/clients.md`](../../../results/clients.md) has the table. A run compares it with the results; with
 //! `IDEMPOTENCY_TEST_WRITE_CLIENTS` set, it writes the table. `tests/suites/clients/setup` installs the clients;
 //! missing ones are skipped.
 //!
