@@ -39,7 +39,7 @@ mod documents {
     mod outcomes {}
     #[doc = include_str!("../../docs/replays.md")]
     mod replays {}
-    #[doc = include_str!("../../docs/large-tables.md")]
+    #[doc = include_str!("../../results/large-tables.md")]
     mod large_tables {}
     #[doc = include_str!("../../docs/settings.md")]
     mod settings {}

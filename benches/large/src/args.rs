@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// A setting of the server, `name=value`, beside those of the measurement; may be given several times. The report names it.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) settings: Vec<String>,
-    /// Write each report into docs/large-tables.md, too, as soon as it is there.
+    /// Write each report into results/large-tables.md, too, as soon as it is there.
     #[arg(long)]
     pub(crate) write: bool,
 }

@@ -1,4 +1,4 @@
-//! Measures tables of up to a hundred million records, and writes docs/large-tables.md.
+//! Measures tables of up to a hundred million records, and writes results/large-tables.md.
 //!
 //! | module | measures |
 //! |---|---|
@@ -36,7 +36,7 @@ pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 async fn main() -> Result<(), Error> {
     let args = Args::parse();
     let progress = Progress::new();
-    let page = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/large-tables.md"));
+    let page = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/large-tables.md"));
     for measurement in args.measurements() {
         let section = match measurement {
             Measurement::Way => way::measure(&args, &progress).await?,
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Error> {
         println!("{section}");
         if args.write {
             section.write(page)?;
-            progress.say("docs/large-tables.md has been written");
+            progress.say("results/large-tables.md has been written");
         }
     }
     Ok(())

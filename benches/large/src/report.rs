@@ -1,4 +1,4 @@
-//! The report: a section of docs/large-tables.md for each measurement.
+//! The report: a section of results/large-tables.md for each measurement.
 
 use std::{fmt, fs, io, path::Path};
 

@@ -15,11 +15,24 @@ use crate::{
 
 const PAGE: &str = include_str!("../../../docs/operations.md");
 
+/// The page that moves the table to partitions.
+const DATABASE: &str = include_str!("../../../docs/database.md");
+
 /// The statements of the page: who runs them, and their text.
 fn statements() -> Vec<(&'static str, String)> {
-    let blocks = PAGE.split("```sql\n").skip(1).map(|block| block.split("```").next().expect("its text"));
+    statements_of(PAGE, "")
+}
+
+/// The statement that moves the table to partitions.
+fn way() -> (&'static str, String) {
+    statements_of(DATABASE, "move_to_partitions").pop().expect("the way")
+}
+
+/// The statements in the blocks of a page that contain a word.
+fn statements_of(page: &'static str, word: &str) -> Vec<(&'static str, String)> {
+    let blocks = page.split("```sql\n").skip(1).map(|block| block.split("```").next().expect("its text"));
     let mut statements = Vec::new();
-    for line in blocks.flat_map(str::lines) {
+    for line in blocks.filter(|block| block.contains(word)).flat_map(str::lines) {
         match (line.strip_prefix("-- as "), statements.last_mut()) {
             (Some(role), _) => statements.push((role, String::new())),
             (None, Some((_, text))) => *text = format!("{text}{line}\n"),
@@ -164,7 +177,7 @@ async fn every_statement_does_what_the_page_says() {
 #[tokio::test]
 async fn the_owner_moves_the_table_to_partitions() {
     let page = Page::new().await;
-    let (role, way) = statements().into_iter().find(|(_, text)| text.contains("move_to_partitions")).expect("the way");
+    let (role, way) = way();
     page.run(role, &way).await;
     let counts =
         "SELECT count(*), (SELECT count(*) FROM pg_inherits WHERE inhparent = 'tenant.idempotency_keys'::regclass)
