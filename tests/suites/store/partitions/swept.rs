@@ -24,7 +24,7 @@ async fn leaves_what_has_not_expired() {
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys WHERE expires < now()").await, 0);
 }
 
-/// As the table in docs/operations.md has them.
+/// As docs/operations.md has them.
 #[tokio::test]
 async fn are_vacuumed_with_settings_of_their_own() {
     let database = partitioned().await;
