@@ -1,4 +1,4 @@
-//! The tests of the pages that show sqlx.
+//! The test on sqlx that `docs/testing.md` links to.
 
 use std::{
     env, fs,
@@ -8,17 +8,6 @@ use std::{
 
 /// A folder of an application: its own migration, and those that the command line writes into it.
 const MIGRATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
-
-#[test]
-fn testing_shows_the_test_on_sqlx_that_runs_here() {
-    let page = fs::read_to_string(root().join("docs/testing.md")).expect("the page");
-    for (file, language) in [("sqlx_test.rs", "rust"), ("migrations/20260102030405_orders.sql", "sql")] {
-        let code = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).expect("a file");
-        let code: Vec<_> = code.lines().filter(|line| !line.starts_with("//!")).collect();
-        let code = code.join("\n").trim().to_owned();
-        assert!(page.contains(&format!("```{language}\n{code}\n```\n")), "the page has to show {file}:\n\n{code}\n");
-    }
-}
 
 /// As a user runs it: the command line writes the migrations, and `cargo test` finds a server in `DATABASE_URL`.
 #[tokio::test]
