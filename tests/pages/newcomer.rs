@@ -1,4 +1,4 @@
-//! A newcomer's service, whose server, handler and client are the snippets of the README.
+//! A newcomer's service and its clients, which are the snippets of `docs/getting-started.md` and of the README.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tonic::{Status, metadata::MetadataMap, transport::Endpoint};
 use tonic_idempotency::{migrations, store::Schema};
 
-/// The generated code of the README's proto.
+/// The generated code of the page's proto.
 #[allow(missing_docs, unreachable_pub, missing_debug_implementations)]
 mod proto {
     tonic::include_proto!("orders.v1");
@@ -19,8 +19,8 @@ mod proto {
 
 const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/orders.bin"));
 
-// `build.rs` takes it from the README.
-#[allow(missing_docs, unreachable_pub, missing_debug_implementations, reason = "it is the README's")]
+// `build.rs` takes them from the pages.
+#[allow(missing_docs, unreachable_pub, missing_debug_implementations, reason = "they are the pages'")]
 mod snippets {
     use super::{FILE_DESCRIPTOR_SET, proto, verify};
     include!(concat!(env!("OUT_DIR"), "/newcomer.rs"));
@@ -33,7 +33,7 @@ fn verify(_: &MetadataMap) -> Result<(String, String), Status> {
     Ok(("auth0|newcomer".to_owned(), "acme".to_owned()))
 }
 
-/// The newcomer's database, after step 2 of the README; the pool logs in as the API's role.
+/// The newcomer's database, after step 2 of the page; the pool logs in as the API's role.
 async fn pool(database: &scratch_postgres::TestDatabase) -> PgPool {
     let mut owner = database.connect().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
@@ -53,14 +53,14 @@ async fn pool(database: &scratch_postgres::TestDatabase) -> PgPool {
     PgPoolOptions::new().connect_with(login).await.expect("a pool")
 }
 
-/// A free address. The README's server listens by itself.
+/// A free address. The page's server listens by itself.
 async fn address() -> std::net::SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     listener.local_addr().expect("an address")
 }
 
 #[tokio::test]
-async fn a_service_from_the_readme_that_loses_its_network_in_the_middle_ends_with_one_row() {
+async fn a_service_from_the_pages_that_loses_its_network_in_the_middle_ends_with_one_row() {
     let database = scratch_postgres::database(None).await;
     let (pool, address) = (pool(&database).await, address().await);
     let (served, count) = (pool.clone(), pool.clone());
