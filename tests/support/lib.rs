@@ -37,6 +37,8 @@ mod documents {
     mod operations {}
     #[doc = include_str!("../../docs/outcomes.md")]
     mod outcomes {}
+    #[doc = include_str!("../../docs/patterns.md")]
+    mod patterns {}
     #[doc = include_str!("../../docs/replays.md")]
     mod replays {}
     #[doc = include_str!("../../results/large-tables.md")]
