@@ -13,9 +13,9 @@ use crate::{
     topology::{Front, Persistence, Replication, Topology},
 };
 
-/// The runs whose tables are in the documentation.
+/// The runs whose tables are in `results/chaos.md`.
 const RUNS: &str = "\
-The runs of docs/guarantees.md, in an optimised build; each takes minutes:
+The runs of results/chaos.md, in an optimised build; each takes minutes:
 
   cargo run --release -p chaos -- --seed 1 --topology pgbouncer
   cargo run --release -p chaos -- --seed 1 --topology pgbouncer --mode reserved --on-store-unavailable proceed

@@ -5,6 +5,7 @@ mod fuzz;
 mod generated;
 mod journal;
 mod links;
+mod promises;
 mod sample;
 mod testing;
 

@@ -1,0 +1,92 @@
+//! The promises of `docs/guarantees.md`, and the tests that `promises.toml` names for each.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Promises {
+    /// The folders of the suites that are not in `tests/suites`.
+    folders: BTreeMap<String, PathBuf>,
+    #[serde(rename = "promise")]
+    promises: Vec<Promise>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Promise {
+    code: String,
+    says: String,
+    tests: Vec<String>,
+}
+
+#[test]
+fn have_the_codes_of_the_page() {
+    let page = fs::read_to_string(top().join("docs/guarantees.md")).expect("the page");
+    let promises = Promises::read();
+    let on_page = codes(&page);
+    let in_file: BTreeSet<_> = promises.promises.iter().map(|promise| promise.code.as_str()).collect();
+    let (unknown, unused) = (on_page.difference(&in_file), in_file.difference(&on_page));
+    let (unknown, unused) = (unknown.collect::<Vec<_>>(), unused.collect::<Vec<_>>());
+    assert!(unknown.is_empty(), "docs/guarantees.md has codes that tests/promises.toml lacks: {unknown:?}");
+    assert!(unused.is_empty(), "tests/promises.toml has codes that docs/guarantees.md lacks: {unused:?}");
+    assert_eq!(in_file.len(), promises.promises.len(), "tests/promises.toml has a code twice");
+}
+
+#[test]
+fn are_held_by_tests_that_exist() {
+    let promises = Promises::read();
+    let mut wrong = Vec::new();
+    for Promise { code, says, tests } in &promises.promises {
+        if says.is_empty() || tests.is_empty() {
+            wrong.push(format!("{code} says nothing, or has no tests"));
+        }
+        let missing = tests.iter().filter(|test| !promises.has_test(test));
+        wrong.extend(missing.map(|test| format!("{code} names {test}, which is neither a module nor a function")));
+    }
+    assert!(wrong.is_empty(), "tests/promises.toml: {wrong:#?}");
+}
+
+impl Promises {
+    fn read() -> Self {
+        let file = fs::read_to_string(top().join("tests/promises.toml")).expect("the file");
+        toml::from_str(&file).expect("promises")
+    }
+
+    /// Whether a name such as `store::answers` is that of a module, or of a function at the end of a module's path.
+    fn has_test(&self, name: &str) -> bool {
+        let mut words = name.split("::");
+        let suite = words.next().unwrap_or_default();
+        let folder = self.folders.get(suite).cloned().unwrap_or_else(|| Path::new("tests/suites").join(suite));
+        let mut path = top().join(folder);
+        path.extend(words);
+        let has_function = || {
+            let module = fs::read_to_string(path.parent()?.with_extension("rs")).ok()?;
+            let function = format!("fn {}", path.file_name()?.to_str()?);
+            Some(module.contains(&format!("{function}(")) || module.contains(&format!("{function}<")))
+        };
+        path.is_dir() || path.with_extension("rs").is_file() || has_function().unwrap_or(false)
+    }
+}
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The codes in brackets, as in `[T1]` and `[R6, C]`. A link is none.
+fn codes(page: &str) -> BTreeSet<&str> {
+    let brackets = page.split('[').skip(1).filter_map(|rest| rest.split_once(']'));
+    let lists = brackets.filter(|(list, rest)| !rest.starts_with('(') && list.split(", ").all(is_code));
+    lists.flat_map(|(list, _)| list.split(", ")).collect()
+}
+
+/// Whether a word is an upper-case letter with a number, or without one.
+fn is_code(word: &str) -> bool {
+    let number = word.strip_prefix(|letter: char| letter.is_ascii_uppercase());
+    number.is_some_and(|number| number.chars().all(|digit| digit.is_ascii_digit()))
+}
