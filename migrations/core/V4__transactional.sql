@@ -55,6 +55,7 @@ END
 $needs_transaction$;
 
 -- Takes the lock of a key, and reads its row: for tenant.idempotency_begin, which calls it. `seen` is the row that the record may replace.
+-- A look, whose time is '-Infinity', takes no lock: the transaction that follows would meet it, until the look's own has been rolled back.
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin_row(
     p_user uuid, p_key uuid, p_token uuid, p_procedure text, p_request_hash bytea, p_arrival_hash bytea, p_lease double precision,
     p_idle double precision, p_on_lease_ended text, p_on_foreign text, p_until double precision,
@@ -63,8 +64,9 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin_row(
 )
 LANGUAGE plpgsql AS $begin_row$
 DECLARE
-    v_held CONSTANT boolean := CASE WHEN date_part('epoch', clock_timestamp()) <= p_until
-                                    THEN pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key)) END;
+    v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
+    v_held CONSTANT boolean := CASE WHEN p_until = '-Infinity' THEN tenant.idempotency_holder_pid(v_lock) IS NULL
+                                    WHEN date_part('epoch', clock_timestamp()) <= p_until THEN pg_try_advisory_xact_lock(v_lock) END;
     v_foreign_lease CONSTANT interval := CASE WHEN p_on_foreign <> 'in_progress' THEN make_interval(secs => p_lease) END;
     v_set text; -- an assignment costs less than PERFORM
     v_now timestamptz;
@@ -110,7 +112,8 @@ END
 $begin_row$;
 
 -- begin: absent -> held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
--- (tenant.idempotency_state), or 'running' if another transaction of the key is open, whatever its request. A late one takes no lock.
+-- (tenant.idempotency_state), or 'running' if another transaction of the key is open, whatever its request. A late one takes no lock, and
+-- neither does a look, which says what a call would meet now.
 -- Writes nothing. Sets for this transaction only: the owner; the application's user and settings; and, if it holds the key, the
 -- token, by which tenant.idempotency_commit recognises its transaction; the row that the record may replace; and the time
 -- that the transaction may be idle before the server ends it. Called by the store in transactional mode for each key that is not free.
@@ -123,7 +126,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_resource_type text,
     p_app_user       uuid, -- the application's user; NULL for none
     p_settings       text[], -- the application's settings (tenant.idempotency_set); NULL for none
-    p_until          double precision, -- as in tenant.idempotency_claim
+    p_until          double precision, -- as in tenant.idempotency_claim; '-Infinity' for a look
     OUT state text, OUT recorded_procedure text, OUT recorded_hash bytea, OUT recorded_arrival bytea, OUT response bytea,
     OUT metadata bytea, OUT error bytea, OUT resource text, OUT status text, OUT status_error text, OUT lease_left_ms bigint,
     OUT expires_in_ms bigint

@@ -10,7 +10,7 @@ RETURN CASE
 END;
 
 -- Returns the process id of the other connection whose transaction holds this lock of a key; NULL for none. Called by
--- tenant.idempotency_look_up_row and tenant.idempotency_operator_release_row.
+-- tenant.idempotency_look_up_row, tenant.idempotency_begin_row and tenant.idempotency_operator_release_row.
 CREATE OR REPLACE FUNCTION tenant.idempotency_holder_pid(p_lock bigint) RETURNS integer
 LANGUAGE sql VOLATILE
 RETURN (

@@ -92,7 +92,7 @@ async fn claim_alone<D: Driver>(
     claim_outcome(claim, &row, attempt.with_status).map_err(Failure::Corrupt)
 }
 
-/// Returns the outcome of beginning a transaction now, without beginning one: the locks of the key are released at once.
+/// Returns the outcome of beginning a transaction now, without beginning one. It takes no locks.
 pub(super) async fn look<D: Driver>(
     connections: &Connections<D>,
     claim: &Claim,
@@ -102,8 +102,7 @@ pub(super) async fn look<D: Driver>(
     operation.run(|attempt| look_alone(operation, claim, options, attempt), |_| true).await
 }
 
-/// Returns the outcome of beginning a transaction now, if a record decides it. It takes no locks unless the record is not read in
-/// time.
+/// Returns the outcome of beginning a transaction now, if a record decides it. It takes no locks.
 pub(super) async fn look_for_record<D: Driver>(
     connections: &Connections<D>,
     lanes: &Lanes<D>,
@@ -122,14 +121,16 @@ pub(super) async fn look_for_record<D: Driver>(
     Ok(found.filter(|outcome| !outcome.holds_key()))
 }
 
+/// The time of a `begin` that takes no lock, and says what a call would meet now.
+const LOOK: f64 = f64::NEG_INFINITY;
+
 async fn look_alone<D: Driver>(
     operation: &Operation<'_, D>,
     claim: &Claim,
     options: TransactionOptions,
     attempt: Attempt,
 ) -> Result<ClaimOutcome, Failure> {
-    // It holds nothing once it is answered.
-    let begin = Begin::new(claim, options, attempt, f64::INFINITY);
+    let begin = Begin::new(claim, options, attempt, LOOK);
     let sql = &operation.connections().sql().begin;
     let rows = operation.call(attempt, Statement { sql, parameters: &begin.parameters() }, false).await?;
     let row = only_row(rows).map_err(Failure::Statement)?;

@@ -120,6 +120,28 @@ async fn a_user_whose_calls_wait_does_not_block_another() {
     }
 }
 
+/// A call that waits for a transaction looks for its record, and begins then: it does not meet its own look.
+#[tokio::test]
+async fn a_call_that_looks_for_its_record_meanwhile_does_not_hold_its_key() {
+    let database = Database::new().await;
+    let (_, store) = pool_of(&database, 2);
+    let open = begin_without_key(&store, None).await.expect("a transaction");
+    let (owner, other) = (database.owner().await, database.owner().await);
+    // The look stands still in the middle.
+    owner.batch_execute("BEGIN; LOCK TABLE tenant.idempotency_keys").await.expect("the table is locked");
+    let waiting =
+        tokio::spawn(async move { begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await });
+    let locks = "SELECT count(DISTINCT a.pid), count(*) FILTER (WHERE l.locktype = 'advisory')
+                 FROM pg_stat_activity a JOIN pg_locks l USING (pid)
+                 WHERE a.datname = current_database() AND a.wait_event_type = 'Lock' AND a.query LIKE '%idempotency_begin(%'";
+    let locks = async || other.query_one(locks, &[]).await.expect("two counts");
+    until("the call looks for its record", async || locks().await.get::<_, i64>(0) == 1).await;
+    assert_eq!(locks().await.get::<_, i64>(1), 0, "locks of keys that the look has");
+    owner.batch_execute("ROLLBACK").await.expect("the table is free");
+    open.roll_back().await;
+    waiting.await.expect("no panic");
+}
+
 /// A retry needs no transaction of its own to be answered.
 #[tokio::test]
 async fn a_retry_is_answered_while_its_user_has_no_transaction_left() {
