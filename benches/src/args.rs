@@ -7,10 +7,10 @@ use crate::{
     layer::ServerKind,
 };
 
-/// Measures what the layer costs, compared with what a user would use instead, and writes docs/benchmarks.md.
+/// Measures what the layer costs, compared with what a user would use instead, and writes results/benchmarks.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// The parts to measure. Defaults to all of them; a report of some is printed, and docs/benchmarks.md stays as it is.
+    /// The parts to measure. Defaults to all of them; a report of some is printed, and results/benchmarks.md stays as it is.
     pub(crate) parts: Vec<Part>,
     /// Fail if a goal is missed.
     #[arg(long, conflicts_with = "smoke")]
@@ -77,7 +77,7 @@ impl Args {
         parts
     }
 
-    /// Returns whether the report is to replace docs/benchmarks.md.
+    /// Returns whether the report is to replace results/benchmarks.md.
     pub(crate) fn is_whole(&self) -> bool {
         self.parts.is_empty() && !self.allocations && !self.smoke && !self.goals && !self.profile
     }

@@ -1,4 +1,4 @@
-//! Measures what the layer costs, compared with what a user would use instead, and writes docs/benchmarks.md.
+//! Measures what the layer costs, compared with what a user would use instead, and writes results/benchmarks.md.
 //!
 //! | module | measures |
 //! |---|---|
@@ -54,7 +54,7 @@ async fn main() -> Result<ExitCode, Error> {
         );
     }
     if args.is_whole() && !cfg!(feature = "drivers") {
-        return Err("docs/benchmarks.md has a section on drivers: add --features drivers".into());
+        return Err("results/benchmarks.md has a section on drivers: add --features drivers".into());
     }
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let setting = Setting::now(root);
@@ -65,12 +65,12 @@ async fn main() -> Result<ExitCode, Error> {
     }
     let report = Report { setting, took: context.elapsed(), sections };
     if args.is_whole() {
-        report.replace(&root.join("docs/benchmarks.md"))?;
-        context.progress("docs/benchmarks.md has been written");
+        report.replace(&root.join("results/benchmarks.md"))?;
+        context.progress("results/benchmarks.md has been written");
     } else {
         let printed = if args.goals { report.goals_to_markdown() } else { report.to_markdown() };
         io::stdout().write_all(printed.as_bytes())?;
-        context.progress("done; docs/benchmarks.md is unchanged");
+        context.progress("done; results/benchmarks.md is unchanged");
     }
     if args.smoke {
         return Ok(ExitCode::SUCCESS);

@@ -1,5 +1,4 @@
--- What the limits of one user's records need (`max_records_per_user` and `max_bytes_per_user` of the store): allowances. Servers without
--- limits use nothing of it.
+-- What the limit of one user's records needs (`Limits::records`): allowances. Servers without the limit use nothing of it.
 --
 -- A server admits a call of a limited user if it has an allowance left for one more record of that user. It asks for some records at a time,
 -- and what all servers have been allowed, and the records that there are, are never more than the limit together: so that holds for any
@@ -14,7 +13,6 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_allowances (
     user_id uuid        NOT NULL,
     server  uuid        NOT NULL,
     records bigint      NOT NULL,
-    bytes   bigint      NOT NULL,
     until   timestamptz NOT NULL,
     CONSTRAINT idempotency_allowances_pk PRIMARY KEY (user_id, server)
 ) WITH (fillfactor = 50);
@@ -68,11 +66,8 @@ BEGIN
 END
 $finds_users$;
 
--- Counts the records of a user by entries of the index, which the order makes the planner take. With p_with_bytes it reads the rows, in the
--- order in which they expire, which is about that of their places. For tenant.idempotency_usage, which calls it.
-CREATE OR REPLACE FUNCTION tenant.idempotency_usage_row(
-    p_user uuid, p_most bigint, p_with_bytes boolean, OUT records bigint, OUT bytes bigint
-)
+-- Counts the records of a user by entries of the index, which the order makes the planner take. For tenant.idempotency_usage, which calls it.
+CREATE OR REPLACE FUNCTION tenant.idempotency_usage_row(p_user uuid, p_most bigint, OUT records bigint)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
@@ -83,40 +78,23 @@ SET jit = off AS $usage_row$
 DECLARE
     v_now CONSTANT timestamptz := clock_timestamp();
 BEGIN
-    bytes := 0;
-    IF p_with_bytes THEN
-        SELECT count(*), coalesce(sum(r.size), 0) INTO records, bytes
-        FROM (
-            SELECT coalesce(octet_length(k.response_bytes), 0) + coalesce(octet_length(k.response_metadata), 0)
-                   + coalesce(octet_length(k.error_bytes), 0) AS size
-            FROM tenant.idempotency_keys k
-            WHERE k.user_id = p_user AND k.expires > v_now
-            ORDER BY k.expires
-            LIMIT p_most
-        ) r;
-    ELSE
-        SELECT count(*) INTO records
-        FROM (
-            SELECT 1 FROM tenant.idempotency_keys k
-            WHERE k.user_id = p_user AND k.expires > v_now
-            ORDER BY k.expires
-            LIMIT p_most
-        ) e;
-    END IF;
+    SELECT count(*) INTO records
+    FROM (
+        SELECT 1 FROM tenant.idempotency_keys k
+        WHERE k.user_id = p_user AND k.expires > v_now
+        ORDER BY k.expires
+        LIMIT p_most
+    ) e;
 END
 $usage_row$;
 
--- usage: returns how many records a user has that have not expired, up to p_most, and of how many bytes (0 unless p_with_bytes): responses,
--- their metadata, and errors. Runs with the caller's privileges, under row-level security, as the owner in its first parameter. Called by
--- tenant.idempotency_allow.
-CREATE OR REPLACE FUNCTION tenant.idempotency_usage(
-    p_user uuid, p_most bigint, p_with_bytes boolean, OUT records bigint, OUT bytes bigint
-)
+-- usage: returns how many records a user has that have not expired, up to p_most. Runs with the caller's privileges, under row-level
+-- security, as the owner in its first parameter. Called by tenant.idempotency_allow.
+CREATE OR REPLACE FUNCTION tenant.idempotency_usage(p_user uuid, p_most bigint, OUT records bigint)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $usage$
 DECLARE
     v_set text; -- an assignment costs less than PERFORM
-    v_found record;
 BEGIN
     IF NOT tenant.idempotency_finds_users() THEN
         RAISE EXCEPTION 'the records of a user cannot be counted: no index of tenant.idempotency_keys is led by user_id and expires'
@@ -124,27 +102,23 @@ BEGIN
                   HINT = 'CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)';
     END IF;
     v_set := tenant.idempotency_act_for(p_user, p_user);
-    v_found := tenant.idempotency_usage_row(p_user, p_most, p_with_bytes);
-    records := v_found.records;
-    bytes := v_found.bytes;
+    records := tenant.idempotency_usage_row(p_user, p_most);
 END
 $usage$;
 
 -- allow: gives a server an allowance, for the records of this user that its calls make in the next p_seconds, in place of the one that it
--- had: a hundredth of what is left, and less the more servers have one, but at least one record and one byte. 0 records if the user has as
--- much as one user may have; the next attempt may have another outcome after `wait` seconds. Runs as tenant.idempotency_usage. Called by the
+-- had: a hundredth of what is left, and less the more servers have one, but at least one. 0 records if the user has as many as
+-- one user may have; the next attempt may have another outcome after `wait` seconds. Runs as tenant.idempotency_usage. Called by the
 -- store for users whose allowance is used up.
 --
 -- One at a time for each user: the row of the nil server is locked. What is read after that is what others have committed.
 CREATE OR REPLACE FUNCTION tenant.idempotency_allow(
     p_user uuid, p_server uuid,
-    p_max_records bigint, -- NULL for no limit
-    p_max_bytes   bigint, -- the same
+    p_max_records bigint,
     p_in_flight   bigint, -- calls of this server that may make a record
     p_records     bigint, -- that this server has made since its last allowance, at most
-    p_bytes       bigint, -- that it has recorded since
     p_seconds double precision,
-    OUT records bigint, OUT bytes bigint, OUT wait double precision
+    OUT records bigint, OUT wait double precision
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -154,77 +128,62 @@ DECLARE
     v_unknown CONSTANT bigint := 4611686018427387904; -- more than any limit
     v_set text;
     v_all record;
-    v_own record;
+    v_own bigint;
     v_others record;
-    v_counted record;
     v_begun timestamptz;
     v_full boolean;
 BEGIN
     v_set := tenant.idempotency_act_for(p_user, p_user);
     LOOP
-        SELECT a.records, a.bytes, a.until INTO v_all
+        SELECT a.records, a.until INTO v_all
         FROM tenant.idempotency_allowances a
         WHERE a.user_id = p_user AND a.server = v_none
         FOR UPDATE;
         EXIT WHEN FOUND;
         -- To be counted.
-        INSERT INTO tenant.idempotency_allowances (user_id, server, records, bytes, until)
-        VALUES (p_user, v_none, v_unknown, v_unknown, '-infinity')
+        INSERT INTO tenant.idempotency_allowances (user_id, server, records, until)
+        VALUES (p_user, v_none, v_unknown, '-infinity')
         ON CONFLICT DO NOTHING;
     END LOOP;
-    SELECT a.records, a.bytes INTO v_own
+    SELECT a.records INTO v_own
     FROM tenant.idempotency_allowances a
     WHERE a.user_id = p_user AND a.server = p_server;
-    v_all.records := v_all.records - coalesce(v_own.records, 0) + p_records + p_in_flight;
-    v_all.bytes := v_all.bytes - coalesce(v_own.bytes, 0) + p_bytes;
+    v_all.records := v_all.records - coalesce(v_own, 0) + p_records + p_in_flight;
 
     v_begun := clock_timestamp();
-    SELECT count(*) AS servers, coalesce(sum(a.records), 0) AS records, coalesce(sum(a.bytes), 0) AS bytes INTO v_others
+    SELECT count(*) AS servers, coalesce(sum(a.records), 0) AS records INTO v_others
     FROM tenant.idempotency_allowances a
     WHERE a.user_id = p_user AND a.server NOT IN (v_none, p_server) AND a.until > v_begun;
-    v_full := coalesce(v_all.records >= p_max_records, false) OR coalesce(v_all.bytes >= p_max_bytes, false);
+    v_full := v_all.records >= p_max_records;
     IF v_full AND v_all.until <= v_begun THEN
         -- The records of those whose time is over are there, and the others' may be counted twice.
         DELETE FROM tenant.idempotency_allowances a
         WHERE a.user_id = p_user AND a.server NOT IN (v_none, p_server) AND a.until <= v_begun;
-        v_counted := tenant.idempotency_usage(p_user, coalesce(p_max_records, 9223372036854775807), p_max_bytes IS NOT NULL);
-        v_all.records := v_counted.records + v_others.records + p_in_flight;
-        v_all.bytes := v_counted.bytes + v_others.bytes;
-        v_full := coalesce(v_all.records >= p_max_records, false) OR coalesce(v_all.bytes >= p_max_bytes, false);
+        v_all.records := tenant.idempotency_usage(p_user, p_max_records) + v_others.records + p_in_flight;
+        v_full := v_all.records >= p_max_records;
         v_all.until := clock_timestamp() + greatest(
             20 * (clock_timestamp() - v_begun), CASE WHEN v_full THEN interval '1 second' ELSE interval '0' END
         );
     END IF;
 
-    records := 0;
-    bytes := 0;
-    IF NOT v_full THEN
-        records := CASE
-            WHEN p_max_records IS NULL THEN 1000000
-            ELSE greatest(1, (p_max_records - v_all.records) / (100 * (v_others.servers + 1)))
-        END;
-        IF p_max_bytes IS NOT NULL THEN
-            bytes := greatest(1, (p_max_bytes - v_all.bytes) / (100 * (v_others.servers + 1)));
-        END IF;
-    END IF;
+    records := CASE WHEN v_full THEN 0 ELSE greatest(1, (p_max_records - v_all.records) / (100 * (v_others.servers + 1))) END;
     IF records <= 1 THEN
         -- The record itself comes later in the same log, and flushes this with it.
         v_set := set_config('synchronous_commit', 'off', true);
     END IF;
     wait := greatest(0, date_part('epoch', v_all.until - clock_timestamp()));
     v_all.records := least(v_unknown, v_all.records + records);
-    v_all.bytes := least(v_unknown, v_all.bytes + bytes);
-    INSERT INTO tenant.idempotency_allowances AS a (user_id, server, records, bytes, until)
-    VALUES (p_user, v_none, v_all.records, v_all.bytes, v_all.until),
-           (p_user, p_server, p_in_flight + records, bytes, clock_timestamp() + make_interval(secs => p_seconds))
+    INSERT INTO tenant.idempotency_allowances AS a (user_id, server, records, until)
+    VALUES (p_user, v_none, v_all.records, v_all.until),
+           (p_user, p_server, p_in_flight + records, clock_timestamp() + make_interval(secs => p_seconds))
     ON CONFLICT (user_id, server) DO UPDATE
-    SET records = excluded.records, bytes = excluded.bytes, until = excluded.until;
+    SET records = excluded.records, until = excluded.until;
 END
 $allow$;
 
 COMMENT ON FUNCTION tenant.idempotency_finds_users() IS 'for the role of the API';
-COMMENT ON FUNCTION tenant.idempotency_usage(uuid, bigint, boolean) IS 'for the role of the API';
-COMMENT ON FUNCTION tenant.idempotency_usage_row(uuid, bigint, boolean) IS 'for the role of the API';
-COMMENT ON FUNCTION tenant.idempotency_allow(uuid, uuid, bigint, bigint, bigint, bigint, bigint, double precision)
+COMMENT ON FUNCTION tenant.idempotency_usage(uuid, bigint) IS 'for the role of the API';
+COMMENT ON FUNCTION tenant.idempotency_usage_row(uuid, bigint) IS 'for the role of the API';
+COMMENT ON FUNCTION tenant.idempotency_allow(uuid, uuid, bigint, bigint, bigint, double precision)
     IS 'for the role of the API';
 SELECT tenant.idempotency_revoke_from_public();

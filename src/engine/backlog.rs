@@ -5,7 +5,16 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::telemetry;
+use super::counter::Counter;
+use crate::{
+    caller::OwnerId,
+    policy::Limit,
+    rejection::{Exceeded, Limited},
+    telemetry,
+};
+
+/// The bytes that the responses in the outcomes may have together.
+const BYTES: usize = 64 << 20;
 
 /// The outcomes that wait to be recorded, because the store did not take them at once.
 ///
@@ -13,36 +22,39 @@ use crate::telemetry;
 /// Instead, no more keys are claimed while the backlog is full. An outcome of a call that is not known to hold its key takes
 /// a place only while half of them are free.
 pub(crate) struct Backlog {
-    max_outcomes: usize,
+    outcomes: Counter,
     max_bytes: usize,
-    outcomes: AtomicUsize,
     bytes: AtomicUsize,
 }
 
 impl Backlog {
-    /// A backlog of at most this many outcomes, at least one, and this many bytes of responses.
-    pub(crate) fn new(max_outcomes: usize, max_bytes: usize) -> Arc<Self> {
-        let max_outcomes = max_outcomes.max(1);
-        Arc::new(Self { max_outcomes, max_bytes, outcomes: AtomicUsize::new(0), bytes: AtomicUsize::new(0) })
+    pub(crate) fn new(outcomes: Limit) -> Arc<Self> {
+        Self::with_memory(outcomes, BYTES)
     }
 
-    /// Whether no more keys may be claimed.
-    pub(super) fn is_full(&self) -> bool {
-        self.outcomes.load(Ordering::Relaxed) >= self.max_outcomes
+    fn with_memory(outcomes: Limit, max_bytes: usize) -> Arc<Self> {
+        let outcomes = Counter::new(Limited::Unrecorded, outcomes.at_least_one());
+        Arc::new(Self { outcomes, max_bytes, bytes: AtomicUsize::new(0) })
+    }
+
+    /// Returns an error if no more keys of this caller may be claimed.
+    pub(super) fn check(&self, owner: Option<OwnerId>) -> Result<(), Exceeded> {
+        self.outcomes.check(owner)
     }
 
     /// Takes a place for an outcome; `None` if the call is not known to hold its key, and half of the places are taken.
-    pub(super) fn enter(self: &Arc<Self>, holds_key: bool) -> Option<Place> {
-        let taken = self.outcomes.fetch_add(1, Ordering::Relaxed);
-        let place = Place { backlog: Arc::clone(self), bytes: 0 };
+    pub(super) fn enter(self: &Arc<Self>, owner: Option<OwnerId>, holds_key: bool) -> Option<Place> {
+        let taken = self.outcomes.add(owner);
+        let place = Place { backlog: Arc::clone(self), owner, bytes: 0 };
         telemetry::outcome_waits();
-        (holds_key || taken < self.max_outcomes / 2).then_some(place)
+        (holds_key || taken < self.outcomes.limit().server / 2).then_some(place)
     }
 }
 
 /// The place of an outcome in the backlog, until this is dropped.
 pub(super) struct Place {
     backlog: Arc<Backlog>,
+    owner: Option<OwnerId>,
     bytes: usize,
 }
 
@@ -61,7 +73,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.backlog.outcomes.fetch_sub(1, Ordering::Relaxed);
+        self.backlog.outcomes.leave(self.owner);
         self.backlog.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         telemetry::outcome_waits_no_more();
     }
@@ -73,32 +85,32 @@ mod tests {
 
     #[test]
     fn takes_every_outcome_of_a_held_key_and_is_full_meanwhile() {
-        let backlog = Backlog::new(2, 0);
+        let backlog = Backlog::with_memory(Limit::new(2, 2), 0);
         let places: Vec<_> = (1..=3)
             .map(|taken| {
-                let place = backlog.enter(true).expect("a place");
-                assert_eq!(backlog.is_full(), taken >= 2);
+                let place = backlog.enter(None, true).expect("a place");
+                assert_eq!(backlog.check(None).is_err(), taken >= 2);
                 place
             })
             .collect();
         drop(places);
-        assert!(!backlog.is_full());
+        assert!(!backlog.check(None).is_err());
     }
 
     #[test]
     fn takes_other_outcomes_up_to_half_of_its_places() {
-        let backlog = Backlog::new(4, 0);
-        let _places = [backlog.enter(false).expect("a place"), backlog.enter(true).expect("a place")];
-        assert!(backlog.enter(false).is_none());
-        assert!(backlog.enter(false).is_none(), "a refusal takes no place");
-        let _third = backlog.enter(true).expect("a place");
-        assert!(!backlog.is_full());
+        let backlog = Backlog::with_memory(Limit::new(4, 4), 0);
+        let _places = [backlog.enter(None, false).expect("a place"), backlog.enter(None, true).expect("a place")];
+        assert!(backlog.enter(None, false).is_none());
+        assert!(backlog.enter(None, false).is_none(), "a refusal takes no place");
+        let _third = backlog.enter(None, true).expect("a place");
+        assert!(!backlog.check(None).is_err());
     }
 
     #[test]
     fn gives_memory_up_to_its_limit_and_takes_it_back() {
-        let backlog = Backlog::new(4, 100);
-        let enter = || backlog.enter(true).expect("a place");
+        let backlog = Backlog::with_memory(Limit::new(4, 4), 100);
+        let enter = || backlog.enter(None, true).expect("a place");
         let (mut one, mut other) = (enter(), enter());
         assert!(one.take_memory(60) && !other.take_memory(41) && !other.take_memory(usize::MAX));
         assert!(other.take_memory(40));

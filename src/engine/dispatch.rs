@@ -152,7 +152,7 @@ fn spawn<E: Send + 'static>(
 }
 
 /// Refuses a call that would exceed a limit.
-fn refuse<E>(call: &Call, limit: Limit) -> Result<UnaryResponse, E> {
+fn refuse<E>(call: &Call, limit: Exceeded) -> Result<UnaryResponse, E> {
     Ok(UnaryResponse::failed(limit.reject(call.procedure.telemetry()).into()))
 }
 

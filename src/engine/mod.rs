@@ -5,7 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `admission` | the limits of the calls in flight and of those that wait |
+//! | `admission`, `counter` | the limits of the calls in flight and of those that wait |
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
 //! | `claim`, `replay` | the claim of the key, and the answer to a call whose handler does not run |
 //! | `key_age` | the refusal of calls whose keys have expired |
@@ -47,6 +47,7 @@ pub(crate) mod watchers;
 pub(crate) mod without_key;
 
 mod clock_reading;
+mod counter;
 mod degrade;
 mod execute;
 mod expiry;
@@ -96,8 +97,10 @@ async fn run<E: Send + 'static>(
     handler: Handler<E>,
     leader: Option<&Leader>,
 ) -> Attempt<E> {
-    if call.procedure.policies().mode == Mode::Reserved && engine.backlog.is_full() {
-        return Attempt::Answered(call.reject(Rejection::Limit(Limit::Unrecorded)));
+    if call.procedure.policies().mode == Mode::Reserved
+        && let Err(exceeded) = engine.backlog.check(Some(call.reservation.owner))
+    {
+        return Attempt::Answered(call.reject(Rejection::Limit(exceeded)));
     }
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);

@@ -136,7 +136,7 @@ impl Recording {
     /// alone protects the key of another call, so the end of the lease does not matter.
     fn go_on(mut self, engine: &Engine) {
         let (step, procedure) = (self.disposition.step(), Arc::clone(&self.call.procedure));
-        let Some(mut place) = engine.backlog.enter(self.lease.confirmed) else {
+        let Some(mut place) = engine.backlog.enter(Some(self.call.reservation.owner), self.lease.confirmed) else {
             procedure.telemetry().given_up(step, "too many outcomes wait to be recorded");
             return;
         };

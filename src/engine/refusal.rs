@@ -3,7 +3,7 @@
 use crate::{
     grpc::UnaryResponse,
     policy::Procedure,
-    rejection::{Limit, Rejection},
+    rejection::{Exceeded, Limited, Party, Rejection},
     store::{StoreError, StoreErrorKind},
     telemetry::{Chain, ProcedureTelemetry},
 };
@@ -21,8 +21,8 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
         StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
         StoreErrorKind::Overloaded => Rejection::Overloaded,
         StoreErrorKind::UserFull => Rejection::UserFull,
-        StoreErrorKind::TransactionLimit => Rejection::Limit(Limit::Transactions),
-        StoreErrorKind::UserLimit => Rejection::Limit(Limit::TransactionsPerUser),
+        StoreErrorKind::TransactionLimit => Rejection::Limit(Exceeded { limit: Limited::Transactions, of: Party::Server }),
+        StoreErrorKind::UserLimit => Rejection::Limit(Exceeded { limit: Limited::Transactions, of: Party::Caller }),
     };
     telemetry.refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
     rejection

@@ -108,22 +108,22 @@ impl Recovery {
         self
     }
 
-    /// Sets the maximum number of calls that are recovered at the same time, at least 1. Each claims its key with a
-    /// connection of the store, and asks a reconciler. Defaults to 8.
+    /// Sets the maximum number of calls that are recovered at the same time, 8. For tests alone.
+    #[doc(hidden)]
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = calls.max(1);
         self
     }
 
-    /// Sets how far back a run looks: reservations of keys that were first reserved longer ago are not read. The
-    /// first run has no limit, and neither have those that follow it until none of their calls has failed. Has to be longer than a lease and a handler together. Defaults to 1 hour.
+    /// Sets how far back a run looks, 1 hour: not longer than since a key was first reserved, until no call of a run has failed. For tests alone.
+    #[doc(hidden)]
     pub fn lookback(mut self, lookback: Duration) -> Self {
         self.lookback = lookback;
         self
     }
 
-    /// Sets the number of calls that may have held a key before a run skips it, retries and earlier runs included.
-    /// After that only a client's retry asks the reconciler. At least 2. Defaults to 10.
+    /// Sets the number of calls that may have held a key before a run skips it, 10. For tests alone.
+    #[doc(hidden)]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts.max(2);
         self

@@ -22,20 +22,16 @@
 //! | module | holds |
 //! |---|---|
 //! | `builder` | [`OperationServiceBuilder`], the settings |
-//! | `service` | [`OperationService`], the three procedures |
+//! | `service` | [`OperationService`], the two procedures |
 //! | `question` | a key, and what is known of it at the moment |
 //! | `wait`, `shared_question` | waiting for the end of a call, or of the work behind it; the question of all requests that wait for one key |
-//! | `waiters` | the limits of those that wait |
-//! | `release` | the release of keys by operators |
 //! | `message` | the answer as a message |
 
 mod builder;
 mod message;
 mod question;
-mod release;
 mod service;
 mod shared_question;
 mod wait;
-mod waiters;
 
 pub use self::{builder::OperationServiceBuilder, service::OperationService};

@@ -8,31 +8,26 @@ use tonic::{Request, Response, Status};
 use super::{
     message::operation,
     question::Question,
-    release::{self, Operators},
     shared_question::SharedQuestions,
     wait::Waiting,
-    waiters::Waiters,
 };
 use crate::{
     IdempotencyLayer,
-    caller::{Caller, UserId},
     duration::from_proto,
     engine::state::Engine,
     grpc::grpc_timeout,
     key::{IdempotencyKey, KeyFormat},
     layer::route::KnownCaller,
     proto::v1::{
-        GetOperationRequest, Operation, ReleaseOperationRequest, Until, WaitOperationRequest,
+        GetOperationRequest, Operation, Until, WaitOperationRequest,
         operation_service_server::OperationService as Service,
     },
     rejection::Rejection,
-    store::{CallSession, OperatorRelease},
     telemetry::ProcedureTelemetry,
 };
 
 const GET: &str = "/idempotency.v1.OperationService/GetOperation";
 const WAIT: &str = "/idempotency.v1.OperationService/WaitOperation";
-const RELEASE: &str = "/idempotency.v1.OperationService/ReleaseOperation";
 
 /// Tells callers what became of their own calls: `idempotency.v1.OperationService`. Made by
 /// [`IdempotencyLayer::operations`].
@@ -46,9 +41,6 @@ const RELEASE: &str = "/idempotency.v1.OperationService/ReleaseOperation";
 /// | beyond a limit of requests in flight, or that wait | `UNAVAILABLE` or `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED` |
 /// | that waits during a shutdown of the layer | `UNAVAILABLE`, `IDEMPOTENCY_SHUTTING_DOWN` |
 /// | while the store cannot be asked, or fails | as a call ([`StoreErrorKind`](crate::store::StoreErrorKind)) |
-/// | to release a key, not from an operator | `PERMISSION_DENIED` |
-/// | to release a key, without a store that can | `UNIMPLEMENTED` |
-/// | to release a key that a transaction or another token holds, or whose call has an outcome | `FAILED_PRECONDITION` |
 /// | any other | an `Operation` |
 ///
 /// A key is a UUID in any of its forms, or any other text of 1–255 visible ASCII characters, as with
@@ -57,9 +49,7 @@ const RELEASE: &str = "/idempotency.v1.OperationService/ReleaseOperation";
 pub struct OperationService {
     layer: IdempotencyLayer,
     waiting: Waiting,
-    waiters: Arc<Waiters>,
     questions: Arc<SharedQuestions>,
-    operators: Arc<Operators>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -67,19 +57,12 @@ pub struct OperationService {
 struct Telemetry {
     get: ProcedureTelemetry,
     wait: ProcedureTelemetry,
-    release: ProcedureTelemetry,
 }
 
 impl OperationService {
-    pub(super) fn new(
-        layer: IdempotencyLayer,
-        waiting: Waiting,
-        waiters: Arc<Waiters>,
-        operators: Arc<Operators>,
-    ) -> Self {
-        let [get, wait, release] = [GET, WAIT, RELEASE].map(|path| ProcedureTelemetry::new(path.into()));
-        let telemetry = Arc::new(Telemetry { get, wait, release });
-        Self { layer, waiting, waiters, questions: Arc::default(), operators, telemetry }
+    pub(super) fn new(layer: IdempotencyLayer, waiting: Waiting) -> Self {
+        let [get, wait] = [GET, WAIT].map(|path| ProcedureTelemetry::new(path.into()));
+        Self { layer, waiting, questions: Arc::default(), telemetry: Arc::new(Telemetry { get, wait }) }
     }
 
     fn engine(&self) -> Result<&Arc<Engine>, Status> {
@@ -125,28 +108,9 @@ impl Service for OperationService {
         let until = Until::try_from(until).map_err(|_| Status::invalid_argument("until: unknown value"))?;
         let deadline = Instant::now() + self.waiting.time(timeout.map(duration).transpose()?, of_caller);
         let question = self.question(caller, &key, (WAIT, telemetry))?;
-        let _waiter = self.waiters.admit(question.owner).map_err(|limit| limit.reject(telemetry))?;
+        let _watcher = question.engine.admission.watch(question.owner).map_err(|limit| limit.reject(telemetry))?;
         let known = self.waiting.wait(&question, &self.questions, until, deadline).await?;
         Ok(Response::new(operation(key, &known)))
-    }
-
-    async fn release_operation(
-        &self,
-        request: Request<ReleaseOperationRequest>,
-    ) -> Result<Response<Operation>, Status> {
-        let telemetry = &self.telemetry.release;
-        let KnownCaller { caller: operator, .. } = self.caller(&request, telemetry)?;
-        let store = self.operators.store_for(&operator, request.extensions())?;
-        let engine = self.engine()?;
-        let ReleaseOperationRequest { key: text, user, token, reason } = request.into_inner();
-        let key = parse(&text, telemetry)?.id();
-        let user = UserId::from_text(&user).map_err(|error| Status::invalid_argument(format!("user: {error}")))?;
-        let (owner, token) = (Caller::new(user).owner(), release::token(&token)?);
-        release::release(store, OperatorRelease { owner, key, token, reason }, &operator, telemetry).await?;
-        let (layer, session) = (&self.layer, CallSession::default());
-        let after = Question { layer, engine, owner, key, caller: None, session, telemetry, path: RELEASE };
-        let record = after.look_up().await?;
-        Ok(Response::new(operation(text, &after.with_work(record).await)))
     }
 }
 
@@ -167,7 +131,6 @@ impl fmt::Debug for OperationService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OperationService")
             .field("waiting", &self.waiting)
-            .field("operators", &self.operators)
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! Configuration of procedures: which ones take idempotency keys, the resources that they create, and their policies.
 //!
 //! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`].
-//! Both give a [`Procedure`]. Configuration in code replaces the procedure's option as a whole. Calls of procedures
+//! Both give a [`Procedure`]. What is set in code overrides the same field of the option. Calls of procedures
 //! that are not opted in pass through unchanged, unless their keys are refused ([`UnprotectedKeyPolicy`]).
 
 mod authorizer;
@@ -10,6 +10,7 @@ mod field;
 mod final_errors;
 mod ignore;
 mod key_field;
+mod limits;
 mod option;
 #[expect(clippy::module_inception, reason = "the policies themselves, one part of the configuration")]
 mod policy;
@@ -30,6 +31,7 @@ pub use self::{
     authorizer::{ReplayAuthorizer, ReplayRequest},
     error::ProcedureError,
     final_errors::{FinalErrors, InvalidFinalError},
+    limits::{Limit, Limits},
     policy::{
         DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy,
         LeasePolicy, Mode, Policies, ScopePolicy, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
@@ -39,7 +41,7 @@ pub use self::{
     replayed_metadata::ReplayedMetadata,
     resource_id::ResponseError,
 };
-use self::{ignore::IgnoredFields, redact::RedactedErrors};
+use self::ignore::IgnoredFields;
 pub(crate) use self::{
     key_field::{KeyField, KeyFieldError},
     option::{read_options, read_service_options},
@@ -63,7 +65,7 @@ pub struct Procedure {
     policies: Policies,
     ignore: IgnoredFields,
     redact: Vec<String>,
-    redact_errors: RedactedErrors,
+    redact_errors: Vec<String>,
     telemetry: ProcedureTelemetry,
 }
 
@@ -226,7 +228,7 @@ pub struct ProcedureBuilder {
     on_no_user: Option<UserPolicy>,
     on_store_unavailable: Option<StorePolicy>,
     redact: Vec<String>,
-    redact_errors: RedactedErrors,
+    redact_errors: Vec<String>,
     retention: Option<Duration>,
     transaction_idle: Option<Duration>,
 }
@@ -391,18 +393,45 @@ impl ProcedureBuilder {
     }
 
     /// Adds a type of error details that is not stored with a final error: the full name of a message, such as
-    /// `google.rpc.DebugInfo`, or `*` for all. The first caller gets such details, a replay does not. Details that cannot
-    /// be decoded, or that are a `google.protobuf.Any` themselves, are not stored either then. Defaults to storing all
-    /// details.
+    /// `google.rpc.DebugInfo`, or `*` for all of them and the message text. The first caller gets such details, a replay does not. Details
+    /// that cannot be decoded, or that are a `google.protobuf.Any` themselves, are not stored either then. Defaults to storing all.
     pub fn redact_error_details(mut self, detail: impl Into<String>) -> Self {
-        self.redact_errors.details.push(detail.into());
+        self.redact_errors.push(detail.into());
         self
     }
 
-    /// Stores final errors without their message text. Defaults to storing it.
-    pub fn redact_error_message(mut self) -> Self {
-        self.redact_errors.message = true;
-        self
+    /// Returns this configuration over another one of the same procedure: what is set here counts, and of lists both.
+    pub(crate) fn over(self, other: Self) -> Self {
+        let both = |mut these: Vec<String>, others: Vec<String>| {
+            let new: Vec<_> = others.into_iter().filter(|other| !these.contains(other)).collect();
+            these.extend(new);
+            these
+        };
+        Self {
+            path: self.path,
+            creates: self.creates.or(other.creates),
+            effect: self.effect.or(other.effect),
+            expired_keys: self.expired_keys.or(other.expired_keys),
+            final_errors: self.final_errors.or(other.final_errors),
+            ignore: both(self.ignore, other.ignore),
+            isolation: self.isolation.or(other.isolation),
+            key_field: self.key_field.or(other.key_field),
+            key_format: self.key_format.or(other.key_format),
+            key_policy: self.key_policy.or(other.key_policy),
+            lease: self.lease.or(other.lease),
+            max_wait: self.max_wait.or(other.max_wait),
+            mode: self.mode.or(other.mode),
+            on_disconnect: self.on_disconnect.or(other.on_disconnect),
+            on_foreign_reservation: self.on_foreign_reservation.or(other.on_foreign_reservation),
+            on_in_progress: self.on_in_progress.or(other.on_in_progress),
+            on_lease_ended: self.on_lease_ended.or(other.on_lease_ended),
+            on_no_user: self.on_no_user.or(other.on_no_user),
+            on_store_unavailable: self.on_store_unavailable.or(other.on_store_unavailable),
+            redact: both(self.redact, other.redact),
+            redact_errors: both(self.redact_errors, other.redact_errors),
+            retention: self.retention.or(other.retention),
+            transaction_idle: self.transaction_idle.or(other.transaction_idle),
+        }
     }
 
     /// Returns the path with its leading slash.

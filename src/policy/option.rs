@@ -8,7 +8,7 @@ use tonic::Code;
 use super::{
     DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyFormat, KeyPolicy,
     LeasePolicy, Mode, Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
-    redact::RedactedErrors,
+    
     resolve::{MAX_DURATION, MAX_WAIT},
 };
 use crate::{duration::from_proto, proto::v1};
@@ -157,8 +157,7 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     procedure.transaction_idle = duration(&path, "transaction_idle", MAX_DURATION, option.transaction_idle)?;
     procedure.ignore = option.ignore;
     procedure.redact = option.redact;
-    procedure.redact_errors =
-        RedactedErrors { message: option.redact_error_message, details: option.redact_error_details };
+    procedure.redact_errors = option.redact_error_details;
     Ok(procedure)
 }
 

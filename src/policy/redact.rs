@@ -8,19 +8,11 @@ use tonic_types::pb;
 
 use super::{Procedure, ResponseError};
 
-/// Stands for all types of details.
+/// Stands for all types of details, and the message.
 pub(super) const ALL: &str = "*";
 
 /// A detail of this type may hold any other.
 const ANY: &str = "google.protobuf.Any";
-
-/// The parts of final errors that are not stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RedactedErrors {
-    pub(super) message: bool,
-    /// The full names of types, or [`ALL`].
-    pub(super) details: Vec<String>,
-}
 
 impl Procedure {
     /// Returns the encoded response without its redacted fields, as it is stored.
@@ -43,9 +35,10 @@ impl Procedure {
 
     /// Returns a final error without its redacted parts, as it is stored. Its metadata is not part of it.
     pub(crate) fn redacted_error(&self, status: &Status) -> Status {
-        let RedactedErrors { message, details } = &self.redact_errors;
-        let text = if *message { "" } else { status.message() };
-        Status::with_details(status.code(), text, redacted_details(status, *message, details))
+        let all = self.redact_errors.iter().any(|name| name == ALL);
+        let (text, details) =
+            if all { ("", Bytes::new()) } else { (status.message(), redacted_details(status, &self.redact_errors)) };
+        Status::with_details(status.code(), text, details)
     }
 }
 
@@ -74,19 +67,14 @@ fn clear_inside(value: &mut Value, path: &str) -> Result<(), ResponseError> {
 
 /// Returns the details of an error (`grpc-status-details-bin`) without the types to be redacted. Details that cannot be
 /// decoded are dropped: it is not known what they hold.
-fn redacted_details(status: &Status, message: bool, types: &[String]) -> Bytes {
-    if status.details().is_empty() || !message && types.is_empty() {
+fn redacted_details(status: &Status, types: &[String]) -> Bytes {
+    if status.details().is_empty() || types.is_empty() {
         return Bytes::copy_from_slice(status.details());
     }
-    let all = types.iter().any(|name| name == ALL);
-    let (false, Ok(mut decoded)) = (all, pb::Status::decode(status.details())) else { return Bytes::new() };
-    if message {
-        // The same text once more.
-        decoded.message.clear();
-    }
+    let Ok(mut decoded) = pb::Status::decode(status.details()) else { return Bytes::new() };
     decoded.details.retain(|detail| {
         let name = detail.type_url.rsplit('/').next().unwrap_or_default();
-        types.is_empty() || name != ANY && !types.iter().any(|redacted| redacted == name)
+        name != ANY && !types.iter().any(|redacted| redacted == name)
     });
     decoded.encode_to_vec().into()
 }

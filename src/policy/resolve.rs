@@ -45,7 +45,7 @@ pub(crate) fn resolve(
     let key_field = key_field.map(|field| KeyField::new(&path, &method, &field)).transpose()?;
     field::find_all(&path, "redact", &method.output(), &redact)?;
     let ignore = IgnoredFields::resolve(&path, &method.input(), ignore)?;
-    for detail in &redact_errors.details {
+    for detail in &redact_errors {
         check_detail(&path, detail, pool)?;
     }
     let path: Arc<str> = path.into();

@@ -7,7 +7,7 @@ mod refusal;
 
 pub use self::mismatch::Mismatch;
 pub(crate) use self::{
-    limit::Limit,
+    limit::{Exceeded, Limited, Party},
     malformed::{MalformedRequest, TooCostly},
     refusal::Rejection,
 };

@@ -7,7 +7,7 @@ use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::{DOMAIN, InvalidKey, Limit, MalformedRequest, Mismatch, Reason, TooCostly};
+use super::{DOMAIN, Exceeded, InvalidKey, MalformedRequest, Mismatch, Party, Reason, TooCostly};
 use crate::{
     grpc::{GRPC_ACCEPT_ENCODING, GRPC_RETRY_PUSHBACK},
     key::IdempotencyKey,
@@ -51,7 +51,7 @@ pub(crate) enum Rejection {
     )]
     KeyUnsupported,
     #[error("{}", .0.message())]
-    Limit(Limit),
+    Limit(Exceeded),
     #[error("the layer could not commit the call's transaction; the server's log says why")]
     NotCommitted,
     #[error(
@@ -107,7 +107,7 @@ const RETRY_STORE: Duration = Duration::from_secs(5);
 
 /// What a caller can do whose records are too many.
 const USER_FULL: &str = "wait until records have expired, which they do when their retention has passed; make fewer calls with keys; or ask \
-                         for a higher limit (max_records_per_user, max_bytes_per_user)";
+                         for a higher limit (`Limits::records`)";
 
 /// What a client is told about sending the same call again, with the same key.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +171,7 @@ impl Rejection {
             Self::NoScope | Self::NoUser => Code::Unauthenticated,
             Self::KeyExpired | Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
             Self::CallerInvalid | Self::NotCommitted | Self::StoreFailed => Code::Internal,
-            Self::Limit(limit) if limit.is_of_caller() => Code::ResourceExhausted,
+            Self::Limit(Exceeded { of: Party::Caller, .. }) => Code::ResourceExhausted,
             Self::Limit(_) | Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
             Self::RequestTimeout { .. } => Code::DeadlineExceeded,
@@ -228,11 +228,9 @@ impl Rejection {
                 details.add_bad_request_violation(IdempotencyKey::HEADER, self.to_string());
             }
             Self::KeyReused(mismatch) => metadata.push(("mismatch".to_owned(), mismatch.as_str().to_owned())),
-            Self::Limit(limit) => {
-                metadata.push(("limit".to_owned(), limit.name().to_owned()));
-                metadata.push(("of".to_owned(), limit.of().to_owned()));
-            }
+            Self::Limit(Exceeded { limit, of }) => metadata.extend(limit_of(limit.as_str(), *of)),
             Self::UserFull => {
+                metadata.extend(limit_of("records", Party::Caller));
                 details.add_quota_failure_violation("the records of the caller's calls", USER_FULL);
             }
             Self::NotStored { resource: Some(id) } => {
@@ -260,6 +258,11 @@ impl Rejection {
     }
 }
 
+/// Names a limit, and whose it is.
+fn limit_of(limit: &str, of: Party) -> [(String, String); 2] {
+    [("limit".to_owned(), limit.to_owned()), ("of".to_owned(), of.as_str().to_owned())]
+}
+
 impl From<Rejection> for Status {
     fn from(rejection: Rejection) -> Self {
         let (code, message, details) = (rejection.code(), rejection.to_string(), rejection.details());
@@ -270,7 +273,7 @@ impl From<Rejection> for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::WireError;
+    use crate::{grpc::WireError, rejection::Limited};
 
     /// Covers every row of the table in the docs of [`Reason`].
     #[test]
@@ -279,6 +282,7 @@ mod tests {
         let field = || "client.request_id".to_owned();
         let in_field = |key| Rejection::KeyFieldInvalid { field: field(), key };
         let malformed = |error| Rejection::RequestMalformed(MalformedRequest::Framing(error));
+        let beyond = |of| Rejection::Limit(Exceeded { limit: Limited::Transactions, of });
         let rows = [
             (Rejection::CallerInvalid, Code::Internal, "IDEMPOTENCY_CALLER_INVALID"),
             (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
@@ -322,8 +326,8 @@ mod tests {
             (Rejection::StoreFailed, Code::Internal, "IDEMPOTENCY_STORE_FAILED"),
             (Rejection::StoreUnavailable, Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE"),
             (Rejection::UserFull, Code::ResourceExhausted, "IDEMPOTENCY_TOO_MANY_RECORDS"),
-            (Rejection::Limit(Limit::Transactions), Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
-            (Rejection::Limit(Limit::TransactionsPerUser), Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
+            (beyond(Party::Server), Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
+            (beyond(Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
         ];
         for (rejection, code, reason) in rows {
             let case = format!("{rejection:?}");
@@ -351,10 +355,10 @@ mod tests {
                 Rejection::KeyReused(Mismatch::Procedure) => vec![("mismatch", "procedure".to_owned())],
                 Rejection::KeyReused(Mismatch::Request) => vec![("mismatch", "request".to_owned())],
                 Rejection::NotStored { .. } => vec![("resource_id", resource.to_string())],
-                Rejection::Limit(Limit::TransactionsPerUser) => {
-                    vec![("limit", "transactions".to_owned()), ("of", "caller".to_owned())]
+                Rejection::Limit(Exceeded { of, .. }) => {
+                    vec![("limit", "transactions".to_owned()), ("of", of.as_str().to_owned())]
                 }
-                Rejection::Limit(_) => vec![("limit", "transactions".to_owned()), ("of", "server".to_owned())],
+                Rejection::UserFull => vec![("limit", "records".to_owned()), ("of", "caller".to_owned())],
                 _ => vec![],
             };
 

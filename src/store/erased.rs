@@ -1,11 +1,11 @@
-//! [`DynStore`] and [`DynOperatorStore`].
+//! [`DynStore`].
 
 use std::{pin::Pin, time::Duration};
 
 use super::{
     AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-    Completion, ExtendOutcome, KeyRecord, LookUp, OperatorRelease, OperatorReleaseOutcome, OperatorStore,
-    ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store, StoreError, StoreTransaction, TransactionOptions,
+    Completion, ExtendOutcome, KeyRecord, LookUp,
+    ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store, StoreError, StoreSettings, StoreTransaction, TransactionOptions,
 };
 use crate::caller::OwnerId;
 
@@ -30,6 +30,8 @@ pub(crate) trait DynStore: Send + Sync {
     fn abandoned<'a>(&'a self, search: &'a AbandonedQuery) -> BoxFuture<'a, Vec<AbandonedKey>>;
 
     fn look_up<'a>(&'a self, look_up: &'a LookUp) -> BoxFuture<'a, KeyRecord>;
+
+    fn set_up(&self, settings: &StoreSettings);
 
     fn resource_types(&self) -> Option<&ResourceTypes>;
 
@@ -82,6 +84,10 @@ impl<S: Store> DynStore for S {
         Box::pin(Store::look_up(self, look_up))
     }
 
+    fn set_up(&self, settings: &StoreSettings) {
+        Store::set_up(self, settings);
+    }
+
     fn resource_types(&self) -> Option<&ResourceTypes> {
         Store::resource_types(self)
     }
@@ -109,16 +115,5 @@ impl<S: Store> DynStore for S {
         options: TransactionOptions,
     ) -> BoxFuture<'a, Box<dyn StoreTransaction>> {
         Box::pin(Store::begin_without_key(self, owner, session, options))
-    }
-}
-
-/// An object-safe [`OperatorStore`].
-pub(crate) trait DynOperatorStore: Send + Sync {
-    fn operator_release<'a>(&'a self, release: &'a OperatorRelease) -> BoxFuture<'a, OperatorReleaseOutcome>;
-}
-
-impl<S: OperatorStore> DynOperatorStore for S {
-    fn operator_release<'a>(&'a self, release: &'a OperatorRelease) -> BoxFuture<'a, OperatorReleaseOutcome> {
-        Box::pin(OperatorStore::operator_release(self, release))
     }
 }

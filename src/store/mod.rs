@@ -14,13 +14,13 @@ mod error;
 pub(crate) mod files;
 mod look_up;
 mod memory;
-mod operator;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod resource;
 mod schema;
 mod server_clock;
 mod session;
+mod settings;
 #[cfg(feature = "sql")]
 mod sql;
 mod status_from_store;
@@ -43,19 +43,16 @@ pub use self::postgres::{
 pub(crate) use self::schema::literal;
 #[cfg(feature = "sql")]
 pub use self::sql::{SetupProblem, SqlStore, TransactionErrorKind, VerifyError, driver};
-pub(crate) use self::{
-    erased::{DynOperatorStore, DynStore},
-    session::InvalidSetting,
-};
+pub(crate) use self::{erased::DynStore, session::InvalidSetting};
 pub use self::{
     error::{StoreError, StoreErrorKind},
     look_up::{KeyRecord, KeyState, LookUp},
     memory::MemoryStore,
-    operator::{OperatorRelease, OperatorReleaseOutcome, OperatorStore},
     resource::{ResourceType, ResourceTypes},
     schema::{InvalidIdentifier, Schema},
     server_clock::ServerClock,
     session::{CallSession, SessionSettings},
+    settings::StoreSettings,
     status_from_store::StatusFromStore,
     store::Store,
     transaction::{BeginOutcome, CommitOutcome, StoreTransaction, TransactionOptions, TransactionTimes},

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
     Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, StoreError,
-    StoreErrorKind, StoreTransaction, TransactionOptions,
+    StoreErrorKind, StoreSettings, StoreTransaction, TransactionOptions,
 };
 use crate::{
     caller::OwnerId,
@@ -125,6 +125,12 @@ pub trait Store: Send + Sync + 'static {
     fn look_up(&self, look_up: &LookUp) -> impl Future<Output = Result<KeyRecord, StoreError>> + Send {
         let _ = look_up;
         std::future::ready(Err(StoreErrorKind::Refused.into()))
+    }
+
+    /// Takes the settings of the layer that are the store's to keep. The layer calls it once, when it is built. Clones of a store share
+    /// them. By default they are ignored.
+    fn set_up(&self, settings: &StoreSettings) {
+        let _ = settings;
     }
 
     /// Returns the resource types that the store can record. Defaults to `None`: it can record any, and knows

@@ -147,13 +147,14 @@ impl ProcedureTelemetry {
     }
 
     /// Counts a call that is refused because of a limit of the layer. The warning is written at most once a minute.
-    pub(crate) fn overloaded(&self, reason: &'static str, limit: &'static str) {
+    pub(crate) fn overloaded(&self, reason: &'static str, limit: &'static str, of: &'static str) {
         self.rejected(reason);
-        counter!("idempotency_overloaded_total", "limit" => limit).increment(1);
+        counter!("idempotency_overloaded_total", "limit" => limit, "of" => of).increment(1);
         if let Some(calls) = self.overloaded.calls(Instant::now()) {
             tracing::warn!(
                 procedure = &*self.path,
                 limit,
+                of,
                 calls,
                 "refused calls: each would have exceeded a limit of the layer"
             );

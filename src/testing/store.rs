@@ -18,7 +18,7 @@ use crate::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store,
+        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store, StoreSettings,
         StoreError, StoreTransaction, TransactionOptions,
     },
 };
@@ -139,6 +139,10 @@ impl<S: Store> Store for HarnessStore<S> {
 
     async fn look_up(&self, look_up: &LookUp) -> Result<KeyRecord, StoreError> {
         self.link.ask(self.kept.store.look_up(look_up)).await
+    }
+
+    fn set_up(&self, settings: &StoreSettings) {
+        self.kept.store.set_up(settings);
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {

@@ -54,7 +54,7 @@ fn command() -> String {
 /// Returns the commit, and says so if the tree differs from it. The report itself is left out, as each run replaces it.
 fn commit(root: &Path) -> String {
     let Some(commit) = git(root, &["rev-parse", "--short=12", "HEAD"]) else { return unknown() };
-    let changes = git(root, &["status", "--porcelain", "--", ".", ":(exclude)docs/benchmarks.md"]);
+    let changes = git(root, &["status", "--porcelain", "--", ".", ":(exclude)results/benchmarks.md"]);
     match changes.as_deref() {
         Some("") => commit,
         Some(_) => format!("{commit}, with changes"),
@@ -101,8 +101,8 @@ mod tests {
         let clean = commit(root.path());
         assert!(clean.len() == 12 && clean.chars().all(|digit| digit.is_ascii_hexdigit()), "{clean}");
 
-        fs::create_dir(root.path().join("docs"))?;
-        fs::write(root.path().join("docs/benchmarks.md"), "an earlier report")?;
+        fs::create_dir(root.path().join("results"))?;
+        fs::write(root.path().join("results/benchmarks.md"), "an earlier report")?;
         assert_eq!(commit(root.path()), clean);
 
         fs::write(root.path().join("a"), "2")?;

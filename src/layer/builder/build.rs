@@ -1,6 +1,6 @@
 //! How a layer is built from its settings.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use prost_reflect::DescriptorPool;
 
@@ -18,6 +18,7 @@ use crate::{
         unprotected::UnprotectedKeys,
     },
     policy::{ProcedureBuilder, ProcedureError, StorePolicy, read_options, resolve},
+    store::StoreSettings,
     telemetry,
 };
 #[cfg(feature = "connect")]
@@ -29,6 +30,9 @@ use crate::{
 
 /// The shortest secret of the hashes of keys, in bytes.
 const SHORTEST_SECRET: usize = 16;
+
+/// The longest time of a status by default.
+const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl IdempotencyLayerBuilder {
     /// Builds the layer.
@@ -85,19 +89,20 @@ impl IdempotencyLayerBuilder {
 
         telemetry::describe();
         let engine = self.store.map(|store| {
+            store.set_up(&StoreSettings { limits: self.limits, status_timeout: self.status_timeout });
             Arc::new(Engine {
                 store,
                 status_resolver: self.status_resolver,
-                status_timeout: self.status_timeout,
+                status_timeout: self.status_timeout.unwrap_or(STATUS_TIMEOUT),
                 reconcilers: self.reconcilers,
                 replay_hooks: self.replay_hooks,
                 metadata_filter,
                 compress_replays_from: self.compress_replays_from,
                 max_response_bytes: self.max_response_bytes,
-                admission: Admission::new(self.limits),
+                admission: Admission::new(&self.limits),
                 single_flight: Arc::new(SingleFlight::default()),
                 replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
-                backlog: Backlog::new(self.max_unrecorded, self.max_unrecorded_bytes),
+                backlog: Backlog::new(self.limits.unrecorded),
                 tracker: CallTracker::default(),
                 clock: WallClock::default(),
                 spans: self.spans,
@@ -118,13 +123,21 @@ impl IdempotencyLayerBuilder {
     }
 }
 
-/// The procedures that are described, by path. Configuration in code replaces the options.
+/// The procedures that are described, by path. What is set in code overrides the option, and what was set later overrides the rest.
 fn described(
     pool: &DescriptorPool,
     in_code: Vec<ProcedureBuilder>,
 ) -> Result<HashMap<String, ProcedureBuilder>, ProcedureError> {
-    let described = read_options(pool)?.into_iter().chain(in_code);
-    Ok(described.map(|procedure| (procedure.path().to_owned(), procedure)).collect())
+    let mut described: HashMap<String, ProcedureBuilder> = HashMap::new();
+    for procedure in read_options(pool)?.into_iter().chain(in_code) {
+        let path = procedure.path().to_owned();
+        let procedure = match described.remove(&path) {
+            Some(earlier) => procedure.over(earlier),
+            None => procedure,
+        };
+        described.insert(path, procedure);
+    }
+    Ok(described)
 }
 
 #[cfg(feature = "connect")]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::IdempotencyLayerBuilder;
-use crate::grpc::CompressionEncoding;
+use crate::{grpc::CompressionEncoding, policy::Limits};
 
 impl IdempotencyLayerBuilder {
     /// Accepts requests with a key that are compressed with this encoding. Call it for each encoding that the service
@@ -41,7 +41,7 @@ impl IdempotencyLayerBuilder {
     /// with a key, and of a call without one to a procedure that is transactional or has a
     /// [key field](crate::policy::ProcedureBuilder::key_field). A slower call is refused with
     /// `DEADLINE_EXCEEDED`, `IDEMPOTENCY_REQUEST_TIMEOUT`. Until its message is there, it holds neither its key nor a
-    /// connection to the store, but it counts as [in flight](Self::max_in_flight). Over HTTP/1 the time also bounds how
+    /// connection to the store, but it counts as [in flight](Limits::in_flight). Over HTTP/1 the time also bounds how
     /// long the body of a refused call is read. Defaults to 30 seconds.
     pub fn request_body_timeout(mut self, timeout: Duration) -> Self {
         self.request_limits.time = timeout;
@@ -55,63 +55,10 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the maximum number of calls in flight, of all users together, at least 1. Defaults to 1,024.
-    ///
-    /// In flight is a call with a key, or without one to a transactional procedure, from the arrival of its head until its
-    /// outcome is settled. If its procedure has a [key field](crate::policy::ProcedureBuilder::key_field), a call counts until its
-    /// message has been read in any case. It is so even if its client has disconnected: the call goes on, and no limit of the server or of
-    /// HTTP/2 counts it any more. A [waiting](Self::max_waiting) call is not in flight, and neither is an outcome that is
-    /// still recorded after the caller has its response. Further calls are refused with `UNAVAILABLE`,
-    /// `IDEMPOTENCY_OVERLOADED`, retries and replays among them, before their messages are read.
-    pub fn max_in_flight(mut self, calls: usize) -> Self {
-        self.limits.in_flight = calls.max(1);
-        self
-    }
-
-    /// Sets the maximum number of calls [in flight](Self::max_in_flight) of one user, at least 1. A user counts in each scope
-    /// as a user of its own. Calls without a user count as those of one user. Further calls are refused with `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED`. Defaults to 128.
-    pub fn max_in_flight_per_user(mut self, calls: usize) -> Self {
-        self.limits.in_flight_per_user = calls.max(1);
-        self
-    }
-
-    /// Sets the maximum number of outcomes that wait to be recorded because the store did not take them at once. While as
-    /// many wait (at least one), no more keys are claimed: reserved calls are refused with `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED`. Of the
-    /// outcomes of calls whose claim was not answered, which may not hold their keys, half as many wait; further ones are
-    /// given up, with an error in the log. Defaults to 10,000.
-    pub fn max_unrecorded(mut self, outcomes: usize) -> Self {
-        self.max_unrecorded = outcomes;
-        self
-    }
-
-    /// Sets the maximum size of the responses in the outcomes that wait to be recorded, in bytes. A response beyond it is
-    /// not stored: a retry gets `IDEMPOTENCY_RESPONSE_NOT_STORED`, and its handler does not run again. Defaults to 64 MiB.
-    pub fn max_unrecorded_bytes(mut self, bytes: usize) -> Self {
-        self.max_unrecorded_bytes = bytes;
-        self
-    }
-
-    /// Sets the maximum number of calls that wait for a running call with their key, over all procedures with
-    /// [`InProgressPolicy::Wait`](crate::policy::InProgressPolicy::Wait) and all users; 0 for none. Further calls are
-    /// refused with `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED`. A waiting call holds its request in memory, but no connection.
-    /// Defaults to 4,096.
-    pub fn max_waiting(mut self, calls: usize) -> Self {
-        self.limits.waiting = calls;
-        self
-    }
-
-    /// Sets the maximum number of [waiting](Self::max_waiting) calls of one user; 0 for none. Further calls are refused
-    /// with `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED`. Defaults to 256.
-    pub fn max_waiting_per_user(mut self, calls: usize) -> Self {
-        self.limits.waiting_per_user = calls;
-        self
-    }
-
-    /// Sets the maximum size of the request messages of all [waiting](Self::max_waiting) calls together, in bytes,
-    /// decompressed. A call whose message would exceed it is refused with `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED`. Defaults
-    /// to 64 MiB.
-    pub fn max_waiting_bytes(mut self, bytes: usize) -> Self {
-        self.limits.waiting_bytes = bytes;
+    /// Sets the [limits](Limits) of what the server holds for its callers: calls in flight and waiting, transactions, outcomes that wait to
+    /// be recorded, and records. Defaults to [`Limits::default`].
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
         self
     }
 }

@@ -3,7 +3,7 @@
 //! | module | holds the settings of |
 //! |---|---|
 //! | here | procedures, the store, callers |
-//! | `limits` | sizes, times and numbers of calls |
+//! | `limits` | sizes, times and limits of calls |
 //! | `replays` | replays |
 //! | `spans` | spans |
 //! | `build` | none: it builds the layer |
@@ -23,9 +23,9 @@ use super::{
 use crate::{
     caller::{Caller, CallerFromExtensions, CallerResolver},
     descriptors::Descriptors,
-    engine::{admission::Limits, reconcilers::Reconcilers, replay_hooks::ReplayHooks},
+    engine::{reconcilers::Reconcilers, replay_hooks::ReplayHooks},
     grpc::AcceptedEncodings,
-    policy::{self, Policies, ProcedureBuilder, Reconciler, ReplayedMetadata, ScopePolicy, UnprotectedKeyPolicy},
+    policy::{self, Limits, Policies, ProcedureBuilder, Reconciler, ReplayedMetadata, ScopePolicy, UnprotectedKeyPolicy},
     status::DynStatusResolver,
     store::{DynStore, SessionSettings, Store},
     telemetry::Spans,
@@ -84,7 +84,7 @@ pub struct IdempotencyLayerBuilder {
     replay_hooks: ReplayHooks,
     store: Option<Arc<dyn DynStore>>,
     status_resolver: Option<Box<dyn DynStatusResolver>>,
-    status_timeout: Duration,
+    status_timeout: Option<Duration>,
     caller_resolver: Box<dyn CallerResolver>,
     on_no_scope: ScopePolicy,
     on_unprotected_key: UnprotectedKeyPolicy,
@@ -96,8 +96,6 @@ pub struct IdempotencyLayerBuilder {
     request_limits: RequestLimits,
     max_response_bytes: usize,
     limits: Limits,
-    max_unrecorded: usize,
-    max_unrecorded_bytes: usize,
     replay_cache_bytes: usize,
     replay_cache_max_age: Duration,
     spans: Spans,
@@ -118,7 +116,7 @@ impl IdempotencyLayerBuilder {
             replay_hooks: ReplayHooks::default(),
             store: None,
             status_resolver: None,
-            status_timeout: Duration::from_millis(250),
+            status_timeout: None,
             caller_resolver: Box::new(CallerFromExtensions),
             on_no_scope: ScopePolicy::default(),
             on_unprotected_key: UnprotectedKeyPolicy::default(),
@@ -130,8 +128,6 @@ impl IdempotencyLayerBuilder {
             request_limits: RequestLimits { bytes: 4 << 20, time: Duration::from_secs(30) },
             max_response_bytes: 1 << 20,
             limits: Limits::default(),
-            max_unrecorded: 10_000,
-            max_unrecorded_bytes: 64 << 20,
             replay_cache_bytes: 8 << 20,
             replay_cache_max_age: Duration::from_secs(60),
             spans: Spans::default(),
@@ -149,21 +145,14 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Opts in a procedure in code. Replaces the proto option of the same procedure.
+    /// Opts in a procedure in code, or changes what its proto option says: each setting that is set in code overrides that of the option.
     pub fn procedure(mut self, procedure: ProcedureBuilder) -> Self {
         self.procedures.push(procedure);
         self
     }
 
-    /// Sets a function that changes the configuration of each procedure, from its proto option or from code, for
-    /// example for an operator's switch. Defaults to no changes.
-    ///
-    /// ```
-    /// # use tonic_idempotency::{IdempotencyLayer, policy::Mode, proto::FILE_DESCRIPTOR_SET};
-    /// let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-    ///     .adjust_procedures(|procedure| procedure.mode(Mode::Reserved));
-    /// # drop(builder);
-    /// ```
+    /// Sets a function that changes the configuration of each procedure, after its option and code. For tests alone.
+    #[doc(hidden)]
     pub fn adjust_procedures(
         mut self,
         adjust: impl Fn(ProcedureBuilder) -> ProcedureBuilder + Send + Sync + 'static,

@@ -36,8 +36,8 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the time that an authorizer or a rebuilder may take for one replay. After that the call is refused with
-    /// `UNAVAILABLE`, and an error in the log. Defaults to 5 seconds.
+    /// Sets the time that an authorizer or a rebuilder may take for one replay, 5 seconds. For tests alone.
+    #[doc(hidden)]
     pub fn replay_hook_timeout(mut self, timeout: Duration) -> Self {
         self.replay_hooks.set_timeout(timeout);
         self
@@ -49,12 +49,8 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the minimum size, in bytes of the message, for compressing a replay; `usize::MAX` for never. Defaults to 1
-    /// KiB.
-    ///
-    /// The encoding is the first one that the caller accepts (`grpc-accept-encoding`) and whose feature is enabled
-    /// (`gzip`, `zstd`, `deflate`). A message that would not shrink stays uncompressed. This is independent of the
-    /// first caller, whose response is compressed by the handler's own server.
+    /// Sets the minimum size, in bytes of the message, for compressing a replay, 1 KiB. For tests alone.
+    #[doc(hidden)]
     pub fn compress_replays_from(mut self, bytes: usize) -> Self {
         self.compress_replays_from = bytes;
         self
@@ -65,7 +61,9 @@ impl IdempotencyLayerBuilder {
     /// The layer caches a replay from the store if the replay does not normally change while its record lives: its
     /// status is `completed` or `failed`, or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From
     /// then on the same call (user, scope, key, procedure and request) gets it without a round trip, even if the store is
-    /// unavailable, until the record expires or [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
+    /// unavailable, until the record expires or a minute has passed. Within that time the layer can miss two kinds of changes: a record that
+    /// was changed or deleted by hand, and a final status that is no longer final, because a failed job was restarted or the resource got
+    /// newer work.
     ///
     /// The size counts messages, metadata and bookkeeping. It is an estimate, usually too high. Rarely used replays are
     /// evicted. A replay larger than a sixteenth of the cache is not cached.
@@ -74,11 +72,8 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets how long the layer replays from its cache before it asks the store again; zero for never. A replay is never
-    /// cached for longer than its record lives. Defaults to 1 minute.
-    ///
-    /// Within this time the layer can miss two kinds of changes: a record that was changed or deleted by hand, and a
-    /// final status that is no longer final, because a failed job was restarted or the resource got newer work.
+    /// Sets how long the layer replays from its cache before it asks the store again, 1 minute; zero for never. For tests alone.
+    #[doc(hidden)]
     pub fn replay_cache_max_age(mut self, max_age: Duration) -> Self {
         self.replay_cache_max_age = max_age;
         self
@@ -91,10 +86,14 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the time that the [status resolver](Self::status_resolver) may take for one replay. After that the replay
-    /// reports `processing`, with a warning in the log. Defaults to 250 milliseconds.
+    /// Sets how long a replay waits for the status of the created resource, from the [status resolver](Self::status_resolver) or
+    /// from the store. After that the replay reports `processing`, with a warning in the log. From 1 millisecond to 1 hour; the store in
+    /// PostgreSQL waits for at most a quarter of its `timeout`. Defaults to 250 milliseconds.
+    ///
+    /// The store asks for the status together with the claim. If that takes longer, the claim is sent again without it, on another
+    /// connection; while a quarter of the pool waits for statuses that are overdue, further claims do not ask for theirs.
     pub fn status_timeout(mut self, timeout: Duration) -> Self {
-        self.status_timeout = timeout;
+        self.status_timeout = Some(timeout);
         self
     }
 }

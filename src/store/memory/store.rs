@@ -13,7 +13,7 @@ use crate::{
     status::{OutboxStatus, Resource, ResourceId},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, KeyRecord, LookUp, OperatorRelease, OperatorReleaseOutcome, OperatorStore,
+        Completion, ExtendOutcome, KeyRecord, LookUp, 
         ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
     },
 };
@@ -230,25 +230,5 @@ impl Store for MemoryStore {
             return Err(StoreErrorKind::Refused.into());
         }
         Ok(Box::new(NoTransaction::without_key(&self.state)))
-    }
-}
-
-impl OperatorStore for MemoryStore {
-    async fn operator_release(&self, release: &OperatorRelease) -> Result<OperatorReleaseOutcome, StoreError> {
-        let mut state = self.state.lock();
-        let (now, id) = (state.now(), (release.owner, release.key));
-        let is_held = state.holds.get(&id).is_some_and(|hold| hold.idle_until > now);
-        let Some(record) = state.records.get(&id).filter(|record| record.is_live(now)) else {
-            return Ok(if is_held { OperatorReleaseOutcome::Running } else { OperatorReleaseOutcome::Absent });
-        };
-        Ok(match record {
-            Record { outcome: Some(_), .. } => OperatorReleaseOutcome::Ended,
-            _ if is_held => OperatorReleaseOutcome::Running,
-            Record { token, .. } if Some(*token) != release.token => OperatorReleaseOutcome::OtherToken,
-            _ => {
-                state.records.remove(&id);
-                OperatorReleaseOutcome::Released
-            }
-        })
     }
 }

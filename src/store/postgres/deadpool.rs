@@ -30,7 +30,7 @@ pub struct Deadpool {
 
 impl SqlStore<Deadpool> {
     /// Sets whether the store's statements are prepared, once for each connection, so that the server need not parse and plan them
-    /// each time. Defaults to [`PreparedStatements::WhereKept`]: the store finds out by itself. `docs/benchmarks.md` shows how much this
+    /// each time. Defaults to [`PreparedStatements::WhereKept`]: the store finds out by itself. `results/benchmarks.md` shows how much this
     /// saves, and `docs/database.md` what a new connection costs.
     ///
     /// A pooler such as PgBouncer in transaction mode, unless it tracks prepared statements, lets clients find those of other clients

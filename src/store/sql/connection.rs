@@ -1,6 +1,13 @@
 //! Connections from a pool, and the settings of the operations on them.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -37,7 +44,8 @@ pub(super) struct Connections<D: Driver> {
     late_claims: Arc<LateClaims>,
     parked: Arc<Parked>,
     timeout: Duration,
-    status_timeout: Duration,
+    /// In microseconds. Clones have the same, since the layer sets it last.
+    status_timeout: Arc<AtomicU64>,
     /// How many statuses may be overdue at once: each keeps a connection from the others.
     overdue_statuses: Arc<Semaphore>,
 }
@@ -47,7 +55,7 @@ impl<D: Driver> Connections<D> {
         let overdue_statuses = Arc::new(Semaphore::new(quarter(&driver)));
         let sql = Arc::new(Sql::new(Schema::default(), resource_types));
         let (clock, late_claims, parked) = Default::default();
-        let (timeout, status_timeout) = (TIMEOUT, STATUS_TIMEOUT);
+        let (timeout, status_timeout) = (TIMEOUT, Arc::new(AtomicU64::new(micros(STATUS_TIMEOUT))));
         Self { driver, sql, clock, late_claims, parked, timeout, status_timeout, overdue_statuses }
     }
 
@@ -71,8 +79,12 @@ impl<D: Driver> Connections<D> {
     }
 
     pub(super) fn status_timeout(self, timeout: Duration) -> Self {
-        let [shortest, longest] = TIMEOUTS;
-        Self { status_timeout: timeout.clamp(shortest, longest), ..self }
+        Self { status_timeout: Arc::new(AtomicU64::new(micros(timeout))), ..self }
+    }
+
+    /// Sets the time that a status may take, for all clones.
+    pub(super) fn set_status_timeout(&self, timeout: Duration) {
+        self.status_timeout.store(micros(timeout), Ordering::Relaxed);
     }
 
     /// The same settings for the connections of another pool, of which these are parked.
@@ -118,7 +130,7 @@ impl<D: Driver> Connections<D> {
     /// Returns how long a claim waits for the status before it is sent again without it; `None` if it is to be sent
     /// without it at once, because too many statuses are overdue.
     pub(super) fn time_for_status(&self) -> Option<Duration> {
-        (self.overdue_statuses.available_permits() > 0).then_some(self.status_timeout)
+        (self.overdue_statuses.available_permits() > 0).then(|| Duration::from_micros(self.status_timeout.load(Ordering::Relaxed)))
     }
 
     /// Counts a status as overdue until the permit is dropped.
@@ -164,9 +176,14 @@ impl<D: Driver> fmt::Debug for Connections<D> {
         f.debug_struct("Connections")
             .field("driver", &self.driver)
             .field("timeout", &self.timeout)
-            .field("status_timeout", &self.status_timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns a time in microseconds, from 1 millisecond to 1 hour.
+fn micros(time: Duration) -> u64 {
+    let [shortest, longest] = TIMEOUTS;
+    u64::try_from(time.clamp(shortest, longest).as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Returns the time that an attempt has, of all this, before another one is made beside it.

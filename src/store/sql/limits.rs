@@ -1,11 +1,14 @@
-//! Limits of what one user may have in the table.
+//! The limit of the records that one user may have in the table.
 //!
 //! The database gives this store an allowance: some records that calls of a user may make (`tenant.idempotency_allow`). What all
 //! stores are allowed, and what there is, is never more than the limit.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,7 +26,7 @@ use super::{
 };
 use crate::{
     caller::OwnerId,
-    store::{Completion, StoreError, StoreErrorKind, StoredMessage, StoredResponse},
+    store::{StoreError, StoreErrorKind},
 };
 
 /// How long calls are admitted by an allowance. In the database it is valid for longer: for an operation that begins then, and for a
@@ -31,14 +34,14 @@ use crate::{
 const VALIDITY: Duration = Duration::from_secs(10);
 const COMMIT: Duration = Duration::from_secs(10);
 
-/// How many users are remembered, twice: those that have called last, and those with calls in flight or bytes to be told.
+/// How many users are remembered, twice: those that have called last, and those with calls in flight.
 const REMEMBERED: usize = 10_000;
 
-/// The limits of a store. Clones share their allowances.
+const NO_LIMIT: u64 = u64::MAX;
+
+/// The limit of a store. Clones share it, with its allowances.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
-    records: Option<u64>,
-    bytes: Option<u64>,
     users: Arc<Users>,
 }
 
@@ -52,18 +55,17 @@ pub(super) enum Admission {
 }
 
 impl Limits {
-    /// At least one.
-    pub(super) fn max_records(self, records: u64) -> Self {
-        Self { records: Some(records.max(1)), ..self }
-    }
-
-    /// At least one.
-    pub(super) fn max_bytes(self, bytes: u64) -> Self {
-        Self { bytes: Some(bytes.max(1)), ..self }
+    /// At least one; `None` for no limit.
+    pub(super) fn set_records(&self, records: Option<u64>) {
+        self.users.max_records.store(records.map_or(NO_LIMIT, |records| records.max(1)), Ordering::Relaxed);
     }
 
     pub(super) fn are_on(&self) -> bool {
-        self.records.is_some() || self.bytes.is_some()
+        self.records() != NO_LIMIT
+    }
+
+    fn records(&self) -> u64 {
+        self.users.max_records.load(Ordering::Relaxed)
     }
 
     /// Decides about a call of this user that may make a record. Asks the database if there is no allowance left for it; other calls of
@@ -92,7 +94,6 @@ impl Limits {
             if Instant::now() >= deadline {
                 return Err(StoreErrorKind::Overloaded.into());
             }
-            // Again, if calls that end have recorded all bytes that were allowed meanwhile.
             self.ask(connections, owner, &user).await?;
         }
     }
@@ -129,11 +130,9 @@ impl Limits {
                 &[
                     (*owner.as_uuid()).into(),
                     self.users.server.into(),
-                    self.records.map(number).into(),
-                    self.bytes.map(number).into(),
+                    number(self.records()).into(),
                     number(told.in_flight).into(),
                     number(told.records).into(),
-                    number(told.bytes).into(),
                     valid.as_secs_f64().into(),
                 ],
             )
@@ -141,27 +140,15 @@ impl Limits {
         let allowed = answer.and_then(|row| {
             let number = |name| column::<i64>(&row, name).and_then(|number| u64::try_from(number).map_err(corrupt));
             let wait = Duration::try_from_secs_f64(column(&row, "wait")?).map_err(corrupt)?;
-            Ok((number("records")?, number("bytes")?, wait))
+            Ok((number("records")?, wait))
         });
-        let (records, bytes, wait) = allowed?;
+        let (records, wait) = allowed?;
         told.was_heard();
         let mut known = user.known();
         known.left += records;
-        known.bytes_left = bytes.saturating_sub(known.bytes);
         known.valid_until = Some(asked + VALIDITY);
         known.full_until = (records == 0).then(|| Instant::now() + wait);
         Ok(())
-    }
-
-    /// Says what the record of a call of this user has come to.
-    pub(super) fn recorded(&self, owner: OwnerId, completion: &Completion) {
-        if self.bytes.is_some() {
-            let size = size(&completion.response);
-            let user = self.users.get(owner);
-            let mut known = user.known();
-            known.bytes += size;
-            known.bytes_left = known.bytes_left.saturating_sub(size);
-        }
     }
 
     /// Returns `None` if the database is to be asked first.
@@ -172,7 +159,7 @@ impl Limits {
             return Some(Admission::Full);
         }
         let is_valid = known.valid_until.is_some_and(|until| now < until);
-        if !is_valid || known.left == 0 || (self.bytes.is_some() && known.bytes_left == 0) {
+        if !is_valid || known.left == 0 {
             return None;
         }
         known.left -= 1;
@@ -230,17 +217,6 @@ impl Drop for Keeping {
     }
 }
 
-fn size(response: &StoredResponse) -> u64 {
-    let bytes = match response {
-        StoredResponse::Error(error) => error.len(),
-        StoredResponse::Message(StoredMessage { message, metadata }) => {
-            message.len() + metadata.as_ref().map_or(0, |metadata| metadata.len())
-        }
-        StoredResponse::NotStored => 0,
-    };
-    bytes as u64
-}
-
 /// A user, as this process knows it.
 #[derive(Debug, Default)]
 struct User {
@@ -253,12 +229,10 @@ struct User {
 struct Known {
     /// Calls that have been admitted and have not ended.
     in_flight: u64,
-    /// Records and bytes that were made since the database was told.
+    /// Records that were made since the database was told.
     records: u64,
-    bytes: u64,
     /// What is left of the allowance, and until when calls are admitted by it.
     left: u64,
-    bytes_left: u64,
     valid_until: Option<Instant>,
     /// Until when the user is refused.
     full_until: Option<Instant>,
@@ -270,7 +244,6 @@ struct Told<'a> {
     user: &'a User,
     in_flight: u64,
     records: u64,
-    bytes: u64,
 }
 
 impl<'a> Told<'a> {
@@ -278,17 +251,15 @@ impl<'a> Told<'a> {
     fn by(user: &'a User) -> Self {
         let mut known = user.known();
         known.left = 0;
-        known.bytes_left = 0;
         Self {
             user,
             in_flight: known.in_flight,
             records: std::mem::take(&mut known.records),
-            bytes: std::mem::take(&mut known.bytes),
         }
     }
 
     fn was_heard(mut self) {
-        (self.records, self.bytes) = (0, 0);
+        self.records = 0;
     }
 }
 
@@ -296,7 +267,6 @@ impl Drop for Told<'_> {
     fn drop(&mut self) {
         let mut known = self.user.known();
         known.records += self.records;
-        known.bytes += self.bytes;
     }
 }
 
@@ -309,6 +279,8 @@ impl User {
 /// The users that have called last.
 #[derive(Debug)]
 struct Users {
+    /// The limit of each, or `NO_LIMIT`.
+    max_records: AtomicU64,
     /// Those of now, and those of before.
     remembered: Mutex<[HashMap<OwnerId, Arc<User>>; 2]>,
     /// By which the database knows this store.
@@ -317,7 +289,7 @@ struct Users {
 
 impl Default for Users {
     fn default() -> Self {
-        Self { remembered: Mutex::default(), server: Uuid::new_v4() }
+        Self { max_records: AtomicU64::new(NO_LIMIT), remembered: Mutex::default(), server: Uuid::new_v4() }
     }
 }
 
@@ -330,13 +302,8 @@ impl Users {
         }
         let user = before.remove(&owner).unwrap_or_default();
         if now.len() >= REMEMBERED {
-            // What is in use has calls in flight. More bytes than were allowed are in no allowance until they are told.
-            before.retain(|_, user| {
-                Arc::strong_count(user) > 1 || {
-                    let known = user.known();
-                    known.bytes > 0 && known.bytes_left == 0
-                }
-            });
+            // What is in use has calls in flight.
+            before.retain(|_, user| Arc::strong_count(user) > 1);
             before.extend(now.drain());
         }
         now.insert(owner, Arc::clone(&user));
@@ -352,10 +319,16 @@ mod tests {
         OwnerId::new(Uuid::new_v4())
     }
 
-    fn allowed(limits: &Limits, records: u64, bytes: u64) -> Arc<User> {
+    fn limited(records: u64) -> Limits {
+        let limits = Limits::default();
+        limits.set_records(Some(records));
+        limits
+    }
+
+    fn allowed(limits: &Limits, records: u64) -> Arc<User> {
         let user = limits.users.get(owner());
         let mut known = user.known();
-        (known.left, known.bytes_left) = (records, bytes);
+        known.left = records;
         known.valid_until = Some(Instant::now() + VALIDITY);
         drop(known);
         user
@@ -372,39 +345,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn admits_as_many_calls_as_were_allowed_while_that_is_valid() {
-        let limits = Limits::default().max_records(1_000);
+        let limits = limited(1_000);
         assert_eq!(admitted(&limits, &limits.users.get(owner())), 0, "nothing was allowed");
-        let user = allowed(&limits, 7, 0);
+        let user = allowed(&limits, 7);
         assert_eq!(admitted(&limits, &user), 7);
         assert_eq!(Told::by(&user).records, 7);
-        let user = allowed(&limits, 7, 0);
+        let user = allowed(&limits, 7);
         time::advance(VALIDITY).await;
         assert_eq!(admitted(&limits, &user), 0);
     }
 
     #[test]
-    fn admits_no_call_when_the_bytes_that_were_allowed_are_recorded() {
-        let limits = Limits::default().max_bytes(2_000);
-        let owner = owner();
-        let user = limits.users.get(owner);
-        (user.known().left, user.known().bytes_left) = (100, 10);
-        user.known().valid_until = Some(Instant::now() + VALIDITY);
-        let completion = |size| Completion {
-            response: StoredResponse::message(vec![0; size]),
-            resource: None,
-            retention: Duration::from_secs(1),
-        };
-        limits.recorded(owner, &completion(9));
-        assert!(matches!(limits.decide(&user), Some(Admission::Admitted(_))));
-        limits.recorded(owner, &completion(1));
-        assert!(limits.decide(&user).is_none());
-        assert_eq!(Told::by(&user).bytes, 10);
-    }
-
-    #[test]
     fn tells_of_calls_in_flight_and_admits_none_until_it_is_answered() {
-        let limits = Limits::default().max_records(1_000);
-        let user = allowed(&limits, 9, 0);
+        let limits = limited(1_000);
+        let user = allowed(&limits, 9);
         let in_flight: Vec<_> = (0..5).map(|_| limits.decide(&user).expect("an allowance")).collect();
         let told = Told::by(&user);
         assert_eq!((told.in_flight, told.records), (5, 0));
@@ -419,8 +373,8 @@ mod tests {
     /// Otherwise a caller who leaves while the database is asked would make room.
     #[test]
     fn tells_again_what_may_not_have_been_heard() {
-        let limits = Limits::default().max_records(1_000);
-        let user = allowed(&limits, 3, 0);
+        let limits = limited(1_000);
+        let user = allowed(&limits, 3);
         admitted(&limits, &user);
         limits.users.get(owner());
         for _ in 0..2 {
@@ -430,8 +384,8 @@ mod tests {
 
     #[test]
     fn takes_back_what_made_no_record() {
-        let limits = Limits::default().max_records(200);
-        let user = allowed(&limits, 1, 0);
+        let limits = limited(200);
+        let user = allowed(&limits, 1);
         for _ in 0..10 {
             match limits.decide(&user) {
                 Some(Admission::Admitted(call)) => call.made_none(),
@@ -442,7 +396,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refuses_a_full_user_until_the_next_question() {
-        let limits = Limits::default().max_records(200);
+        let limits = limited(200);
         let user = limits.users.get(owner());
         user.known().full_until = Some(Instant::now() + VALIDITY);
         assert!(matches!(limits.decide(&user), Some(Admission::Full)));
@@ -453,7 +407,7 @@ mod tests {
     #[test]
     fn remembers_a_bounded_number_of_users_and_those_with_calls_in_flight() {
         const MANY: u64 = 1_000_000;
-        let limits = Limits::default().max_records(100);
+        let limits = limited(100);
         let (idle, calls) = (owner(), owner());
         let in_flight = limits.users.get(calls);
         for remembered in [true, false] {

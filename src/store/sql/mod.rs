@@ -13,7 +13,6 @@ mod late_claims;
 mod limits;
 mod look_up;
 mod operation;
-mod operator;
 mod owned;
 mod parked;
 mod permits;

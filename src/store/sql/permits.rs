@@ -15,6 +15,7 @@ use tokio::{
 use super::{connection::quarter, driver::Driver};
 use crate::{
     caller::OwnerId,
+    policy::Limit,
     store::{StoreError, StoreErrorKind},
     telemetry,
 };
@@ -26,7 +27,6 @@ type User = Option<OwnerId>;
 /// has half of all gets more only while no other user waits.
 #[derive(Clone)]
 pub(super) struct Permits {
-    all: usize,
     line: Arc<Mutex<Line>>,
 }
 
@@ -51,7 +51,18 @@ impl Permits {
     /// At least one permit.
     fn new(permits: usize) -> Self {
         let all = permits.max(1);
-        Self { all, line: Arc::new(Mutex::new(Line { free: all, ..Line::default() })) }
+        let line = Line { all, of_user: (all - 1).max(1), free: all, ..Line::default() };
+        Self { line: Arc::new(Mutex::new(line)) }
+    }
+
+    /// Lowers the number of permits of all users, and of each, if these are lower. It is for permits of which none is taken.
+    pub(super) fn limit(&self, limit: Limit) {
+        let mut line = self.line();
+        let limit = limit.at_least_one();
+        let all = line.all.min(limit.server);
+        line.free -= line.all - all;
+        line.of_user = line.of_user.min(limit.caller).min((all - 1).max(1));
+        line.all = all;
     }
 
     /// Waits for a permit.
@@ -74,9 +85,9 @@ impl Permits {
         if let Ok(Ok(permit)) = timeout_at(deadline, given).await {
             return Ok(permit);
         }
-        let most = (self.all - 1).max(1);
-        let kind =
-            if self.line().held(user) < most { StoreErrorKind::TransactionLimit } else { StoreErrorKind::UserLimit };
+        let line = self.line();
+        let kind = if line.held(user) < line.of_user { StoreErrorKind::TransactionLimit } else { StoreErrorKind::UserLimit };
+        drop(line);
         telemetry::transaction_refused(kind.as_str());
         Err(kind.into())
     }
@@ -91,7 +102,7 @@ impl Permits {
         let mut refused = Vec::new();
         {
             let mut line = self.line();
-            while let Some((user, call)) = line.next(self.all) {
+            while let Some((user, call)) = line.next() {
                 refused.extend(call.send(Permit { permits: self.clone(), user }).err());
             }
         }
@@ -107,7 +118,7 @@ impl Permits {
 /// Without those who wait.
 impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permits").field("all", &self.all).finish_non_exhaustive()
+        f.debug_struct("Permits").field("all", &self.line().all).finish_non_exhaustive()
     }
 }
 
@@ -138,6 +149,9 @@ impl Drop for Waiting<'_> {
 /// The users that have permits, or wait for some.
 #[derive(Debug, Default)]
 struct Line {
+    all: usize,
+    /// The most of one user.
+    of_user: usize,
     free: usize,
     users: HashMap<User, Calls>,
     /// The users that wait, by the number of their permits and their first call that waits.
@@ -162,7 +176,8 @@ impl Line {
 
     /// Takes a permit as [`next`](Self::next) would give it to this user, who would wait alone. Returns whether there is one.
     fn take(&mut self, user: User) -> bool {
-        let is_there = self.order.is_empty() && self.free > usize::from(self.held(user) > 0);
+        let held = self.held(user);
+        let is_there = self.order.is_empty() && self.free > usize::from(held > 0) && held < self.of_user;
         if is_there {
             self.users.entry(user).or_default().held += 1;
             self.free -= 1;
@@ -190,12 +205,12 @@ impl Line {
     }
 
     /// Takes the call that gets a permit next, and counts it; `None` if none gets one.
-    fn next(&mut self, all: usize) -> Option<(User, oneshot::Sender<Permit>)> {
+    fn next(&mut self) -> Option<(User, oneshot::Sender<Permit>)> {
         let (&(held, _), &user) = self.order.first_key_value()?;
         let waits_alone = self.order.len() == 1;
         let is_next = match held {
             0 => self.free > 0,
-            held => self.free > 1 && (held < all / 2 || waits_alone),
+            held => self.free > 1 && held < self.of_user && (held < self.all / 2 || waits_alone),
         };
         let calls = self.users.get_mut(&user).filter(|_| is_next)?;
         let (_, call) = calls.waiting.pop_front()?;
@@ -275,6 +290,26 @@ mod tests {
         assert_eq!(acquire(&permits, user()).await.expect_err("none"), StoreErrorKind::TransactionLimit);
         drop((taken, last));
         drop(take(&permits, one, 7).await);
+    }
+
+    #[tokio::test]
+    async fn are_no_more_than_the_limit_of_all_and_of_each_user() {
+        let (permits, one) = (Permits::new(8), user());
+        permits.limit(Limit::new(4, 2));
+        let of_one = take(&permits, one, 2).await;
+        assert_eq!(acquire(&permits, one).await.expect_err("two"), StoreErrorKind::UserLimit);
+        let mut third = wait(&permits, one);
+        let of_others = [take(&permits, user(), 1).await, take(&permits, user(), 1).await];
+        assert_eq!(acquire(&permits, user()).await.expect_err("four"), StoreErrorKind::TransactionLimit);
+        drop(of_others);
+        assert!((&mut third).now_or_never().is_none());
+        drop(of_one);
+        assert!((&mut third).now_or_never().is_some());
+        // The pool's own limit stays.
+        let few = Permits::new(2);
+        few.limit(Limit::NONE);
+        drop(take(&few, user(), 1).await);
+        assert_eq!(few.line().free, 2);
     }
 
     #[tokio::test]

@@ -28,7 +28,7 @@ use crate::{
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
         Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, Schema, ServerClock,
-        Store, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
+        Store, StoreError, StoreErrorKind, StoreSettings, StoreTransaction, TransactionOptions,
     },
     telemetry::Chain,
 };
@@ -156,14 +156,8 @@ impl<D: Driver> SqlStore<D> {
         self.with_connections(|connections| connections.common_path(is_on))
     }
 
-    /// Limits how long a claim waits for the status of the created resource. If it takes longer, the claim is sent again
-    /// without it, on another connection, and the replay reports [`StatusError::TimedOut`]. At least 1 ms; a shorter time
-    /// counts as 1 ms, and a longer one than a quarter of the [`timeout`](Self::timeout) as that. Defaults to 250 ms.
-    ///
-    /// A claim that fails together with its status is sent again without it, too. If a quarter of the pool waits for
-    /// statuses that are overdue, further claims do not ask for theirs.
-    ///
-    /// [`StatusError::TimedOut`]: crate::store::StatusError::TimedOut
+    /// Sets how long a claim waits for the status. For tests alone: it is a setting of the layer.
+    #[doc(hidden)]
     pub fn status_timeout(self, timeout: Duration) -> Self {
         self.with_connections(|connections| connections.status_timeout(timeout))
     }
@@ -189,40 +183,6 @@ impl<D: Driver> SqlStore<D> {
     /// transactional procedure is not limited.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with_connections(|connections| connections.timeout(timeout))
-    }
-
-    /// Limits how many records one user may have that have not expired, in each scope. At least 1. Defaults to no limit. A call that would
-    /// make another one is refused with `RESOURCE_EXHAUSTED` and
-    /// [`TooManyRecords`](crate::rejection::Reason::TooManyRecords), before its handler runs; a retry of a call that is recorded is
-    /// answered.
-    ///
-    /// A user never has more records, for any number of stores with this limit. Each store asks the database for an allowance of some
-    /// records, at most a hundredth of what is left, so that few calls pay for more than without a limit. What a store has not used of it
-    /// is another store's after 20 seconds and the [`timeout`](Self::timeout): until then a user may be refused a few records early. A
-    /// user who is at the limit is counted at most once per second.
-    ///
-    /// It needs an index: `CREATE INDEX CONCURRENTLY my_index ON tenant.idempotency_keys (user_id, expires)`. Without one, calls fail as
-    /// refused by the store; [`verify`](Self::verify) says so at the start.
-    ///
-    /// ```no_run
-    /// # use tonic_idempotency::store::PostgresStore;
-    /// # fn limited(store: PostgresStore) -> PostgresStore {
-    /// store.max_records_per_user(100_000).max_bytes_per_user(1 << 30)
-    /// # }
-    /// ```
-    pub fn max_records_per_user(mut self, records: u64) -> Self {
-        self.limits = self.limits.max_records(records);
-        self
-    }
-
-    /// Limits how many bytes the records of one user may have that have not expired: responses, their metadata and errors, before
-    /// PostgreSQL compresses them. At least 1. Defaults to no limit. All else is as for
-    /// [`max_records_per_user`](Self::max_records_per_user); but a count reads the user's rows, so set that limit, too.
-    ///
-    /// A call is admitted before its response is known: what the calls record that are in flight when the limit is reached comes on top.
-    pub fn max_bytes_per_user(mut self, bytes: u64) -> Self {
-        self.limits = self.limits.max_bytes(bytes);
-        self
     }
 
     /// Limits how many calls one statement may do: claims, records, renewals, releases and replays that wait while a statement of
@@ -402,7 +362,6 @@ impl<D: Driver> Store for SqlStore<D> {
             completed = self.complete_without_reference_if_need_be(reservation, completion).await;
         }
         if let Ok(CompleteOutcome::Completed) = completed {
-            self.limits.recorded(reservation.owner, completion);
         }
         completed
     }
@@ -492,6 +451,14 @@ impl<D: Driver> Store for SqlStore<D> {
 
     async fn look_up(&self, question: &LookUp) -> Result<KeyRecord, StoreError> {
         look_up::look_up(&self.connections, &self.resource_types, question).await
+    }
+
+    fn set_up(&self, settings: &StoreSettings) {
+        self.limits.set_records(settings.limits.records);
+        self.permits.limit(settings.limits.transactions);
+        if let Some(timeout) = settings.status_timeout {
+            self.connections.set_status_timeout(timeout);
+        }
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {

@@ -136,8 +136,7 @@ async fn every_statement_does_what_the_page_says() {
     // Is still there after that one was ended.
     let beside = open(&store, &Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }).await;
     let mut seen = Vec::new();
-    // The move waits for the end of all transactions; it has a test of its own.
-    for (role, statement) in statements().into_iter().filter(|(_, text)| !text.contains("move_to_partitions")) {
+    for (role, statement) in statements() {
         let pid = page.operated.inspect(&running).await.get::<_, Option<i32>>("holder_pid");
         let statement = statement.replace("12345", &pid.unwrap_or_default().to_string());
         let rows = page.run(role, &statement).await;

@@ -63,8 +63,8 @@ impl JournalBuilder {
         self
     }
 
-    /// Sets the pauses of the [`Worker`](super::Worker) between two times that it sends an entry: each is a random part of a time that
-    /// begins with the first and doubles up to the longest. Each time, the layer makes its attempts. Defaults to 1 second and 1 minute.
+    /// Sets the first and the longest pause of the worker, 1 second and 1 minute. For tests alone.
+    #[doc(hidden)]
     pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
         self.settings.pauses = [first, longest.max(first)];
         self

@@ -1,1 +1,1 @@
-SELECT * FROM tenant.idempotency_allow($1, $2, $3, $4, $5, $6, $7, $8)
+SELECT * FROM tenant.idempotency_allow($1, $2, $3, $4, $5, $6)

@@ -181,7 +181,6 @@ impl<D: Driver> Open<D> {
             Ok(Ok(())) => {
                 connection.set_committing(None);
                 connection.give_back();
-                self.count(completion.as_ref());
                 return Ok(CommitOutcome::Committed);
             }
             Ok(Err(error)) if !Fault::of(&error).is_lost() => {
@@ -218,10 +217,7 @@ impl<D: Driver> Open<D> {
             Some(claimed) => {
                 let look_ups = &self.transactions.look_ups;
                 let reservation = &claimed.claim.reservation;
-                let outcome = look_up(look_ups, reservation, look_ups.deadline(), rolled_back, lost).await;
-                // A record that is not there after all is noticed when the user's are counted again.
-                self.count(completion.as_ref());
-                outcome
+                look_up(look_ups, reservation, look_ups.deadline(), rolled_back, lost).await
             }
             None => Err(StoreError::new(StoreErrorKind::Interrupted, lost)),
         }
@@ -234,13 +230,6 @@ impl<D: Driver> Open<D> {
         match look(&self.transactions.look_ups, &claimed.claim, TransactionOptions::default()).await? {
             ClaimOutcome::Acquired => Err(StoreError::new(Fault::of(&error).kind(), error)),
             _ => Ok(CommitOutcome::Superseded),
-        }
-    }
-
-    /// Counts the record towards the limits of its user.
-    fn count(&self, completion: Option<&Completion>) {
-        if let Some((claimed, completion)) = self.claimed.as_ref().zip(completion) {
-            self.transactions.limits.recorded(claimed.claim.reservation.owner, completion);
         }
     }
 

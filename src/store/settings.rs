@@ -1,0 +1,15 @@
+//! The settings of a layer that its store keeps.
+
+use std::time::Duration;
+
+use crate::policy::Limits;
+
+/// The settings of a layer that its store keeps: [`Store::set_up`](super::Store::set_up).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "built by the tests of stores")]
+pub struct StoreSettings {
+    /// The limits of the layer. A store keeps those of transactions and of records.
+    pub limits: Limits,
+    /// How long a claim waits for the status of the created resource; `None` for the store's default.
+    pub status_timeout: Option<Duration>,
+}
