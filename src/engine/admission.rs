@@ -19,20 +19,22 @@ use crate::{
 };
 
 /// The bytes that the request messages of all waiting calls may have together, decompressed.
-const WAITING_BYTES: usize = 64 << 20;
+pub(crate) const WAITING_BYTES: usize = 64 << 20;
 
 /// The calls of one layer, counted.
 pub(crate) struct Admission {
     in_flight: Counter,
     waiting: Counter,
+    max_waiting_bytes: usize,
     waiting_bytes: AtomicUsize,
 }
 
 impl Admission {
-    pub(crate) fn new(limits: &Limits) -> Arc<Self> {
+    pub(crate) fn new(limits: &Limits, max_waiting_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             in_flight: Counter::new(Limited::InFlight, limits.in_flight.at_least_one()),
             waiting: Counter::new(Limited::Waiting, limits.waiting),
+            max_waiting_bytes,
             waiting_bytes: AtomicUsize::new(0),
         })
     }
@@ -52,7 +54,7 @@ impl Admission {
     }
 
     fn take_bytes(&self, bytes: usize) -> bool {
-        let enough = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= WAITING_BYTES);
+        let enough = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= self.max_waiting_bytes);
         self.waiting_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough).is_ok()
     }
 
@@ -149,7 +151,8 @@ mod tests {
     const CALLER: Exceeded = Exceeded { limit: Limited::Waiting, of: Party::Caller };
 
     fn admission() -> Arc<Admission> {
-        Admission::new(&Limits { in_flight: Limit::new(3, 2), waiting: Limit::new(3, 2), ..Limits::default() })
+        let limits = Limits { in_flight: Limit::new(3, 2), waiting: Limit::new(3, 2), ..Limits::default() };
+        Admission::new(&limits, 100)
     }
 
     fn owner(id: u128) -> Option<OwnerId> {
@@ -170,8 +173,8 @@ mod tests {
         assert_eq!(waiting(&admission, owner(1), 10).err(), Some(CALLER));
         assert_eq!(waiting(&admission, owner(2), 10).err(), Some(SERVER));
         waits.pop();
-        assert_eq!(waiting(&admission, owner(2), WAITING_BYTES - 19).err(), Some(SERVER));
-        waiting(&admission, owner(2), WAITING_BYTES - 20).expect("it fits exactly");
+        assert_eq!(waiting(&admission, owner(2), 81).err(), Some(SERVER));
+        waiting(&admission, owner(2), 80).expect("it fits exactly");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The bytes that the responses in the outcomes may have together.
-const BYTES: usize = 64 << 20;
+pub(crate) const BYTES: usize = 64 << 20;
 
 /// The outcomes that wait to be recorded, because the store did not take them at once.
 ///
@@ -28,11 +28,7 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    pub(crate) fn new(outcomes: Limit) -> Arc<Self> {
-        Self::with_memory(outcomes, BYTES)
-    }
-
-    fn with_memory(outcomes: Limit, max_bytes: usize) -> Arc<Self> {
+    pub(crate) fn new(outcomes: Limit, max_bytes: usize) -> Arc<Self> {
         let outcomes = Counter::new(Limited::Unrecorded, outcomes.at_least_one());
         Arc::new(Self { outcomes, max_bytes, bytes: AtomicUsize::new(0) })
     }
@@ -85,7 +81,7 @@ mod tests {
 
     #[test]
     fn takes_every_outcome_of_a_held_key_and_is_full_meanwhile() {
-        let backlog = Backlog::with_memory(Limit::new(2, 2), 0);
+        let backlog = Backlog::new(Limit::new(2, 2), 0);
         let places: Vec<_> = (1..=3)
             .map(|taken| {
                 let place = backlog.enter(None, true).expect("a place");
@@ -99,7 +95,7 @@ mod tests {
 
     #[test]
     fn takes_other_outcomes_up_to_half_of_its_places() {
-        let backlog = Backlog::with_memory(Limit::new(4, 4), 0);
+        let backlog = Backlog::new(Limit::new(4, 4), 0);
         let _places = [backlog.enter(None, false).expect("a place"), backlog.enter(None, true).expect("a place")];
         assert!(backlog.enter(None, false).is_none());
         assert!(backlog.enter(None, false).is_none(), "a refusal takes no place");
@@ -109,7 +105,7 @@ mod tests {
 
     #[test]
     fn gives_memory_up_to_its_limit_and_takes_it_back() {
-        let backlog = Backlog::with_memory(Limit::new(4, 4), 100);
+        let backlog = Backlog::new(Limit::new(4, 4), 100);
         let enter = || backlog.enter(None, true).expect("a place");
         let (mut one, mut other) = (enter(), enter());
         assert!(one.take_memory(60) && !other.take_memory(41) && !other.take_memory(usize::MAX));

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     grpc::UnaryResponse,
     policy::InProgressPolicy,
-    rejection::{Limit, Rejection},
+    rejection::{Exceeded, Rejection},
 };
 
 /// The longest pause between two looks at a key that another process holds.

@@ -74,7 +74,7 @@ use self::{
 use crate::{
     grpc::UnaryResponse,
     policy::Mode,
-    rejection::{Limit, Rejection},
+    rejection::Rejection,
     store::{ClaimOutcome, ExtendOutcome},
     telemetry::{self, Holds, Step},
 };

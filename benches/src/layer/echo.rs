@@ -1,5 +1,6 @@
 //! The service that is measured, bare and wrapped by the layer.
 
+use tonic_idempotency::policy::{Limit, Limits};
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -112,7 +113,7 @@ pub(super) fn remembering<T: Store>(handler: &Saying, store: T) -> Result<impl S
 fn around(handler: &Saying, layer: IdempotencyLayerBuilder) -> Result<impl Served + use<>, Error> {
     let layer = layer
         .procedure(Procedure::builder(SAY))
-        .max_in_flight_per_user(CALLS)
+        .limits(Limits { in_flight: Limit::new(1024, CALLS), ..Limits::default() })
         .caller_resolver(|_: &http::HeaderMap, _: &http::Extensions| {
             Ok(Some(Caller::new(UserId::new(Uuid::from_u128(1)))))
         })

@@ -41,7 +41,7 @@
 //! | the status of created resources | of a [`status_resolver`](tonic_idempotency::layer::IdempotencyLayerBuilder::status_resolver); a layer that needs one and has none is refused when it is built |
 //! | foreign keys to the created resources | none: a record outlives its resource |
 //! | row-level security | none: whoever reaches the server reads all records |
-//! | the release of keys by operators | does not compile: [`RedisStore`] is not an [`OperatorStore`](tonic_idempotency::store::OperatorStore), since no role of a server could be kept from it |
+//! | the release of keys by operators | none: no role of a server could be kept from it |
 //! | the sweeper | not needed: each record has a time to live |
 //!
 //! # How it works

@@ -61,4 +61,18 @@ impl IdempotencyLayerBuilder {
         self.limits = limits;
         self
     }
+
+    /// Sets how many bytes the responses in the outcomes that wait to be recorded may have together, 64 MiB. For tests alone.
+    #[doc(hidden)]
+    pub fn max_unrecorded_bytes(mut self, bytes: usize) -> Self {
+        self.max_unrecorded_bytes = bytes;
+        self
+    }
+
+    /// Sets how many bytes the requests of all waiting calls may have together, 64 MiB. For tests alone.
+    #[doc(hidden)]
+    pub fn max_waiting_bytes(mut self, bytes: usize) -> Self {
+        self.max_waiting_bytes = bytes;
+        self
+    }
 }

@@ -16,7 +16,7 @@ use tonic::{Code, Request, Response, Status, async_trait};
 use tonic_idempotency_client::{
     Completion, CompletionError, IdempotencyClientLayer, OperationKey, Progress, ProgressEvent, Reason, completed,
     proto::v1::{
-        GetOperationRequest, Operation, ReleaseOperationRequest, State, Until, WaitOperationRequest, Work,
+        GetOperationRequest, Operation, State, Until, WaitOperationRequest, Work,
         operation_service_server::{OperationService, OperationServiceServer},
     },
 };
@@ -266,10 +266,6 @@ impl OperationService for Waiting {
             }
             None => Ok(Response::new(operation(State::Completed, Work::Completed))),
         }
-    }
-
-    async fn release_operation(&self, _: Request<ReleaseOperationRequest>) -> Result<Response<Operation>, Status> {
-        Err(Status::unimplemented("it is not asked"))
     }
 }
 

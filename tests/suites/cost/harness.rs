@@ -1,5 +1,6 @@
 //! The shop without a network, bare and wrapped: services that are called as tonic's server calls them.
 
+use tonic_idempotency::policy::{Limit, Limits};
 use std::{convert::Infallible, future::poll_fn};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -61,7 +62,7 @@ pub(crate) fn with_key_field(handler: &Counting, key_field: bool) -> impl Server
 
 fn around(handler: &Counting, builder: IdempotencyLayerBuilder) -> impl Server + use<> {
     // Many calls of one user, in flight at once.
-    let builder = builder.max_in_flight(2000).max_in_flight_per_user(2000);
+    let builder = builder.limits(Limits { in_flight: Limit::new(2000, 2000), ..Limits::default() });
     builder.store(MemoryStore::new()).build().expect("the layer can be built").layer(bare(handler))
 }
 

@@ -11,9 +11,9 @@ use tonic_idempotency::{
     IdempotencyKey, IdempotencyLayer, KeyId,
     layer::IdempotencyLayerBuilder,
     operations::OperationServiceBuilder,
-    policy::{KeyFormat, Policies, ReplayRequest, ScopePolicy},
+    policy::{KeyFormat, Limit, Limits, Policies, ReplayRequest, ScopePolicy},
     proto::v1::{
-        GetOperationRequest, Operation, ReleaseOperationRequest, State, Until, WaitOperationRequest, Work,
+        GetOperationRequest, Operation, State, Until, WaitOperationRequest, Work,
         operation_service_client::OperationServiceClient,
     },
     rejection::Reason,
@@ -83,13 +83,6 @@ impl Operations {
     pub(crate) fn spawn_wait(&self, until: Until) -> JoinHandle<Result<Operation, Status>> {
         let waiting = self.clone();
         tokio::spawn(async move { waiting.wait(until, None).await })
-    }
-
-    pub(crate) async fn release(&self, user: Uuid, token: Option<Uuid>) -> Result<Operation, Status> {
-        let token = token.map(|token| token.to_string()).unwrap_or_default();
-        let (key, user, reason) = (self.key.clone(), user.to_string(), "a ticket".to_owned());
-        let request = self.request(ReleaseOperationRequest { key, user, token, reason });
-        self.client.clone().release_operation(request).await.map(Response::into_inner)
     }
 
     pub(crate) fn by(&self, user: Uuid) -> Self {
@@ -164,7 +157,7 @@ async fn tell_calls_apart_that_ended_in_other_ways() {
 async fn belong_to_their_callers() {
     let shop = shop_on(MemoryStore::new()).await;
     shop.create("a").await.expect("a response");
-    let operations = Operations::with(&shop, |it| it.operators(|_, _| true).operator_store(MemoryStore::new())).await;
+    let operations = Operations::of(&shop).await;
     assert_eq!(operations.state().await, State::Completed);
     let other = operations.by(Uuid::new_v4());
     assert_eq!(other.state().await, State::Absent);
@@ -172,11 +165,7 @@ async fn belong_to_their_callers() {
     assert_eq!((waited.state(), waited.procedure, waited.resource), (State::Absent, String::new(), None));
 
     let nobody = Operations { user: None, ..operations };
-    for refused in [
-        nobody.get().await,
-        nobody.wait(Until::CallEnded, None).await,
-        nobody.release(shop.user.expect("a user"), None).await,
-    ] {
+    for refused in [nobody.get().await, nobody.wait(Until::CallEnded, None).await] {
         assert_rejected(&refused.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
     }
 }
@@ -440,10 +429,11 @@ async fn answer_with_what_is_known_though_the_store_hangs() {
 
 #[tokio::test(start_paused = true)]
 async fn let_a_bounded_number_wait_and_forget_clients_that_have_gone() {
-    let shop = shop_on(MemoryStore::new()).await;
+    let limits = Limits { waiting: Limit::new(2, 1), ..Limits::default() };
+    let shop = shop_with(|builder| builder.store(MemoryStore::new()).limits(limits)).await;
     let _call = shop.spawn_create("hold");
     quiet().await;
-    let operations = Operations::with(&shop, |builder| builder.max_waiting(2).max_waiting_per_user(1)).await;
+    let operations = Operations::of(&shop).await;
     let other = operations.by(Uuid::new_v4());
     let third = operations.by(Uuid::new_v4());
     // The other user's own call has the same key.
@@ -514,36 +504,4 @@ async fn are_refused_as_calls_are_while_the_store_fails() {
     let shop = Shop { layer: without_store, ..shop };
     let status = Operations::of(&shop).await.get().await.expect_err("refused");
     assert_eq!(status.code(), Code::Unimplemented);
-}
-
-#[tokio::test(start_paused = true)]
-async fn are_released_by_operators_alone() {
-    let store = MemoryStore::new();
-    let shop = shop_on(store.clone()).await;
-    let (user, operator) = (shop.user.expect("a user"), Uuid::new_v4());
-    let claim = shop.claim(CREATE, "a");
-    store.claim(&claim).await.expect("the store answers");
-    let token = Some(claim.reservation.token);
-
-    let by_default = Operations::of(&shop).await;
-    assert_eq!(by_default.release(user, token).await.expect_err("refused").code(), Code::PermissionDenied);
-    let is_operator =
-        move |caller: &tonic_idempotency::Caller, _: &http::Extensions| caller.user.as_uuid() == Some(&operator);
-    let without_store = Operations::with(&shop, |builder| builder.operators(is_operator)).await.by(operator);
-    let status = without_store.release(user, token).await.expect_err("refused");
-    assert_eq!(status.code(), Code::Unimplemented);
-    assert!(status.message().contains("operator_store"), "{status:?}");
-
-    let operations = Operations::with(&shop, |it| it.operators(is_operator).operator_store(store.clone())).await;
-    assert_eq!(operations.release(user, token).await.expect_err("refused").code(), Code::PermissionDenied);
-    assert_eq!(operations.state().await, State::Unknown);
-    let operated = operations.by(operator);
-    for other in [None, Some(Uuid::new_v4())] {
-        let status = operated.release(user, other).await.expect_err("refused");
-        assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
-    }
-    assert_eq!(operated.release(user, token).await.expect("released").state(), State::Absent);
-    assert_eq!(operated.release(user, token).await.expect("nothing to release").state(), State::Absent);
-    shop.create("a").await.expect("the retry runs").assert("processing", false);
-    assert_eq!(operated.release(user, token).await.expect_err("ended").code(), Code::FailedPrecondition);
 }

@@ -1,23 +1,19 @@
-//! The service that tells callers what became of their calls, on PostgreSQL: transactions, connections, and the rights of operators.
+//! The service that tells callers what became of their calls, on PostgreSQL: transactions and connections.
 
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use tokio_postgres::Config;
-use tonic::Code;
 use tonic_idempotency::{
-    migrations,
     policy::{EffectPolicy, Mode},
     proto::v1::{State, Until},
-    rejection::Reason,
-    store::{PostgresStore, ResourceTypes, Schema, Store as _},
+    store::PostgresStore,
 };
-use tonic_idempotency_tests::{Database, OPERATOR, pool, until};
+use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
 use crate::{
     duplicates::resource_types,
-    harness::{CREATE, Shop, assert_rejected},
+    harness::Shop,
     operations::Operations,
 };
 
@@ -81,39 +77,4 @@ async fn hold_no_connection_while_they_wait() {
         assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Completed);
     }
     call.await.expect("no panic").expect("a response");
-}
-
-/// The layer's own role cannot release keys, whoever the application takes for an operator. What operators do is noted.
-#[tokio::test]
-async fn are_released_with_the_rights_of_the_operators_role_alone() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    migrations::grant_operator(&owner, &Schema::default(), {
-        drop(database.login(OPERATOR).await);
-        OPERATOR
-    })
-    .await
-    .expect("the grant");
-    let mut config: Config = database.url().parse().expect("an address");
-    config.user(OPERATOR);
-    let of_operators = PostgresStore::new(pool(config, 1, String::new()), ResourceTypes::none());
-
-    let (store, _) = store(&database, 4);
-    let shop = Shop::with(|builder| builder.store(store.clone())).await;
-    let claim = shop.claim(CREATE, "a");
-    store.claim(&claim).await.expect("the store answers");
-    let (user, token) = (shop.user.expect("a user"), Some(claim.reservation.token));
-
-    let wrong = Operations::with(&shop, |it| it.operators(|_, _| true).operator_store(store.clone())).await;
-    let status = wrong.release(user, token).await.expect_err("the role may not");
-    assert_rejected(&status, Code::Internal, Reason::StoreFailed);
-    assert_eq!(wrong.state().await, State::Unknown);
-
-    let operator = Uuid::new_v4();
-    let operations = Operations::with(&shop, |it| it.operators(|_, _| true).operator_store(of_operators)).await;
-    let released = operations.by(operator).release(user, token).await.expect("released");
-    assert_eq!(released.state(), State::Absent);
-    let audit = "SELECT concat_ws(' ', operator, action, state, outcome, reason) FROM tenant.idempotency_audit";
-    let notes: Vec<String> = owner.query(audit, &[]).await.expect("the audit").iter().map(|row| row.get(0)).collect();
-    assert_eq!(notes, [format!("{OPERATOR} release abandoned released a ticket (asked by {operator})")]);
 }

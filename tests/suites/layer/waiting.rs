@@ -1,5 +1,6 @@
 //! Duplicates that wait for the call that holds their key.
 
+use tonic_idempotency::policy::{Limit, Limits};
 use std::{
     sync::{
         Arc,
@@ -41,8 +42,7 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 fn wait(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
     builder
         .adjust_procedures(|procedure| procedure.on_in_progress(InProgressPolicy::Wait).max_wait(MAX_WAIT))
-        .max_in_flight_per_user(1000)
-        .max_waiting_per_user(1000)
+        .limits(Limits { in_flight: Limit::new(1024, 1000), waiting: Limit::new(4096, 1000), ..Limits::default() })
 }
 
 async fn shop_on(store: impl Store) -> Shop {
@@ -221,7 +221,7 @@ async fn a_waiter_waits_no_longer_than_its_deadline_or_max_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
     let store = MemoryStore::new();
-    let shop = Shop::in_memory(|builder| wait(builder).max_waiting(2).store(store.clone())).await;
+    let shop = Shop::in_memory(|builder| wait(builder).limits(Limits { waiting: Limit::new(2, 256), ..Limits::default() }).store(store.clone())).await;
     let mut calls = spawn(&shop, 3, "hold");
     quiet().await;
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Limits of the records and bytes of one user.
+//! The limit of the records of one user.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{API_ROLE, Database, until};
 use uuid::Uuid;
 
-use crate::record::{again, claim, completion};
+use crate::record::{again, claim, completion, limited};
 
 /// The index that the records of a user are counted by.
 const INDEX: &str = "CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)";
@@ -75,7 +75,7 @@ async fn begin(store: &PostgresStore, claim: &Claim) -> Result<BeginOutcome, Sto
 #[tokio::test]
 async fn refuse_new_calls_of_a_user_alone_and_answer_retries() {
     let database = partitioned().await;
-    let store = store(&database).max_records_per_user(10);
+    let store = limited(store(&database), 10);
     let user = Uuid::new_v4();
     let made = fill(&store, user, 20).await;
     assert_eq!(made.len(), 10);
@@ -94,7 +94,7 @@ async fn refuse_new_calls_of_a_user_alone_and_answer_retries() {
 #[tokio::test]
 async fn count_the_records_of_transactions() {
     let database = partitioned().await;
-    let store = store(&database).max_records_per_user(5);
+    let store = limited(store(&database), 5);
     let user = Uuid::new_v4();
     for _ in 0..5 {
         match begin(&store, &of(user)).await.expect("below the limit") {
@@ -113,7 +113,7 @@ async fn count_the_records_of_transactions() {
 #[tokio::test]
 async fn count_open_transactions() {
     let database = partitioned().await;
-    let store = store(&database).max_records_per_user(1);
+    let store = limited(store(&database), 1);
     let user = Uuid::new_v4();
     let open = begin(&store, &of(user)).await.expect("below the limit");
     assert_full(store.claim(&of(user)).await);
@@ -129,7 +129,7 @@ async fn count_open_transactions() {
 async fn let_calls_run_again_when_records_have_expired() {
     let database = partitioned().await;
     let owner = database.owner().await;
-    let store = store(&database).max_records_per_user(3);
+    let store = limited(store(&database), 3);
     let user = Uuid::new_v4();
     assert_eq!(fill(&store, user, 10).await.len(), 3);
     // Not swept: an expired record counts as absent.
@@ -143,7 +143,7 @@ async fn let_calls_run_again_when_records_have_expired() {
 #[tokio::test]
 async fn let_a_full_user_take_a_call_over() {
     let database = partitioned().await;
-    let store = store(&database).max_records_per_user(1);
+    let store = limited(store(&database), 1);
     let user = Uuid::new_v4();
     let abandoned = Claim { lease: Duration::ZERO, ..of(user) };
     let outcome = store.claim(&abandoned).await.expect("below the limit");
@@ -154,50 +154,23 @@ async fn let_a_full_user_take_a_call_over() {
 }
 
 #[tokio::test]
-async fn are_of_bytes_too() {
-    let database = partitioned().await;
-    let store = store(&database).max_bytes_per_user(100_000);
-    let user = Uuid::new_v4();
-    let mut bytes = 0;
-    let refused = loop {
-        let claim = of(user);
-        match store.claim(&claim).await {
-            Ok(ClaimOutcome::Acquired) => {
-                // It cannot be compressed to nothing: what counts is its size before.
-                let response = StoredResponse::message(vec![7; 3_000]);
-                let completion = Completion { response, ..completion("") };
-                store.complete(&claim.reservation, &completion).await.expect("the store answers");
-                bytes += 3_000;
-            }
-            Ok(other) => panic!("a new key: {other:?}"),
-            Err(error) => break error,
-        }
-        assert!(bytes < 200_000, "no limit");
-    };
-    assert_eq!(refused.kind(), StoreErrorKind::UserFull);
-    assert!((100_000..=105_000).contains(&bytes), "{bytes}");
-    assert_full(begin(&store, &of(user)).await);
-}
-
-#[tokio::test]
-async fn count_the_bytes_of_commits_whose_answer_was_lost() {
+async fn count_the_commits_whose_answer_was_lost() {
     let database = partitioned().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let store = PostgresStore::new(pool, ResourceTypes::none()).timeout(Duration::from_secs(30));
-    let store = store.max_bytes_per_user(100_000);
+    let store = limited(store, 10);
     let user = Uuid::new_v4();
-    for bytes in (0..200_000).step_by(10_000) {
+    for made in 0..20 {
         let transaction = match begin(&store, &of(user)).await {
             Ok(BeginOutcome::Open { transaction, .. }) => transaction,
             refused => {
                 assert_full(refused);
-                assert!((100_000..=110_000).contains(&bytes), "{bytes}");
+                assert_eq!(made, 10);
                 return;
             }
         };
-        let completion = Completion { response: StoredResponse::message(vec![7; 10_000]), ..completion("") };
         proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
-        let committed = transaction.commit(Some(completion)).await.expect("it is looked up");
+        let committed = transaction.commit(Some(completion("done"))).await.expect("it is looked up");
         assert_eq!(committed, CommitOutcome::Committed);
     }
     panic!("no limit");
@@ -231,7 +204,7 @@ async fn are_exceeded_by_no_record_whatever_a_user_does_on_ten_servers() {
     let owner = database.owner().await;
     for limit in [1, 50, 1_000, 3_000] {
         let user = Uuid::new_v4();
-        let servers = servers(&database, |store| store.max_records_per_user(limit));
+        let servers = servers(&database, |store| limited(store, limit));
         let made = claim_everywhere(&servers, user).await;
         let records = "SELECT count(*) FROM tenant.idempotency_keys WHERE user_id = $1";
         let count = async || owner.query_one(records, &[&user]).await.expect("a count").get::<_, i64>(0);
@@ -260,7 +233,7 @@ async fn are_exceeded_by_no_transaction_on_ten_servers() {
     let owner = database.owner().await;
     let user = Uuid::new_v4();
     let mut callers = JoinSet::new();
-    for store in servers(&database, |store| store.max_records_per_user(LIMIT)) {
+    for store in servers(&database, |store| limited(store, LIMIT)) {
         for _ in 0..4 {
             let store = store.clone();
             callers.spawn(async move {
@@ -276,50 +249,14 @@ async fn are_exceeded_by_no_transaction_on_ten_servers() {
     assert!((10..=15).contains(&made), "{made} records");
 }
 
-/// What is on top: the responses of the calls that were in flight, four on each server.
-#[tokio::test]
-async fn of_bytes_are_exceeded_by_calls_in_flight_alone_on_ten_servers() {
-    const LIMIT: usize = 1_000_000;
-    const SIZE: usize = 3_000;
-    let database = partitioned().await;
-    let user = Uuid::new_v4();
-    let mut callers = JoinSet::new();
-    for store in servers(&database, |store| store.max_bytes_per_user(LIMIT as u64)) {
-        for _ in 0..4 {
-            let store = store.clone();
-            callers.spawn(async move {
-                let mut bytes = 0;
-                loop {
-                    let claim = of(user);
-                    match store.claim(&claim).await {
-                        Ok(ClaimOutcome::Acquired) => {
-                            let response = StoredResponse::message(vec![7; SIZE]);
-                            let completion = Completion { response, ..completion("") };
-                            store.complete(&claim.reservation, &completion).await.expect("the store answers");
-                            bytes += SIZE;
-                        }
-                        refused => {
-                            assert_full(refused);
-                            return bytes;
-                        }
-                    }
-                    assert!(bytes < 2 * LIMIT, "no limit");
-                }
-            });
-        }
-    }
-    let made: usize = callers.join_all().await.into_iter().sum();
-    assert!((LIMIT * 9 / 10..=LIMIT + 40 * SIZE).contains(&made), "{made} bytes");
-}
-
 /// Until then, what it was allowed is taken for what it has made.
 #[tokio::test]
 async fn get_back_what_a_server_that_died_was_allowed() {
     let database = partitioned().await;
     let owner = database.owner().await;
     let user = Uuid::new_v4();
-    store(&database).max_records_per_user(1_000).claim(&of(user)).await.expect("below the limit");
-    let store = store(&database).max_records_per_user(5);
+    limited(store(&database), 1_000).claim(&of(user)).await.expect("below the limit");
+    let store = limited(store(&database), 5);
     let_time_pass(&owner).await;
     assert_eq!(fill(&store, user, 20).await.len(), 4);
 }
@@ -329,14 +266,14 @@ async fn get_back_what_a_server_that_died_was_allowed() {
 async fn keep_the_allowance_of_an_open_transaction() {
     let database = partitioned().await;
     let owner = database.owner().await;
-    let store = store(&database).max_records_per_user(1);
+    let store = limited(store(&database), 1);
     let user = Uuid::new_v4();
     let open = begin(&store, &of(user)).await.expect("below the limit");
     let valid = "SELECT min(until)::text FROM tenant.idempotency_allowances WHERE server <> '00000000-0000-0000-0000-000000000000'";
     let valid = async || owner.query_one(valid, &[]).await.expect("an allowance").get::<_, String>(0);
     let first = valid().await;
     until("it is kept", async || valid().await != first).await;
-    assert_full(begin(&servers(&database, |store| store.max_records_per_user(1))[0], &of(user)).await);
+    assert_full(begin(&servers(&database, |store| limited(store, 1))[0], &of(user)).await);
     drop(open);
 }
 
@@ -345,7 +282,7 @@ async fn keep_the_allowance_of_an_open_transaction() {
 async fn tell_the_role_nothing_of_other_users_and_are_swept() {
     let database = partitioned().await;
     let owner = database.owner().await;
-    let store = store(&database).max_records_per_user(5);
+    let store = limited(store(&database), 5);
     let users = [(); 2].map(|()| Uuid::new_v4());
     for user in users {
         store.claim(&of(user)).await.expect("below the limit");
@@ -377,7 +314,7 @@ async fn count_entries_of_the_index_of_users_alone() {
         owner.batch_execute("VACUUM (ANALYZE) tenant.idempotency_keys").await.expect("a vacuum");
         let mut api = database.api().await;
         let transaction = api.transaction().await.expect("a transaction");
-        let usage = "SELECT records FROM tenant.idempotency_usage($1, 100000, false)";
+        let usage = "SELECT * FROM tenant.idempotency_usage($1, 100000)";
         let records: i64 = transaction.query_one(usage, &[&user]).await.expect("a count").get(0);
         assert_eq!(records, 10_000);
         let read = "SELECT pg_get_indexdef(i.indexrelid), pg_stat_get_xact_tuples_returned(i.indexrelid)
@@ -397,7 +334,7 @@ async fn count_entries_of_the_index_of_users_alone() {
 async fn answer_in_time_while_records_cannot_be_counted() {
     let database = partitioned().await;
     let mut owner = database.owner().await;
-    let store = store(&database).max_records_per_user(10).timeout(Duration::from_secs(3));
+    let store = limited(store(&database), 10).timeout(Duration::from_secs(3));
     let lock = owner.transaction().await.expect("a transaction");
     lock.batch_execute("LOCK TABLE tenant.idempotency_keys").await.expect("the lock");
     let user = Uuid::new_v4();
@@ -418,7 +355,7 @@ async fn refuse_calls_that_cannot_be_counted_as_not_claimed() {
     let database = partitioned().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
     let store = PostgresStore::new(pool, ResourceTypes::none()).timeout(Duration::from_secs(2));
-    let store = store.max_records_per_user(10);
+    let store = limited(store, 10);
     store.claim(&of(Uuid::new_v4())).await.expect("a new key");
     proxy.hold();
     for claim in [(); 2].map(|()| of(Uuid::new_v4())) {
@@ -432,7 +369,7 @@ async fn refuse_calls_that_cannot_be_counted_as_not_claimed() {
 async fn need_an_index_of_users() {
     let database = plain().await;
     let owner = database.owner().await;
-    let limited = PostgresStore::new(database.pool_of_login(2).await, ResourceTypes::none()).max_records_per_user(2);
+    let limited = limited(PostgresStore::new(database.pool_of_login(2).await, ResourceTypes::none()), 2);
     match limited.verify().await {
         Err(VerifyError::Problems(problems)) => {
             assert!(matches!(&*problems, [SetupProblem::NoIndexOfUsers { .. }]), "{problems:?}");

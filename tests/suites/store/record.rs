@@ -6,10 +6,10 @@ use deadpool_postgres::Pool;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
     KeyId, OwnerId,
-    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Limits},
     store::{
         CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store,
-        StoredResponse,
+        StoreSettings, StoredResponse,
     },
 };
 use tonic_idempotency_tests::with_max_batch;
@@ -65,4 +65,11 @@ pub(crate) async fn complete(store: &impl Store, claim: &Claim, completion: &Com
     acquire(store, claim).await;
     let outcome = store.complete(&claim.reservation, completion).await.expect("the store answers");
     assert_eq!(outcome, CompleteOutcome::Completed);
+}
+
+/// The store with a limit of the records that one user may have.
+pub(crate) fn limited(store: PostgresStore, records: u64) -> PostgresStore {
+    let limits = Limits { records: Some(records), ..Limits::default() };
+    store.set_up(&StoreSettings { limits, status_timeout: None });
+    store
 }

@@ -10,6 +10,8 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{API_LOGIN, API_ROLE, Database, migrate};
 use uuid::Uuid;
 
+use crate::record::limited;
+
 /// The routines that the API's role cannot call: the owner's and the operators'.
 const OWNERS: [&str; 45] = [
     "idempotency_adapt",
@@ -303,7 +305,7 @@ async fn are_verified_one_by_one() {
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let index = "CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)";
     owner.batch_execute(index).await.expect("the index of users");
-    let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none()).max_records_per_user(10);
+    let store = limited(PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none()), 10);
     let granted = format!(
         "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn')
          AND has_function_privilege('{API_ROLE}', p.oid, 'EXECUTE')"

@@ -12,7 +12,6 @@ const FUNCTIONS: [(&str, Guard); 9] = [
     ("begin_without_key", Guard::Begin),
     ("commit", Guard::Begin),
     ("look", Guard::Age),
-    ("operator_release", Guard::Begin),
     ("record", Guard::Begin),
     ("take", Guard::Begin),
     ("allow", Guard::Begin),

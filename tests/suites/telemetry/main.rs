@@ -6,6 +6,7 @@ mod spans;
 mod statements;
 mod watching;
 
+use tonic_idempotency::policy::{Limit, Limits};
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -314,7 +315,7 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
 
     // A refusal because of a limit.
     let (handler, builder) = (Counting::default(), IdempotencyLayer::builder(FILE_DESCRIPTOR_SET));
-    let layer = builder.store(MemoryStore::new()).max_in_flight_per_user(1).build().expect("a layer");
+    let layer = builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() }).build().expect("a layer");
     let wrapped = layer.layer(shop::server(handler.clone()));
     let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
     let mut client = ShopClient::new(shop::serve_in_memory(routes).await);
@@ -323,8 +324,8 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     until("it runs", async || handler.started() == 1).await;
     lines.take();
     client.create_order(shop::request(secret, Some(user), Some(Uuid::new_v4()))).await.expect_err("refused");
-    let labels = [("limit", "in_flight_per_user")];
-    check("limit", "idempotency_overloaded_total", &labels, &["WARN", create, "in_flight_per_user"]);
+    let labels = [("limit", "in_flight"), ("of", "caller")];
+    check("limit", "idempotency_overloaded_total", &labels, &["WARN", create, "in_flight"]);
     handler.open(1);
     running.await.expect("no panic").expect("a response");
 

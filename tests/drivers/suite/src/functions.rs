@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::Client;
 use tonic_idempotency::store::{
-    AbandonedQuery, Claim, ClaimOutcome, Completion, OperatorRelease, OperatorReleaseOutcome, OperatorStore as _,
+    AbandonedQuery, Claim, ClaimOutcome, Completion, 
     Reservation, Store, StoredResponse, driver::Connection as _,
 };
 use tonic_idempotency_tests::{Database, until};
@@ -91,22 +91,6 @@ pub async fn that_search_find_what_is_there_now<S: Stack>() {
     acquire(&other, &abandoned).await;
     let found = store.abandoned(&search()).await.expect("the store answers");
     assert_eq!(found.iter().map(|found| found.key).collect::<Vec<_>>(), [abandoned.reservation.key]);
-}
-
-pub async fn that_release_a_key_for_an_operator_are_committed<S: Stack>() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    owner.batch_execute("GRANT ALL ON ALL FUNCTIONS IN SCHEMA tenant TO PUBLIC").await.expect("the operator's rights");
-    let (pool, other) = (pool::<S>(&database, CONNECTIONS), pool::<S>(&database, 1));
-    let (store, other) = (patient::<S>(pool.clone()), patient::<S>(other));
-    let stuck = new_claim();
-    acquire(&other, &stuck).await;
-    leave_open::<S>(&pool, &owner).await;
-    let Reservation { owner: user, key, token } = stuck.reservation;
-    let release = OperatorRelease { owner: user, key, token: Some(token), reason: "it is stuck".to_owned() };
-    let outcome = store.operator_release(&release).await.expect("the store answers");
-    assert_eq!(outcome, OperatorReleaseOutcome::Released);
-    acquire(&other, &again(&stuck)).await;
 }
 
 /// The next search would begin beside it.

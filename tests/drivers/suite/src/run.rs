@@ -133,7 +133,6 @@ macro_rules! driver_tests {
             functions {
                 that_look_neither_read_nor_leave_anything_in_it
                 that_search_find_what_is_there_now
-                that_release_a_key_for_an_operator_are_committed
                 that_search_for_too_long_are_cancelled
             }
             handle {
