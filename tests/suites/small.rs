@@ -3,6 +3,7 @@
 mod client;
 mod fuzz;
 mod generated;
+mod house;
 mod journal;
 mod links;
 mod promises;

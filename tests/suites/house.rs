@@ -1,0 +1,274 @@
+//! What the project may weigh, counted from its files. A failure says what has grown; the budget of a row is lowered when the row has become lighter.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The words that a Markdown page may have outside of its code.
+const WORDS_OF_A_PAGE: usize = 3500;
+
+/// The builders whose methods are settings, and where: a server's, which docs/settings.md lists.
+const BUILDERS: [(&str, &[&str]); 7] = [
+    ("IdempotencyLayerBuilder", &["src/layer/builder/mod.rs", "src/layer/builder/limits.rs", "src/layer/builder/replays.rs", "src/layer/builder/spans.rs"]),
+    ("ProcedureBuilder", &["src/policy/mod.rs"]),
+    ("SqlStore", &["src/store/sql/store.rs", "src/store/postgres/deadpool.rs"]),
+    ("Sweeper", &["src/maintenance/sweeper.rs"]),
+    ("Recovery", &["src/maintenance/recovery.rs"]),
+    ("ConnectLayer", &["src/connect/layer.rs"]),
+    ("OperationServiceBuilder", &["src/operations/builder.rs"]),
+];
+
+/// Rows of the page that are no method of a builder: fields of `Limits`, and settings of other crates.
+const OTHER_SETTINGS: [&str; 7] =
+    ["in_flight", "records", "transactions", "unrecorded", "waiting", "new", "run_before_acquire"];
+
+/// A row of the table: what was counted, and the most that there may be.
+struct Row {
+    of: &'static str,
+    count: usize,
+    most: usize,
+    /// What it should come to.
+    goal: usize,
+}
+
+#[test]
+fn weighs_no_more_than_its_budget() {
+    let (rust, pages) = (files("rs"), pages());
+    let readme = pages.get(Path::new("README.md")).expect("a README");
+    let first = readme.lines().position(|line| line.contains("IdempotencyLayer::builder")).map_or(usize::MAX, |line| line + 1);
+    let words = |text: &String| text.split_whitespace().count();
+    let [library, tools] = lines(&rust);
+    let comments = |begins: &[&str]| rust.values().map(|text| beginning_with(text, begins)).sum();
+    let said = |words: &[&str]| rust.values().chain(pages.values()).map(|text| occurrences(text, words)).sum();
+    let rows = [
+        Row { of: "words of the README", count: words(readme), most: 900, goal: 900 },
+        Row { of: "line of the README in which the layer is built", count: first, most: 40, goal: 40 },
+        Row { of: "words of Markdown, without results of runs", count: pages.values().map(words).sum(), most: 45_000, goal: 45_000 },
+        Row { of: "pages in docs", count: pages.keys().filter(|page| page.parent() == Some(Path::new("docs"))).count(), most: 18, goal: 18 },
+        Row { of: "settings of a server", count: settings().len(), most: 70, goal: 60 },
+        Row { of: "lines of test and tool for 100 of the library", count: 100 * tools / library, most: 245, goal: 160 },
+        Row { of: "doc comments that begin with What, Who, Where", count: comments(&["What ", "Who ", "Where "]), most: 215, goal: 0 },
+        Row { of: "nobody, somebody, everybody", count: said(&["nobody", "somebody", "everybody"]), most: 150, goal: 10 },
+        Row { of: "another one", count: said(&["another one"]), most: 95, goal: 5 },
+    ];
+    let mut table = String::new();
+    for Row { of, count, most, goal } in &rows {
+        writeln!(table, "{of:<50} {count:>6}   at most {most:>6}   goal {goal:>6}").expect("a string");
+    }
+    println!("{table}");
+    let heavy: Vec<_> = rows.iter().filter(|row| row.count > row.most).map(|row| row.of).collect();
+    assert!(heavy.is_empty(), "beyond their budgets: {heavy:?}\n{table}");
+}
+
+#[test]
+fn has_no_page_that_is_too_long() {
+    let long = pages().into_iter().filter_map(|(page, text)| {
+        let words = outside_of_code(&text).split_whitespace().count();
+        (words > WORDS_OF_A_PAGE).then(|| format!("{}: {words} words", page.display()))
+    });
+    let long: Vec<_> = long.collect();
+    assert!(long.is_empty(), "more than {WORDS_OF_A_PAGE} words outside of code: {long:?}");
+}
+
+#[test]
+fn has_the_settings_that_the_page_lists() {
+    let page = read("docs/settings.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let names = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(|name| name.split(['(', ':']).next().unwrap_or(name));
+    let listed: BTreeSet<_> = names.map(str::to_owned).collect();
+    let made = settings();
+    let unlisted: Vec<_> = made.difference(&listed).collect();
+    assert!(unlisted.is_empty(), "docs/settings.md lacks {unlisted:?}");
+    for name in OTHER_SETTINGS {
+        assert!(listed.contains(name), "docs/settings.md lacks {name}");
+    }
+}
+
+/// A setting of a procedure stands in the proto option, in code, and in the table.
+#[test]
+fn has_each_setting_of_a_procedure_in_the_option_and_in_code() {
+    let proto = read("proto/idempotency/v1/procedure.proto");
+    let option = proto.split_once("message Procedure {").expect("the option").1;
+    let option = option.split_once("\n}").expect("its end").0;
+    let fields = option.lines().filter(|line| line.starts_with("  ") && line.trim_end().ends_with(';') && line.contains(" = "));
+    let fields = fields.filter_map(|line| line.split(" = ").next()?.split_whitespace().last()).map(str::to_owned);
+    let of_option: BTreeSet<_> = fields.collect();
+    let mut in_code = methods("ProcedureBuilder", &["src/policy/mod.rs"]);
+    // Of the option it is a field of `creates`.
+    in_code.remove("creates_untracked");
+    assert_eq!(of_option, in_code, "the option and ProcedureBuilder");
+}
+
+/// A module imports from lower levels of the table in ARCHITECTURE.md alone.
+#[test]
+fn imports_from_lower_levels_alone() {
+    let page = read("ARCHITECTURE.md");
+    let mut levels = BTreeMap::new();
+    for line in page.lines() {
+        let mut words = line.split_whitespace();
+        let Some(Ok(level)) = words.next().map(str::parse::<u32>) else { continue };
+        if line.len() > 1 && line.as_bytes().get(1) == Some(&b' ') {
+            levels.extend(words.map(|module| (module.to_owned(), level)));
+        }
+    }
+    assert!(levels.len() > 15, "the table of levels was not found: {levels:?}");
+    let mut wrong = BTreeSet::new();
+    for (file, text) in files("rs") {
+        let Ok(inside) = file.strip_prefix("src") else { continue };
+        let module = inside.components().next().expect("a file").as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
+        let Some(level) = levels.get(&module) else { continue };
+        for used in imports(without_tests(&text)) {
+            if used != module && levels.get(&used).is_some_and(|of_used| of_used >= level) {
+                wrong.insert(format!("{module} imports {used} ({})", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "against the levels of ARCHITECTURE.md: {wrong:#?}");
+}
+
+/// The modules of the crate that a file names.
+fn imports(text: &str) -> BTreeSet<String> {
+    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let mut found = BTreeSet::new();
+    for rest in code.split("crate::").skip(1) {
+        match rest.strip_prefix('{') {
+            Some(group) => {
+                let (mut depth, mut name, mut at_start) = (0, String::new(), true);
+                for letter in group.chars() {
+                    match letter {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => at_start = true,
+                        _ if depth > 0 || !at_start => continue,
+                        _ if letter.is_alphanumeric() || letter == '_' => {
+                            name.push(letter);
+                            continue;
+                        }
+                        _ if name.is_empty() => continue,
+                        _ => at_start = false,
+                    }
+                    found.insert(std::mem::take(&mut name));
+                }
+                found.insert(name);
+            }
+            None => {
+                found.insert(rest.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect());
+            }
+        }
+    }
+    found
+}
+
+/// The settings of a server.
+fn settings() -> BTreeSet<String> {
+    BUILDERS.into_iter().flat_map(|(builder, files)| methods(builder, files)).collect()
+}
+
+/// The public methods of a builder that take it and return it, and are not hidden.
+fn methods(builder: &str, files: &[&str]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for file in files {
+        let text = read(file);
+        let mut inside = false;
+        let mut hidden = false;
+        for line in text.lines() {
+            if line.starts_with("impl") {
+                inside = line.contains(builder) || line.contains("PostgresStore");
+            }
+            hidden |= line.contains("#[doc(hidden)]");
+            if let Some(rest) = line.trim_start().strip_prefix("pub fn ") {
+                let name = rest.split(['(', '<']).next().unwrap_or_default();
+                let signature = text[text.find(line).unwrap_or_default()..].split('{').next().unwrap_or_default();
+                let sets = signature.contains("self,") || name == "allow_no_procedures" || name == "degrade_gracefully";
+                if inside && sets && !hidden && !signature.contains('&') | signature.contains("Fn(") && signature.contains("-> Self") {
+                    found.insert(name.to_owned());
+                }
+                hidden = false;
+            }
+        }
+    }
+    found
+}
+
+/// The lines of code of the library, and of everything else.
+fn lines(rust: &BTreeMap<PathBuf, String>) -> [usize; 2] {
+    let [mut library, mut tools] = [0; 2];
+    for (file, text) in rust {
+        let count = |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count();
+        let name = file.to_string_lossy();
+        let of_library = (name.starts_with("src/") || name.starts_with("crates/"))
+            && !name.contains("/tests/") && !name.contains("generated") && !name.ends_with("tests.rs");
+        let code = if of_library { count(without_tests(text)) } else { 0 };
+        library += code;
+        tools += count(text) - code;
+    }
+    [library, tools]
+}
+
+fn without_tests(text: &str) -> &str {
+    text.split_once("#[cfg(test)]\nmod tests").map_or(text, |(code, _)| code)
+}
+
+/// How many doc comments begin so.
+fn beginning_with(text: &str, begins: &[&str]) -> usize {
+    let doc = |line: &str| line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!")).map(str::to_owned);
+    let mut before = None;
+    let mut count = 0;
+    for line in text.lines() {
+        let now = doc(line);
+        if before.is_none() && now.as_deref().is_some_and(|text| begins.iter().any(|begin| text.trim_start().starts_with(begin))) {
+            count += 1;
+        }
+        before = now;
+    }
+    count
+}
+
+fn occurrences(text: &str, words: &[&str]) -> usize {
+    let text = text.to_lowercase();
+    words.iter().map(|word| text.matches(word).count()).sum()
+}
+
+fn outside_of_code(text: &str) -> String {
+    text.split("```").step_by(2).collect()
+}
+
+/// The Markdown that people read: all but results of runs.
+fn pages() -> BTreeMap<PathBuf, String> {
+    files("md").into_iter().filter(|(page, _)| !page.starts_with("results")).collect()
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(top().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The files of this project with this extension, but for this one.
+fn files(extension: &str) -> BTreeMap<PathBuf, String> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![top()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            let is_aside = name.starts_with('.') && name != ".github" || ["target", "node_modules", "generated"].contains(&&*name);
+            if path.is_symlink() || is_aside || name == "house.rs" {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                let text = fs::read_to_string(&path).expect("a text");
+                files.insert(path.strip_prefix(top()).expect("in it").to_owned(), text);
+            }
+        }
+    }
+    files
+}
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
+}
