@@ -17,22 +17,6 @@ pub struct WaitOperationRequest {
     #[prost(message, optional, tag = "3")]
     pub timeout: ::core::option::Option<::prost_types::Duration>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ReleaseOperationRequest {
-    /// The key, as the call had it.
-    #[prost(string, tag = "1")]
-    pub key: ::prost::alloc::string::String,
-    /// The user whose key it is, as the server stores it (a UUID): operators release the keys of others.
-    #[prost(string, tag = "2")]
-    pub user: ::prost::alloc::string::String,
-    /// The token of the call that holds the key, a UUID: another call that has taken it over keeps it. Empty for one without a token, of
-    /// another system.
-    #[prost(string, tag = "3")]
-    pub token: ::prost::alloc::string::String,
-    /// Why, for the record of what operators did.
-    #[prost(string, tag = "4")]
-    pub reason: ::prost::alloc::string::String,
-}
 /// What became of a call.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Operation {
@@ -315,34 +299,6 @@ pub mod operation_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Takes a key from the call that holds it, so that a retry runs at once. That call cannot record its outcome any more, though it may have
-        /// taken effect. For operators alone: PERMISSION_DENIED for other callers.
-        pub async fn release_operation(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ReleaseOperationRequest>,
-        ) -> std::result::Result<tonic::Response<super::Operation>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/idempotency.v1.OperationService/ReleaseOperation",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new(
-                        "idempotency.v1.OperationService",
-                        "ReleaseOperation",
-                    ),
-                );
-            self.inner.unary(req, path, codec).await
-        }
     }
 }
 /// Generated server implementations.
@@ -368,12 +324,6 @@ pub mod operation_service_server {
         async fn wait_operation(
             &self,
             request: tonic::Request<super::WaitOperationRequest>,
-        ) -> std::result::Result<tonic::Response<super::Operation>, tonic::Status>;
-        /// Takes a key from the call that holds it, so that a retry runs at once. That call cannot record its outcome any more, though it may have
-        /// taken effect. For operators alone: PERMISSION_DENIED for other callers.
-        async fn release_operation(
-            &self,
-            request: tonic::Request<super::ReleaseOperationRequest>,
         ) -> std::result::Result<tonic::Response<super::Operation>, tonic::Status>;
     }
     /// Tells callers what became of their own calls, without a call of the procedure: its message need not be known any more. Off unless the
@@ -546,52 +496,6 @@ pub mod operation_service_server {
                     };
                     Box::pin(fut)
                 }
-                "/idempotency.v1.OperationService/ReleaseOperation" => {
-                    #[allow(non_camel_case_types)]
-                    struct ReleaseOperationSvc<T: OperationService>(pub Arc<T>);
-                    impl<
-                        T: OperationService,
-                    > tonic::server::UnaryService<super::ReleaseOperationRequest>
-                    for ReleaseOperationSvc<T> {
-                        type Response = super::Operation;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ReleaseOperationRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as OperationService>::release_operation(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ReleaseOperationSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
                 _ => {
                     Box::pin(async move {
                         let mut response = http::Response::new(
@@ -712,12 +616,9 @@ pub struct Procedure {
     #[prost(enumeration = "ExpiredKeyPolicy", tag = "23")]
     pub expired_keys: i32,
     /// Types of error details that are not stored with a final error: full names such as `google.rpc.DebugInfo`, or `*`
-    /// for all. The first caller gets them, a replay does not. Defaults to none.
+    /// for all details and the message. The first caller gets them, a replay does not. Defaults to none.
     #[prost(string, repeated, tag = "30")]
     pub redact_error_details: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Whether final errors are stored without their message text. Defaults to false.
-    #[prost(bool, tag = "31")]
-    pub redact_error_message: bool,
 }
 /// The policies of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
