@@ -21,7 +21,9 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
         StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
         StoreErrorKind::Overloaded => Rejection::Overloaded,
         StoreErrorKind::UserFull => Rejection::UserFull,
-        StoreErrorKind::TransactionLimit => Rejection::Limit(Exceeded { limit: Limited::Transactions, of: Party::Server }),
+        StoreErrorKind::TransactionLimit => {
+            Rejection::Limit(Exceeded { limit: Limited::Transactions, of: Party::Server })
+        }
         StoreErrorKind::UserLimit => Rejection::Limit(Exceeded { limit: Limited::Transactions, of: Party::Caller }),
     };
     telemetry.refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));

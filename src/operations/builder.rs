@@ -15,10 +15,7 @@ impl IdempotencyLayer {
     /// Returns a builder of the service that tells callers what became of their calls. It shares the layer's store, and knows the calls
     /// that run in this process; the layer need not be around it. See [`operations`](crate::operations).
     pub fn operations(&self) -> OperationServiceBuilder {
-        OperationServiceBuilder {
-            layer: self.clone(),
-            waiting: Waiting::default(),
-        }
+        OperationServiceBuilder { layer: self.clone(), waiting: Waiting::default() }
     }
 }
 
@@ -58,8 +55,7 @@ impl OperationServiceBuilder {
     /// Builds the service, for `add_service`. Put the authentication of the other services in front of it, as an interceptor or a layer.
     pub fn build(self) -> OperationServiceServer<OperationService> {
         let Self { layer, waiting } = self;
-        OperationServiceServer::new(OperationService::new(layer, waiting))
-            .max_decoding_message_size(LARGEST_REQUEST)
+        OperationServiceServer::new(OperationService::new(layer, waiting)).max_decoding_message_size(LARGEST_REQUEST)
     }
 }
 

@@ -5,12 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{
-    message::operation,
-    question::Question,
-    shared_question::SharedQuestions,
-    wait::Waiting,
-};
+use super::{message::operation, question::Question, shared_question::SharedQuestions, wait::Waiting};
 use crate::{
     IdempotencyLayer,
     duration::from_proto,
@@ -129,8 +124,6 @@ fn duration(timeout: prost_types::Duration) -> Result<Duration, Status> {
 
 impl fmt::Debug for OperationService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OperationService")
-            .field("waiting", &self.waiting)
-            .finish_non_exhaustive()
+        f.debug_struct("OperationService").field("waiting", &self.waiting).finish_non_exhaustive()
     }
 }

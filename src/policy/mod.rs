@@ -27,6 +27,7 @@ use prost_reflect::MethodDescriptor;
 use protobuf_canonical::Canonical;
 use tonic::Code;
 
+use self::ignore::IgnoredFields;
 pub use self::{
     authorizer::{ReplayAuthorizer, ReplayRequest},
     error::ProcedureError,
@@ -41,7 +42,6 @@ pub use self::{
     replayed_metadata::ReplayedMetadata,
     resource_id::ResponseError,
 };
-use self::ignore::IgnoredFields;
 pub(crate) use self::{
     key_field::{KeyField, KeyFieldError},
     option::{read_options, read_service_options},

@@ -8,7 +8,6 @@ use tonic::Code;
 use super::{
     DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyFormat, KeyPolicy,
     LeasePolicy, Mode, Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
-    
     resolve::{MAX_DURATION, MAX_WAIT},
 };
 use crate::{duration::from_proto, proto::v1};

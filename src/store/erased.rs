@@ -4,8 +4,8 @@ use std::{pin::Pin, time::Duration};
 
 use super::{
     AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-    Completion, ExtendOutcome, KeyRecord, LookUp,
-    ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store, StoreError, StoreSettings, StoreTransaction, TransactionOptions,
+    Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store,
+    StoreError, StoreSettings, StoreTransaction, TransactionOptions,
 };
 use crate::caller::OwnerId;
 

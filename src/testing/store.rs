@@ -18,8 +18,8 @@ use crate::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store, StoreSettings,
-        StoreError, StoreTransaction, TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store,
+        StoreError, StoreSettings, StoreTransaction, TransactionOptions,
     },
 };
 

@@ -12,7 +12,15 @@ const WORDS_OF_A_PAGE: usize = 3500;
 
 /// The builders whose methods are settings, and where: a server's, which docs/settings.md lists.
 const BUILDERS: [(&str, &[&str]); 7] = [
-    ("IdempotencyLayerBuilder", &["src/layer/builder/mod.rs", "src/layer/builder/limits.rs", "src/layer/builder/replays.rs", "src/layer/builder/spans.rs"]),
+    (
+        "IdempotencyLayerBuilder",
+        &[
+            "src/layer/builder/mod.rs",
+            "src/layer/builder/limits.rs",
+            "src/layer/builder/replays.rs",
+            "src/layer/builder/spans.rs",
+        ],
+    ),
     ("ProcedureBuilder", &["src/policy/mod.rs"]),
     ("SqlStore", &["src/store/sql/store.rs", "src/store/postgres/deadpool.rs"]),
     ("Sweeper", &["src/maintenance/sweeper.rs"]),
@@ -38,7 +46,8 @@ struct Row {
 fn weighs_no_more_than_its_budget() {
     let (rust, pages) = (files("rs"), pages());
     let readme = pages.get(Path::new("README.md")).expect("a README");
-    let first = readme.lines().position(|line| line.contains("IdempotencyLayer::builder")).map_or(usize::MAX, |line| line + 1);
+    let first =
+        readme.lines().position(|line| line.contains("IdempotencyLayer::builder")).map_or(usize::MAX, |line| line + 1);
     let words = |text: &String| text.split_whitespace().count();
     let [library, tools] = lines(&rust);
     let comments = |begins: &[&str]| rust.values().map(|text| beginning_with(text, begins)).sum();
@@ -46,12 +55,32 @@ fn weighs_no_more_than_its_budget() {
     let rows = [
         Row { of: "words of the README", count: words(readme), most: 900, goal: 900 },
         Row { of: "line of the README in which the layer is built", count: first, most: 40, goal: 40 },
-        Row { of: "words of Markdown, without results of runs", count: pages.values().map(words).sum(), most: 45_000, goal: 45_000 },
-        Row { of: "pages in docs", count: pages.keys().filter(|page| page.parent() == Some(Path::new("docs"))).count(), most: 18, goal: 18 },
+        Row {
+            of: "words of Markdown, without results of runs",
+            count: pages.values().map(words).sum(),
+            most: 45_000,
+            goal: 45_000,
+        },
+        Row {
+            of: "pages in docs",
+            count: pages.keys().filter(|page| page.parent() == Some(Path::new("docs"))).count(),
+            most: 18,
+            goal: 18,
+        },
         Row { of: "settings of a server", count: settings().len(), most: 70, goal: 60 },
         Row { of: "lines of test and tool for 100 of the library", count: 100 * tools / library, most: 245, goal: 160 },
-        Row { of: "doc comments that begin with What, Who, Where", count: comments(&["What ", "Who ", "Where "]), most: 215, goal: 0 },
-        Row { of: "nobody, somebody, everybody", count: said(&["nobody", "somebody", "everybody"]), most: 150, goal: 10 },
+        Row {
+            of: "doc comments that begin with What, Who, Where",
+            count: comments(&["What ", "Who ", "Where "]),
+            most: 215,
+            goal: 0,
+        },
+        Row {
+            of: "nobody, somebody, everybody",
+            count: said(&["nobody", "somebody", "everybody"]),
+            most: 150,
+            goal: 10,
+        },
         Row { of: "another one", count: said(&["another one"]), most: 95, goal: 5 },
     ];
     let mut table = String::new();
@@ -77,7 +106,9 @@ fn has_no_page_that_is_too_long() {
 fn has_the_settings_that_the_page_lists() {
     let page = read("docs/settings.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
-    let names = rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(|name| name.split(['(', ':']).next().unwrap_or(name));
+    let names = rows
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .map(|name| name.split(['(', ':']).next().unwrap_or(name));
     let listed: BTreeSet<_> = names.map(str::to_owned).collect();
     let made = settings();
     let unlisted: Vec<_> = made.difference(&listed).collect();
@@ -93,7 +124,8 @@ fn has_each_setting_of_a_procedure_in_the_option_and_in_code() {
     let proto = read("proto/idempotency/v1/procedure.proto");
     let option = proto.split_once("message Procedure {").expect("the option").1;
     let option = option.split_once("\n}").expect("its end").0;
-    let fields = option.lines().filter(|line| line.starts_with("  ") && line.trim_end().ends_with(';') && line.contains(" = "));
+    let fields =
+        option.lines().filter(|line| line.starts_with("  ") && line.trim_end().ends_with(';') && line.contains(" = "));
     let fields = fields.filter_map(|line| line.split(" = ").next()?.split_whitespace().last()).map(str::to_owned);
     let of_option: BTreeSet<_> = fields.collect();
     let mut in_code = methods("ProcedureBuilder", &["src/policy/mod.rs"]);
@@ -118,7 +150,14 @@ fn imports_from_lower_levels_alone() {
     let mut wrong = BTreeSet::new();
     for (file, text) in files("rs") {
         let Ok(inside) = file.strip_prefix("src") else { continue };
-        let module = inside.components().next().expect("a file").as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
+        let module = inside
+            .components()
+            .next()
+            .expect("a file")
+            .as_os_str()
+            .to_string_lossy()
+            .trim_end_matches(".rs")
+            .to_owned();
         let Some(level) = levels.get(&module) else { continue };
         for used in imports(without_tests(&text)) {
             if used != module && levels.get(&used).is_some_and(|of_used| of_used >= level) {
@@ -184,7 +223,12 @@ fn methods(builder: &str, files: &[&str]) -> BTreeSet<String> {
                 let name = rest.split(['(', '<']).next().unwrap_or_default();
                 let signature = text[text.find(line).unwrap_or_default()..].split('{').next().unwrap_or_default();
                 let sets = signature.contains("self,") || name == "allow_no_procedures" || name == "degrade_gracefully";
-                if inside && sets && !hidden && !signature.contains('&') | signature.contains("Fn(") && signature.contains("-> Self") {
+                if inside
+                    && sets
+                    && !hidden
+                    && !signature.contains('&') | signature.contains("Fn(")
+                    && signature.contains("-> Self")
+                {
                     found.insert(name.to_owned());
                 }
                 hidden = false;
@@ -198,10 +242,13 @@ fn methods(builder: &str, files: &[&str]) -> BTreeSet<String> {
 fn lines(rust: &BTreeMap<PathBuf, String>) -> [usize; 2] {
     let [mut library, mut tools] = [0; 2];
     for (file, text) in rust {
-        let count = |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count();
+        let count =
+            |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count();
         let name = file.to_string_lossy();
         let of_library = (name.starts_with("src/") || name.starts_with("crates/"))
-            && !name.contains("/tests/") && !name.contains("generated") && !name.ends_with("tests.rs");
+            && !name.contains("/tests/")
+            && !name.contains("generated")
+            && !name.ends_with("tests.rs");
         let code = if of_library { count(without_tests(text)) } else { 0 };
         library += code;
         tools += count(text) - code;
@@ -215,12 +262,16 @@ fn without_tests(text: &str) -> &str {
 
 /// How many doc comments begin so.
 fn beginning_with(text: &str, begins: &[&str]) -> usize {
-    let doc = |line: &str| line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!")).map(str::to_owned);
+    let doc = |line: &str| {
+        line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!")).map(str::to_owned)
+    };
     let mut before = None;
     let mut count = 0;
     for line in text.lines() {
         let now = doc(line);
-        if before.is_none() && now.as_deref().is_some_and(|text| begins.iter().any(|begin| text.trim_start().starts_with(begin))) {
+        if before.is_none()
+            && now.as_deref().is_some_and(|text| begins.iter().any(|begin| text.trim_start().starts_with(begin)))
+        {
             count += 1;
         }
         before = now;
@@ -254,7 +305,8 @@ fn files(extension: &str) -> BTreeMap<PathBuf, String> {
         for entry in fs::read_dir(&folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-            let is_aside = name.starts_with('.') && name != ".github" || ["target", "node_modules", "generated"].contains(&&*name);
+            let is_aside =
+                name.starts_with('.') && name != ".github" || ["target", "node_modules", "generated"].contains(&&*name);
             if path.is_symlink() || is_aside || name == "house.rs" {
                 continue;
             }

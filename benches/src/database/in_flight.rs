@@ -3,11 +3,11 @@
 //! Held calls are first calls whose handlers wait, without a connection, until they are let go. Beside them other first calls
 //! arrive at a fixed rate, whatever the server does (an open loop), far below its capacity.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tonic_idempotency::policy::{Limit, Limits};
 
 use deadpool_postgres::Pool;
 use hdrhistogram::Histogram;
@@ -112,7 +112,9 @@ pub(super) fn held_reserved(pool: Pool, gate: Gate) -> Result<Routes, Error> {
     let Guard::Layer(layer) = RESERVED.guard else { return Err("reserved mode has the layer".into()) };
     let handler = Holding { gate, projects: Projects::new(pool.clone()) };
     let most = 2 * HELD[1];
-    behind_layer(handler, store(pool, layer), layer, |builder| builder.limits(Limits { in_flight: Limit::new(most, most), ..Limits::default() }))
+    behind_layer(handler, store(pool, layer), layer, |builder| {
+        builder.limits(Limits { in_flight: Limit::new(most, most), ..Limits::default() })
+    })
 }
 
 /// A handler that holds calls, without the layer.

@@ -1,6 +1,5 @@
 //! The service that is measured, bare and wrapped by the layer.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -10,6 +9,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+use tonic_idempotency::policy::{Limit, Limits};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};

@@ -25,7 +25,9 @@ use crate::{
     descriptors::Descriptors,
     engine::{admission, backlog, reconcilers::Reconcilers, replay_hooks::ReplayHooks},
     grpc::AcceptedEncodings,
-    policy::{self, Limits, Policies, ProcedureBuilder, Reconciler, ReplayedMetadata, ScopePolicy, UnprotectedKeyPolicy},
+    policy::{
+        self, Limits, Policies, ProcedureBuilder, Reconciler, ReplayedMetadata, ScopePolicy, UnprotectedKeyPolicy,
+    },
     status::DynStatusResolver,
     store::{DynStore, SessionSettings, Store},
     telemetry::Spans,

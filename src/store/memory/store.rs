@@ -13,8 +13,8 @@ use crate::{
     status::{OutboxStatus, Resource, ResourceId},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, KeyRecord, LookUp, 
-        ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind,
+        StoreTransaction, TransactionOptions,
     },
 };
 

@@ -130,7 +130,8 @@ impl<D: Driver> Connections<D> {
     /// Returns how long a claim waits for the status before it is sent again without it; `None` if it is to be sent
     /// without it at once, because too many statuses are overdue.
     pub(super) fn time_for_status(&self) -> Option<Duration> {
-        (self.overdue_statuses.available_permits() > 0).then(|| Duration::from_micros(self.status_timeout.load(Ordering::Relaxed)))
+        (self.overdue_statuses.available_permits() > 0)
+            .then(|| Duration::from_micros(self.status_timeout.load(Ordering::Relaxed)))
     }
 
     /// Counts a status as overdue until the permit is dropped.

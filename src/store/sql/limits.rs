@@ -251,11 +251,7 @@ impl<'a> Told<'a> {
     fn by(user: &'a User) -> Self {
         let mut known = user.known();
         known.left = 0;
-        Self {
-            user,
-            in_flight: known.in_flight,
-            records: std::mem::take(&mut known.records),
-        }
+        Self { user, in_flight: known.in_flight, records: std::mem::take(&mut known.records) }
     }
 
     fn was_heard(mut self) {

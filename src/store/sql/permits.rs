@@ -86,7 +86,8 @@ impl Permits {
             return Ok(permit);
         }
         let line = self.line();
-        let kind = if line.held(user) < line.of_user { StoreErrorKind::TransactionLimit } else { StoreErrorKind::UserLimit };
+        let kind =
+            if line.held(user) < line.of_user { StoreErrorKind::TransactionLimit } else { StoreErrorKind::UserLimit };
         drop(line);
         telemetry::transaction_refused(kind.as_str());
         Err(kind.into())

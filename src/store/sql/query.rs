@@ -28,22 +28,10 @@ impl<D: Driver> Connections<D> {
         operation.run(|attempt| operation.call(attempt, Statement { sql, parameters }, false), |_| true).await
     }
 
-    /// Returns the only row of a function that writes. It is repeated only if its answer is lost.
-    pub(super) async fn call(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
-        self.call_in(&Operation::new(self).one_at_a_time(), sql, parameters).await
-    }
-
-    /// As [`call`](Self::call), of a function whose writes are nothing to the operation that needs its answer.
+    /// Returns the only row of a function that writes, and whose writes are nothing to the operation that needs its answer. It is repeated only
+    /// if its answer is lost.
     pub(super) async fn call_aside(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
-        self.call_in(&Operation::new(self).leaving_nothing().one_at_a_time(), sql, parameters).await
-    }
-
-    async fn call_in(
-        &self,
-        operation: &Operation<'_, D>,
-        sql: &str,
-        parameters: &[Value<'_>],
-    ) -> Result<RowOf<D>, StoreError> {
+        let operation = &Operation::new(self).leaving_nothing().one_at_a_time();
         let rows = operation.run(|attempt| operation.call(attempt, Statement { sql, parameters }, true), |_| true);
         only_row(rows.await?).map_err(corrupt)
     }

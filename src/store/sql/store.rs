@@ -229,10 +229,6 @@ impl<D: Driver> SqlStore<D> {
         VerifyError::of(probe.run().await?)
     }
 
-    pub(super) fn connections(&self) -> &Connections<D> {
-        &self.connections
-    }
-
     fn with_connections(mut self, change: impl FnOnce(Connections<D>) -> Connections<D>) -> Self {
         self.connections = change(self.connections);
         self.lanes = self.lanes.on(&self.connections);
@@ -261,7 +257,6 @@ impl<D: Driver> SqlStore<D> {
             connections,
             look_ups: self.connections.clone(),
             lanes: self.lanes.clone(),
-            limits: self.limits.clone(),
             permits: self.permits.clone(),
         }
     }
@@ -361,8 +356,7 @@ impl<D: Driver> Store for SqlStore<D> {
             late_claims.are_over(reservation.token, self.connections.deadline()).await?;
             completed = self.complete_without_reference_if_need_be(reservation, completion).await;
         }
-        if let Ok(CompleteOutcome::Completed) = completed {
-        }
+        if let Ok(CompleteOutcome::Completed) = completed {}
         completed
     }
 

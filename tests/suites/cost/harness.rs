@@ -1,7 +1,7 @@
 //! The shop without a network, bare and wrapped: services that are called as tonic's server calls them.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::{convert::Infallible, future::poll_fn};
+use tonic_idempotency::policy::{Limit, Limits};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{Request, Response};

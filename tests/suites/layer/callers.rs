@@ -1,7 +1,7 @@
 //! Callers of any form, in a scope or in none.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::error::Error;
+use tonic_idempotency::policy::{Limit, Limits};
 
 use http::{Extensions, HeaderMap};
 use tokio::task::JoinHandle;
@@ -144,7 +144,8 @@ async fn a_user_keeps_its_records_if_its_uuid_arrives_as_a_text() {
 
 #[tokio::test]
 async fn a_user_has_limits_of_its_own_in_each_scope() {
-    let shop = shop_with(|builder| builder.limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })).await;
+    let shop =
+        shop_with(|builder| builder.limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })).await;
     let [acme, globex] = ["acme", "globex"].map(|scope| ("auth0|x", Some(scope)));
     let running = {
         let shop = shop.with_key(Some(Uuid::new_v4()));

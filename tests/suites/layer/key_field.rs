@@ -1,7 +1,7 @@
 //! Keys in a field of the message.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::time::Duration;
+use tonic_idempotency::policy::{Limit, Limits};
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -247,7 +247,13 @@ async fn of_a_message_beyond_the_limit_is_not_read() {
 #[tokio::test(start_paused = true)]
 async fn counts_a_call_as_in_flight_if_it_has_a_key() {
     let procedure = Procedure::builder(CREATE).creates("order", "order.id").key_field("request_id");
-    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).procedure(procedure).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })).await;
+    let shop = Shop::in_memory(|builder| {
+        builder
+            .store(MemoryStore::new())
+            .procedure(procedure)
+            .limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })
+    })
+    .await;
     let shop = shop.with_key(None);
     let overloaded = async || {
         let status = with_id(&shop, Uuid::new_v4()).await.expect_err("refused");

@@ -1,7 +1,7 @@
 //! Limits of the calls that the layer holds: in flight, waiting, and being read.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::time::Duration;
+use tonic_idempotency::policy::{Limit, Limits};
 
 use tokio::{
     runtime::{Builder, Runtime},
@@ -95,7 +95,10 @@ async fn calls_of_a_user_whose_streams_are_reset_never_exceed_the_default_limit(
 
 #[tokio::test]
 async fn calls_of_all_users_never_exceed_the_limit() {
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(3, 128), ..Limits::default() })).await;
+    let shop = Shop::with(|builder| {
+        builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(3, 128), ..Limits::default() })
+    })
+    .await;
     let calls: Vec<Spawned> = (0..3).map(|_| another_user(&shop).spawn_create("hold")).collect();
     until("they run", async || shop.handler.started() == 3).await;
     for _ in 0..5 {
@@ -113,7 +116,10 @@ async fn calls_of_all_users_never_exceed_the_limit() {
 
 #[tokio::test]
 async fn a_retry_or_replay_of_a_user_at_its_limit_is_refused_and_may_be_retried() {
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })).await;
+    let shop = Shop::with(|builder| {
+        builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
+    })
+    .await;
     shop.create("a").await.expect("the first call");
     let running = another_key(&shop);
     let call = running.spawn_create("hold");
@@ -128,7 +134,10 @@ async fn a_retry_or_replay_of_a_user_at_its_limit_is_refused_and_may_be_retried(
 
 #[tokio::test]
 async fn calls_that_fail_panic_or_are_refused_leave_room() {
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })).await;
+    let shop = Shop::with(|builder| {
+        builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })
+    })
+    .await;
     for (name, code) in [("fail", Code::NotFound), ("panic", Code::Internal)] {
         assert_eq!(another_key(&shop).create(name).await.expect_err("it fails").code(), code);
     }
@@ -141,7 +150,10 @@ async fn calls_that_fail_panic_or_are_refused_leave_room() {
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_is_recorded_later_is_not_in_flight() {
     let store = Watched::default();
-    let shop = Shop::in_memory(|builder| builder.store(store.clone()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })).await;
+    let shop = Shop::in_memory(|builder| {
+        builder.store(store.clone()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })
+    })
+    .await;
     store.fail(Operation::Complete, tonic_idempotency::store::StoreErrorKind::Unreachable);
     shop.create("a").await.expect("the first call");
     another_key(&shop).create("a").await.expect("another call");
@@ -155,7 +167,9 @@ fn runtime() -> Runtime {
 
 #[test]
 fn calls_of_a_runtime_that_is_dropped_leave_room() {
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() });
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+        .store(MemoryStore::new())
+        .limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() });
     let (layer, handler) = (layer.build().expect("a layer"), Counting::default());
     let wrapped = layer.layer(shop::server(handler.clone()));
     let client = ShopClient::new(InterceptedService::new(wrapped, shop::authenticate));
@@ -172,7 +186,10 @@ fn calls_of_a_runtime_that_is_dropped_leave_room() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_calls_are_not_in_flight() {
-    let shop = Shop::in_memory(|builder| wait(builder, MemoryStore::new()).limits(Limits { in_flight: Limit::new(2, 128), ..Limits::default() })).await;
+    let shop = Shop::in_memory(|builder| {
+        wait(builder, MemoryStore::new()).limits(Limits { in_flight: Limit::new(2, 128), ..Limits::default() })
+    })
+    .await;
     let first = shop.spawn_create("hold");
     let mut waiters = Vec::new();
     for _ in 0..5 {
@@ -190,7 +207,10 @@ async fn waiting_calls_are_not_in_flight() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_calls_of_a_user_never_exceed_the_limit() {
-    let shop = Shop::in_memory(|builder| wait(builder, MemoryStore::new()).limits(Limits { waiting: Limit::new(4096, 2), ..Limits::default() })).await;
+    let shop = Shop::in_memory(|builder| {
+        wait(builder, MemoryStore::new()).limits(Limits { waiting: Limit::new(4096, 2), ..Limits::default() })
+    })
+    .await;
     let other = another_user(&shop);
     let _first = [shop.spawn_create("hold"), other.spawn_create("hold")];
     quiet().await;
@@ -244,7 +264,10 @@ async fn requests_of_waiting_calls_never_exceed_their_size() {
 async fn a_waiting_call_that_may_not_run_goes_on_waiting_until_it_may() {
     let store = Watched::default();
     let elsewhere = Shop::in_memory(|builder| wait(builder, store.clone())).await;
-    let shop = beside(&elsewhere, |builder| wait(builder, store.clone()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })).await;
+    let shop = beside(&elsewhere, |builder| {
+        wait(builder, store.clone()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
+    })
+    .await;
     let first = elsewhere.spawn_create("hold");
     quiet().await;
     let waits = shop.spawn_create("hold");
@@ -265,7 +288,10 @@ async fn a_waiting_call_that_may_not_run_goes_on_waiting_until_it_may() {
 async fn a_waiting_call_that_may_not_run_is_refused_at_the_end_of_its_time() {
     let store = MemoryStore::new();
     let elsewhere = Shop::in_memory(|builder| wait(builder, store.clone())).await;
-    let shop = beside(&elsewhere, |builder| wait(builder, store.clone()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })).await;
+    let shop = beside(&elsewhere, |builder| {
+        wait(builder, store.clone()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
+    })
+    .await;
     let _first = elsewhere.spawn_create("hold");
     quiet().await;
     let waits = shop.spawn_create("hold");
@@ -279,7 +305,8 @@ async fn a_message_that_does_not_arrive_in_time_is_refused_and_holds_nothing() {
     for (limit, expected) in [(None, Duration::from_secs(30)), (Some(SECOND), SECOND)] {
         let store = MemoryStore::new();
         let shop = Shop::in_memory(|builder| {
-            let builder = builder.store(store.clone()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() });
+            let builder =
+                builder.store(store.clone()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() });
             limit.into_iter().fold(builder, |builder, limit| builder.request_body_timeout(limit))
         })
         .await;
@@ -309,7 +336,10 @@ async fn a_message_that_arrives_in_time_is_not_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_client_disconnects_before_its_message_has_arrived_leaves_room() {
-    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })).await;
+    let shop = Shop::in_memory(|builder| {
+        builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })
+    })
+    .await;
     let (_never_sent, call) = shop.spawn_slow().await;
     quiet().await;
     assert_overloaded(another_user(&shop).create("a").await);

@@ -11,11 +11,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
-use crate::{
-    duplicates::resource_types,
-    harness::Shop,
-    operations::Operations,
-};
+use crate::{duplicates::resource_types, harness::Shop, operations::Operations};
 
 fn store(database: &Database, size: usize) -> (PostgresStore, Pool) {
     let pool = database.pool(size);

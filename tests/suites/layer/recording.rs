@@ -1,7 +1,7 @@
 //! Outcomes that the store does not take at once.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::time::Duration;
+use tonic_idempotency::policy::{Limit, Limits};
 
 use tokio::time::Instant;
 use tonic::Code;
@@ -112,7 +112,10 @@ async fn are_given_up_when_another_call_has_taken_over() {
 #[tokio::test(start_paused = true)]
 async fn let_no_more_keys_be_claimed_while_too_many_wait() {
     let store = Watched::default();
-    let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).limits(Limits { unrecorded: Limit::new(2, 10_000), ..Limits::default() })).await;
+    let shop = Shop::in_memory(|builder| {
+        policies(builder).store(store.clone()).limits(Limits { unrecorded: Limit::new(2, 10_000), ..Limits::default() })
+    })
+    .await;
     let keys = [(); 3].map(|()| shop.with_key(Some(Uuid::new_v4())));
     store.fail(Operation::Complete, StoreErrorKind::Overloaded);
     for shop in &keys[..2] {
@@ -133,7 +136,10 @@ async fn let_no_more_keys_be_claimed_while_too_many_wait() {
 #[tokio::test(start_paused = true)]
 async fn of_claims_that_were_not_answered_wait_only_up_to_half_of_the_limit() {
     let store = Watched::default();
-    let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).limits(Limits { unrecorded: Limit::new(4, 10_000), ..Limits::default() })).await;
+    let shop = Shop::in_memory(|builder| {
+        policies(builder).store(store.clone()).limits(Limits { unrecorded: Limit::new(4, 10_000), ..Limits::default() })
+    })
+    .await;
     store.lose_answer(Operation::Claim);
     store.fail(Operation::Release, StoreErrorKind::Unreachable);
     let keys = [(); 6].map(|()| shop.with_key(Some(Uuid::new_v4())));

@@ -1,7 +1,7 @@
 //! Replays from memory.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::{collections::HashMap, time::Duration};
+use tonic_idempotency::policy::{Limit, Limits};
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use tokio::task::JoinSet;
@@ -362,7 +362,9 @@ async fn answers_while_the_store_is_unreachable() {
 #[tokio::test(start_paused = true)]
 async fn does_not_make_duplicates_wait() {
     let store = Watched::default();
-    let shop = shop_with(store.clone(), |builder| builder.limits(Limits { waiting: Limit::new(0, 256), ..Limits::default() })).await;
+    let shop =
+        shop_with(store.clone(), |builder| builder.limits(Limits { waiting: Limit::new(0, 256), ..Limits::default() }))
+            .await;
     for _ in 0..2 {
         shop.cancel("a").await.expect("a call");
     }

@@ -1,6 +1,5 @@
 //! Duplicates that wait for the call that holds their key.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::{
     sync::{
         Arc,
@@ -8,6 +7,7 @@ use std::{
     },
     time::Duration,
 };
+use tonic_idempotency::policy::{Limit, Limits};
 
 use tokio::{
     task::JoinSet,
@@ -221,7 +221,10 @@ async fn a_waiter_waits_no_longer_than_its_deadline_or_max_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
     let store = MemoryStore::new();
-    let shop = Shop::in_memory(|builder| wait(builder).limits(Limits { waiting: Limit::new(2, 256), ..Limits::default() }).store(store.clone())).await;
+    let shop = Shop::in_memory(|builder| {
+        wait(builder).limits(Limits { waiting: Limit::new(2, 256), ..Limits::default() }).store(store.clone())
+    })
+    .await;
     let mut calls = spawn(&shop, 3, "hold");
     quiet().await;
     for _ in 0..2 {

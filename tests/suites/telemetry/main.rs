@@ -6,8 +6,8 @@ mod spans;
 mod statements;
 mod watching;
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::time::Duration;
+use tonic_idempotency::policy::{Limit, Limits};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::task::JoinSet;
@@ -315,7 +315,11 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
 
     // A refusal because of a limit.
     let (handler, builder) = (Counting::default(), IdempotencyLayer::builder(FILE_DESCRIPTOR_SET));
-    let layer = builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() }).build().expect("a layer");
+    let layer = builder
+        .store(MemoryStore::new())
+        .limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
+        .build()
+        .expect("a layer");
     let wrapped = layer.layer(shop::server(handler.clone()));
     let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
     let mut client = ShopClient::new(shop::serve_in_memory(routes).await);

@@ -1,6 +1,5 @@
 //! Messages of calls to a transactional procedure without a key or without a user.
 
-use tonic_idempotency::policy::{Limit, Limits};
 use std::{
     sync::{
         Arc,
@@ -8,6 +7,7 @@ use std::{
     },
     time::Duration,
 };
+use tonic_idempotency::policy::{Limit, Limits};
 
 use driver_suite::patient;
 use http::uri::PathAndQuery;
@@ -139,7 +139,9 @@ async fn messages_that_are_too_large_several_or_none_are_refused_before_a_transa
 #[tokio::test]
 async fn running_calls_count_as_in_flight_and_leave_room_when_their_clients_disconnect() {
     let database = Database::new().await;
-    let (service, _) = counted(&database, 4, |builder| builder.limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })).await;
+    let (service, _) =
+        counted(&database, 4, |builder| builder.limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() }))
+            .await;
     let anonymous = service.with_user(None).with_key(None);
     for (before, service) in [service.with_key(None), anonymous].iter().enumerate() {
         let call = service.spawn("wait");

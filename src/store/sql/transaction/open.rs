@@ -28,7 +28,7 @@ use crate::{
             connection::Connections,
             driver::{Connection as _, Driver, DriverError, Session, Statement, Value},
             fault::{Fault, QUERY_CANCELED, READ_ONLY_TRANSACTION, UNIQUE_VIOLATION},
-            limits::{Admitted, Limits},
+            limits::Admitted,
             operation::Operation,
             permits::Permits,
             row::claim_outcome,
@@ -66,7 +66,6 @@ pub(in crate::store::sql) struct Transactions<D: Driver> {
     /// Where their outcomes are looked up, and keys whose users have no transaction left.
     pub(in crate::store::sql) look_ups: Connections<D>,
     pub(in crate::store::sql) lanes: Lanes<D>,
-    pub(in crate::store::sql) limits: Limits,
     pub(in crate::store::sql) permits: Permits,
 }
 
