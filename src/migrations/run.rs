@@ -5,8 +5,8 @@ use tokio_postgres::{Client, error::SqlState, types::Type};
 use super::{Migration, MigrationError, all, attempts::Attempts, grant_sql, limits_sql, validation_sql};
 use crate::store::{ResourceTypes, Schema, literal};
 
-/// What a role, a database or a pooler may have set otherwise, for the transaction of the statements that follow: a limit counts from
-/// the beginning of a statement, and a mode is set before the first.
+/// Overrides what a role, a database or a pooler may have set, for the transaction of the statements that follow. It has to come first: a
+/// limit counts from the beginning of a statement, and a mode is set before the first query.
 const SETTINGS: &str =
     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE; SET LOCAL statement_timeout = 0; ";
 
@@ -45,8 +45,8 @@ pub async fn run(client: &mut Client, schema: &Schema) -> Result<(), MigrationEr
     Ok(())
 }
 
-/// Makes what the limits of one user's records need: [`limits_sql`] says what. Run it after [`run`], and before [`grant`], if a store has such
-/// a limit. Idempotent, as [`run`].
+/// Makes the table and the functions that a limit of one user's records needs: the pack of [`limits_sql`]. Run it after [`run`], and before
+/// [`grant`], if a store has such a limit. Idempotent, as [`run`].
 ///
 /// # Errors
 ///
@@ -120,9 +120,9 @@ pub async fn grant(client: &Client, schema: &Schema, role: &str) -> Result<(), M
     execute(client, &grant_sql(schema, role)).await
 }
 
-/// Grants a role of the people who operate the service what they need to find a key that is stuck and to release it: the
-/// functions `tenant.idempotency_stuck`, `tenant.idempotency_inspect` and `tenant.idempotency_operator_release`, and no right on a
-/// table. Idempotent: a role that has them changes nothing. Several servers may grant at once. `docs/operations.md` shows the functions.
+/// Grants an operator's role the functions that find a stuck key and release it: `tenant.idempotency_stuck`, `tenant.idempotency_inspect`
+/// and `tenant.idempotency_operator_release`, and no right on a table. Idempotent: a role that has them changes nothing. Several servers
+/// may grant at once. `docs/operations.md` shows the functions.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! [`ServerClock`].
+//! Reads the clock of a store's server off its answers.
 
 use std::{
     sync::{Mutex, PoisonError},

@@ -1,4 +1,4 @@
-//! The trait [`Store`].
+//! The operations of a store, and the guarantees that it gives: the trait [`Store`].
 
 use std::time::Duration;
 

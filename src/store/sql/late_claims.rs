@@ -1,4 +1,4 @@
-//! [`LateClaims`].
+//! Remembers claims that have ended, and whose attempts may still reserve their keys.
 
 use std::{
     collections::HashMap,

@@ -1,9 +1,9 @@
 //! Connections whose statements were given up, and which may still write.
 //!
 //! Such a statement is not cancelled: a COMMIT that waits for a synchronous standby would succeed on the primary alone. If its connection
-//! were closed, its process would go on, perhaps for hours, and the pool would open another connection, until the server has none left for
-//! anybody. So the connection keeps its place in the pool until it is answered; or until the server, asked on a connection of its own, has
-//! no statement any more that is so old: then the answer was lost on its way.
+//! were closed, its process would go on, perhaps for hours, and the pool would open further connections until the server has none left. So
+//! the connection keeps its place in the pool until it is answered; or until the server, asked on a separate connection, no longer has a
+//! statement that is so old: then the answer was lost on its way.
 
 use std::{
     collections::BTreeMap,
@@ -91,7 +91,7 @@ impl Parked {
 struct Ticket<'a>(&'a Parked, u64);
 
 impl<'a> Ticket<'a> {
-    /// Returns whether someone has to begin to ask, too.
+    /// Also returns whether a task has to be started that asks.
     fn take(parked: &'a Parked, sent: Instant, of_claim: bool) -> (Self, oneshot::Receiver<()>, bool) {
         let (held, ended) = oneshot::channel();
         let mut state = parked.state();

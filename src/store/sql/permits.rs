@@ -20,11 +20,11 @@ use crate::{
     telemetry,
 };
 
-/// `None` is everybody without a user.
+/// The owner that a call counts for. All calls without one share `None`.
 type User = Option<OwnerId>;
 
-/// The permits of a pool. Of those who wait, the user who has the fewest is next. The last permit is for a user who has none, and a user who
-/// has half of all gets more only while no other user waits.
+/// The permits of a pool. The waiting user with the fewest permits is next. The last permit is for a user who has none, and a user with
+/// half of all permits gets more only while no other user waits.
 #[derive(Clone)]
 pub(super) struct Permits {
     line: Arc<Mutex<Line>>,
@@ -165,7 +165,7 @@ struct Line {
 struct Calls {
     held: usize,
     waiting: VecDeque<(u64, oneshot::Sender<Permit>)>,
-    /// Where the user is in the order.
+    /// The user's key in the order, while calls of the user wait.
     place: Option<(usize, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Exclusive`].
+//! Gives the connection of a transaction to one handle at a time.
 
 use std::{
     error::Error,

@@ -1,4 +1,4 @@
-//! [`Levels`].
+//! Keeps track of the savepoints of a transaction.
 
 /// The transaction itself, or one of its savepoints. They are numbered in the order in which they are set, and a number is not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! [`Usage`].
+//! Measures how long a handler uses the connection of its transaction.
 
 use std::{
     fmt,
