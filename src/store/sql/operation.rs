@@ -139,7 +139,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         Self { time_for_status: if wanted { self.connections.time_for_status() } else { None }, ..self }
     }
 
-    /// Makes one attempt at a time, never a second one beside it because of silence.
+    /// Makes one attempt at a time: silence leads to no second attempt beside it.
     pub(super) fn one_at_a_time(self) -> Self {
         Self { one_at_a_time: true, ..self }
     }

@@ -21,7 +21,7 @@ pub(in crate::store::sql) trait Kind: Send + Sync + 'static {
 
     /// The request of a call.
     type Item: Send + Sync + 'static;
-    /// The answer to it.
+    /// The answer to the call.
     type Answer: Send + 'static;
 
     /// Returns whether two items may share a statement.
