@@ -26,8 +26,8 @@ const LOCK_ATTEMPTS: u32 = 6;
 ///
 /// Several servers may run it at once, also through PgBouncer. Each migration and its record are one transaction. One server is
 /// first with it; the others wait for its end, and find it done. After an upgrade of the server to PostgreSQL 18, makes use of its
-/// `uuidv7()`; after a change of the table's owner, makes right what was for the old one. What its role may not change stays, with a
-/// warning by the database, and the store's `verify` says so.
+/// `uuidv7()`; after a change of the table's owner, adapts the objects that were made for the old one. An object that its role may not
+/// change stays, with a warning by the database, and the store's `verify` reports it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The SQL files of the migrations, and what they make.
+//! The SQL files of the migrations, and the objects that they make.
 
 use std::collections::{BTreeMap, BTreeSet};
 

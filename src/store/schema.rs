@@ -93,10 +93,9 @@ impl Schema {
 
     /// Returns SQL for these names from SQL for the default ones.
     ///
-    /// Replaced are qualified names of what the migrations make, such as `tenant.idempotency_claim`, also in literals and
-    /// in the bodies of functions, and the name of the schema alone, which only code may have. A comment stays, and so does
-    /// every other name, such as `tenant.projects` or `my_tenant.idempotency_keys`. The names need no escape in any
-    /// literal, format or body.
+    /// Replaces qualified names of objects that the migrations make, such as `tenant.idempotency_claim`, also in literals and in the bodies
+    /// of functions, and the name of the schema alone, which only code may have. Comments stay, and so does every other name, such as
+    /// `tenant.projects` or `my_tenant.idempotency_keys`. The names need no escape in any literal, format or body.
     pub(crate) fn apply(&self, sql: &'static str) -> Cow<'static, str> {
         if *self == Self::default() {
             return Cow::Borrowed(sql);

@@ -9,7 +9,7 @@
 //! | the same before the end | if it cannot, and the pool has no free connection: an attempt instead of the others |
 //! | the timeout | the operation fails |
 //!
-//! The first answer counts. The first attempt may go together with those of other operations (`batch`), all others are alone.
+//! The first answer counts. The first attempt may be sent in a batch with those of other operations (`batch`), all others are sent alone.
 
 use std::{
     future::{Future, ready},
@@ -96,7 +96,7 @@ enum Next {
 pub(super) struct Attempt {
     /// Whether to ask for the status of the created resource.
     pub(super) with_status: bool,
-    /// Whether it may go together with attempts of other operations, as only the first one may.
+    /// Whether it may be sent in a batch with attempts of other operations, as only the first one may.
     pub(super) together: bool,
     /// Whether another attempt has not answered: then it is not known whether the server can be asked.
     in_doubt: bool,

@@ -97,7 +97,7 @@ impl Permits {
         self.line().take(user).then(|| Permit { permits: self.clone(), user })
     }
 
-    /// Gives permits to those who wait.
+    /// Gives permits to the calls that wait.
     fn serve(&self) {
         let mut refused = Vec::new();
         {
@@ -106,7 +106,7 @@ impl Permits {
                 refused.extend(call.send(Permit { permits: self.clone(), user }).err());
             }
         }
-        // Those of calls that have gone go back, and to others, once the line is free.
+        // Permits of calls that have gone are given to others once the line is unlocked.
         drop(refused);
     }
 
@@ -115,7 +115,7 @@ impl Permits {
     }
 }
 
-/// Without those who wait.
+/// Omits the calls that wait.
 impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permits").field("all", &self.line().all).finish_non_exhaustive()

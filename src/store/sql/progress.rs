@@ -147,8 +147,8 @@ impl Progress {
         may_send
     }
 
-    /// Notes that the operation has ended: what waits to be sent together with others is not sent. What was sent before
-    /// [is known](Self::is_sent) from here on.
+    /// Notes that the operation has ended: an attempt that waits for a batch is not sent any more. An attempt that was sent before [is
+    /// known](Self::is_sent) from here on.
     pub(super) fn ends(&self) {
         self.state.fetch_or(ENDED, Ordering::Relaxed);
     }
@@ -256,7 +256,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Counts an attempt that waits for a connection, or to go together with others.
+/// Counts an attempt that waits for a connection or for a batch.
 pub(super) struct Waiting(Arc<Progress>);
 
 impl Waiting {
