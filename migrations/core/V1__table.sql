@@ -48,14 +48,14 @@ BEGIN
 END
 $adopt$;
 
--- Makes what depends on the server's version and on the table's owner right for those that there are now:
+-- Adapts the objects that depend on the server's version and on the table's owner to the current ones:
 --
 --   tenant.idempotency_uuidv7, which returns a UUIDv7 (RFC 9562 section 5.7) of the current millisecond: with uuidv7() of PostgreSQL 18, if
 --   the server has it
 --   policies, rights and owners: tenant.idempotency_repairs
 --
 -- Run it again after an upgrade of the server and after a change of owner (REASSIGN OWNED, ALTER TABLE ... OWNER TO), as migrations::run
--- does. What is right changes nothing and locks nothing. What this role may not change stays, with a warning.
+-- does. An object that is right is neither changed nor locked. An object that this role may not change stays, with a warning.
 CREATE OR REPLACE FUNCTION tenant.idempotency_adapt() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -158,9 +158,9 @@ BEGIN
 END
 $columns$;
 
--- No statistics of what tells a user, or belongs to one: EXPLAIN shows estimates to each role that may read the table, and the
--- planner makes them of other users' values, too. It does not need them: a record is found by its key and user, which are unique. Nor
--- does it look at the ends of an index of users without them. What ANALYZE has gathered before stays until a superuser deletes it.
+-- No statistics of columns that identify a user, or belong to one: EXPLAIN shows estimates to each role that may read the table, and the
+-- planner makes them of other users' values, too. It does not need them: a record is found by its key and user, which are unique. Nor does
+-- it look at the ends of an index of users without them. Statistics that ANALYZE has gathered before stay until a superuser deletes them.
 DO $statistics$
 DECLARE
     v_column name;
@@ -177,7 +177,7 @@ END
 $statistics$;
 
 -- Responses of more than about 2 KB are compressed with lz4, if the server was built with it: PostgreSQL's own method takes several
--- times as long as all the rest of a call. A method or a storage that somebody has chosen for the column stays.
+-- times as long as all the rest of a call. A method or a storage that was chosen for the column stays.
 DO $compression$
 BEGIN
     IF EXISTS (
@@ -283,9 +283,9 @@ BEGIN
 END
 $hook$;
 
--- Returns what is missing for the owner that the table has now, as statements: what was made for another one. (PostgreSQL changes no policy
--- with an owner. A table, a function and a partition each have their own.) In an order in which the owner can carry them out. Reads the
--- catalogue only. Called by tenant.idempotency_adapt, and by the store when it verifies the database.
+-- Returns the statements that make everything right for the owner that the table has now, in an order in which the owner can run them:
+-- objects may have been made for an earlier owner. (PostgreSQL changes no policy with an owner. A table, a function and a partition each
+-- have their own.) Reads the catalogue only. Called by tenant.idempotency_adapt, and by the store when it verifies the database.
 CREATE OR REPLACE FUNCTION tenant.idempotency_repairs() RETURNS SETOF text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $repairs$
@@ -309,7 +309,7 @@ BEGIN
     FROM pg_proc p
     WHERE p.oid = to_regprocedure('authn.current_user_id()') AND NOT has_function_privilege(v_owner, p.oid, 'EXECUTE');
 
-    -- Tables and routines whose names begin so are the layer's, but for the one function that the application replaces.
+    -- Tables and routines with this prefix are the layer's, except for the one function that the application replaces.
     RETURN QUERY
     SELECT format('ALTER TABLE %s OWNER TO %s', c.oid::regclass, v_owner)
     FROM pg_class c

@@ -1,4 +1,5 @@
--- What all statements share: what a row means, who a transaction acts as, and where a key's lock is. Each rule stands here once.
+-- The rules that all statements share: the meaning of a row, the owner that a transaction acts as, and the lock of a key. Each rule stands
+-- here once.
 --
 -- The database's clock decides leases and expiry. A decision takes it as its last argument: a statement that may run on a node of a cluster
 -- has to read the clock before it changes a row.
@@ -125,7 +126,7 @@ BEGIN
 END
 $set$;
 
--- Sets whose records the rest of a transaction sees, and which user of the application it has (NULL for none). Inlined. Called by
+-- Sets the owner whose records the rest of a transaction sees, and the application's user (NULL for none). Inlined. Called by
 -- tenant.idempotency_act_as, and by functions that have a search_path of their own.
 CREATE OR REPLACE FUNCTION tenant.idempotency_act_for(p_owner uuid, p_app_user uuid) RETURNS text
 LANGUAGE sql VOLATILE
@@ -141,7 +142,7 @@ RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
     || tenant.idempotency_act_for(p_owner, p_app_user);
 
 -- Fails as a write does on a standby, and in any other transaction that is read-only. Each function that gives an answer about a key
--- calls it there. A standby may lack the last of what its primary has. It may also have what a failover takes back: as a former
+-- calls it there. A standby may lack the latest changes of its primary. It may also have changes that a failover takes back: as a former
 -- primary that is not rewound yet, or as a standby that was ahead of the synchronous one.
 CREATE OR REPLACE FUNCTION tenant.idempotency_needs_primary() RETURNS text
 LANGUAGE plpgsql AS $needs_primary$
@@ -165,8 +166,8 @@ BEGIN
 END
 $see$;
 
--- Fails if the role whose rights a function has does not see the rows of all owners: this policy is for another one. Otherwise it would
--- find nothing, and say nothing. Called by the sweep, the recovery and the operators' list.
+-- Fails if the role with whose rights the function runs does not see the rows of all owners, because the policy is for another role.
+-- Without this check the function would find no rows, and report no error. Called by the sweep, the recovery and the operators' list.
 CREATE OR REPLACE FUNCTION tenant.idempotency_needs_sight(p_policy name) RETURNS void
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $needs_sight$
@@ -206,7 +207,8 @@ BEGIN
 END
 $seed$;
 
--- Returns the number of a key's advisory lock: who has it has the only open transaction of the key. Called by all of transactional mode.
+-- Returns the number of a key's advisory lock. The holder of the lock has the only open transaction of the key. Called by all of
+-- transactional mode.
 CREATE OR REPLACE FUNCTION tenant.idempotency_lock_id(p_user uuid, p_key uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended(

@@ -1,18 +1,18 @@
 -- Reserved mode: claim, extend, complete, release and abandon. Each is one procedure, and so one statement for the client: one network
 -- round trip, no session state, and nothing left open when the client disconnects. The procedures run with the caller's privileges, under
--- row-level security, as the owner in their first parameter: p_user is what the column user_id holds. Those that read nothing but
+-- row-level security, as the owner in their first parameter: p_user is the value of the column user_id. Those that read nothing but
 -- the table also set it as `app.current_user_id`, which other policies of an adopted table may ask for; in the others, that is the
 -- application's user.
 --
 -- A procedure is a transaction of its own. Each begins with COMMIT, which ends nothing, but fails inside of a transaction
--- block (SQLSTATE 2D000): a reservation made in a transaction that someone left open on the connection would be lost
+-- block (SQLSTATE 2D000): a reservation made in a transaction that was left open on the connection would be lost
 -- with it. (A function cannot tell: in the extended protocol transaction_timestamp() and statement_timestamp() differ even
 -- for the only statement of a transaction.) A procedure that commits cannot have a SET clause, so each sets its
 -- search_path next, for its transaction (tenant.idempotency_act_as); what comes before and the types of its variables are
 -- qualified.
 --
--- What a procedure does with the row is in a function, *_row, which could run on another node than the procedure. Every transition is one
--- guarded statement.
+-- The work on the row is in a function, *_row, which could run on another node than its procedure. Every transition is one guarded
+-- statement.
 
 -- Fails if a claim has written after its time, because it had to wait for another transaction. Called by tenant.idempotency_claim_row.
 CREATE OR REPLACE FUNCTION tenant.idempotency_in_time(p_until timestamptz) RETURNS text
@@ -72,7 +72,8 @@ BEGIN
 
         state := tenant.idempotency_state(k, p_token, v_foreign_lease, v_now);
         IF state IN ('acquired', 'taken_over') THEN
-            -- Of an earlier attempt, which may not have waited for a synchronous standby. This one does, because it writes as well.
+            -- The reservation is that of an earlier attempt, which may not have waited for a synchronous standby. This attempt does,
+            -- because it writes as well.
             UPDATE tenant.idempotency_keys x
             SET lease_expires = v_lease_expires
             WHERE x.idempotency_key = p_key
@@ -136,9 +137,9 @@ $claim_row$;
 -- For any state except `acquired` and `taken_over`, the caller first compares `recorded_procedure`, `recorded_hash` and
 -- `recorded_arrival` with its own. A takeover leaves them as they are.
 --
--- An attempt to claim a key may arrive after its call has given it up, has claimed the key with another attempt, and has released it:
--- nobody would hold what it reserves. So each has a time, p_until, after which it changes nothing. It is in seconds of this clock, which
--- the client reads off earlier answers (`clock`).
+-- An attempt to claim a key may arrive after its call has given the attempt up, has claimed the key with a further attempt, and has
+-- released it: the reservation would have no holder. So each attempt has a time, p_until, after which it changes nothing. It is in seconds
+-- of this clock, which the client reads off earlier answers (`clock`).
 --
 -- If the handler's effect is in this server, the reservation need not be on disk before the handler runs: the effect's
 -- COMMIT comes later in the same log and flushes the reservation with it. If a crash loses a takeover, the earlier

@@ -10,7 +10,7 @@
 -- for it; a call that gets it knows that no other transaction of the key is open.
 --
 -- The BEGIN says NOT DEFERRABLE, which fails inside of a transaction that has run a query (SQLSTATE 25001): the connection
--- came with a transaction that someone left open.
+-- came with a transaction that was left open.
 
 -- Limits how long this transaction may be idle, in seconds, and returns the limit in milliseconds. A shorter limit set in
 -- the server is not changed. ('0' is the server's for no limit.) Fails on a standby: a handler would find out at its first write, or
@@ -55,7 +55,8 @@ END
 $needs_transaction$;
 
 -- Takes the lock of a key, and reads its row: for tenant.idempotency_begin, which calls it. `seen` is the row that the record may replace.
--- A look, whose time is '-Infinity', takes no lock: the transaction that follows would meet it, until the look's own has been rolled back.
+-- A look, whose time is '-Infinity', takes no lock: otherwise the transaction that follows would meet that lock until the look has been
+-- rolled back.
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin_row(
     p_user uuid, p_key uuid, p_token uuid, p_procedure text, p_request_hash bytea, p_arrival_hash bytea, p_lease double precision,
     p_idle double precision, p_on_lease_ended text, p_on_foreign text, p_until double precision,
@@ -273,9 +274,9 @@ $committed_row$;
 -- Returns whether the transaction with this token was committed; NULL while a transaction of the key is open, which may still commit.
 -- Fails on a standby, which does not know. Called by the store when the answer to a COMMIT is lost.
 --
--- The look has a snapshot that is newer than the lock, which READ COMMITTED gives each statement. In one call of the database:
--- two may meet two servers, of which one has lost the lock, and the other one has not got the record. An old primary that nobody has
--- fenced has neither, if the transaction was at the new one: so that it does not say no, that answer waits for a synchronous standby.
+-- The look has a snapshot that is newer than the lock, which READ COMMITTED gives each statement. Both are in one call, because two calls
+-- may meet two servers: one that has lost the lock, and one that has not received the record. An old primary that was not fenced has
+-- neither, if the transaction was on the new one. So the answer "no" waits for a synchronous standby.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_committed(p_user uuid, p_key uuid, p_token uuid, OUT committed boolean)
 LANGUAGE plpgsql AS $committed$
 DECLARE

@@ -1,6 +1,5 @@
--- Statements that do for many calls what a single statement does for one: what nearly all calls need, and nothing else. What they
--- do not answer is asked by the single statement, which decides. tenant.idempotency_complete_many has a column for each resource
--- type: tenant.idempotency_write_statements makes it.
+-- Batched statements for the common case. Everything else falls back to the single statement, which decides.
+-- tenant.idempotency_complete_many has a column for each resource type: tenant.idempotency_write_statements makes it.
 --
 -- Each row is read and written as its own owner: the setting `idempotency.owner` is changed from row to row. That is a
 -- volatile function in a sub-select that is not pulled up (OFFSET 0), and what reads the table needs its result: the executor
@@ -52,9 +51,9 @@ $expensive$;
 -- The planner does so without a user: it fails if a policy of the application calls a function that needs one. A reservation of
 -- the Go interceptor is 'abandoned'. On a standby, no row has a state: the claim finds out.
 --
--- A function cannot tell a transaction that someone left open on the connection, in which it would read what has passed, and leave its
--- settings. `age` is that of its transaction in seconds, and little more than the time in which it was planned: if it is more, the client
--- finds out before it believes the answer. So each key has a row.
+-- A function cannot tell whether a transaction was left open on the connection, in which it would read stale rows and leave its settings
+-- behind. `age` is that of its transaction in seconds, and little more than the time in which it was planned: if it is more, the client
+-- checks before it believes the answer. So each key has a row.
 CREATE OR REPLACE FUNCTION tenant.idempotency_look(
     p_users uuid[], p_keys uuid[], p_tokens uuid[],
     p_resource_types text[], -- the types of the resources whose status to look up; NULL elements for none
@@ -157,7 +156,7 @@ BEGIN
 END
 $reserve_many$;
 
--- reserve, and complete, for several keys each: what nearly every call in reserved mode writes. Returns the tokens of those that were
+-- reserve, and complete, for several keys each: the two writes of nearly every call in reserved mode. Returns the tokens of those that were
 -- reserved and of those that were completed, 16 bytes each, NULL if there are none. Called by the store when calls come together.
 --
 -- First those that have settings of the layer alone: no call's settings of the application are left for another's row. Of two

@@ -1,8 +1,8 @@
--- What people need who operate the service: to find keys that are stuck, to see what the layer knows of a key, and to release
--- it. These functions run with the rights of the table's owner, and note in tenant.idempotency_audit who called them. Only
--- roles that tenant.idempotency_grant_operator was called for can execute them; such a role needs no right on the table.
+-- Functions for operators: they find keys that are stuck, show what the layer has recorded of a key, and release it. These functions run
+-- with the rights of the table's owner, and note in tenant.idempotency_audit who called them. Only roles that
+-- tenant.idempotency_grant_operator was called for can execute them; such a role needs no right on the table.
 
--- What operators did. Written by the functions below alone; no role but the table's owner can read or change it.
+-- The audit log of operators' calls. Written by the functions below alone; no role but the table's owner can read or change it.
 CREATE TABLE IF NOT EXISTS tenant.idempotency_audit (
     id              uuid        NOT NULL DEFAULT tenant.idempotency_uuidv7() CONSTRAINT idempotency_audit_pk PRIMARY KEY,
     happened        timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -40,7 +40,7 @@ RETURN CASE
     ELSE tenant.idempotency_uuidv8(sha256('tonic-idempotency key '::bytea || convert_to(p_key, 'UTF8')))
 END;
 
--- Returns the owner of the records of a user in a scope (NULL for none), both as texts: what the column user_id holds. That
+-- Returns the owner of the records of a user in a scope (NULL for none), both as texts: the value of the column user_id. That
 -- is the user's own UUID if it is one, in its usual form, and there is no scope; otherwise a UUIDv8 of a hash of both. The layer
 -- computes the same. Called by the operators' functions.
 CREATE OR REPLACE FUNCTION tenant.idempotency_owner(p_scope text, p_user text) RETURNS uuid
@@ -55,8 +55,8 @@ RETURN CASE
     ))
 END;
 
--- Returns the node that has the records of an owner, if that is another one than this server. A pack may replace it, so it is made only
--- once. Called by the operators' functions.
+-- Returns the node that has the records of an owner, or NULL if that is this server. A pack may replace it, so it is made only once. Called
+-- by the operators' functions.
 DO $hook$
 BEGIN
     IF to_regprocedure('tenant.idempotency_node(uuid)') IS NULL THEN
@@ -107,8 +107,8 @@ BEGIN
 END
 $stuck$;
 
--- Returns what the layer knows of the key of a user, in a scope or in none. All are texts, as the application and its
--- clients write them; for a record whose owner alone is known (the column user_id), that is the user. The states:
+-- Returns the state and the record of the key of a user, in a scope or in none. All are texts, as the application and its clients write
+-- them; for a record whose owner alone is known (the column user_id), that is the user. The states:
 --
 --   absent      there is no record, or it has expired: a call runs
 --   reserved    a call holds the key, for lease_left at least. NULL for a reservation of the Go interceptor

@@ -1,5 +1,5 @@
--- What the store asks besides its calls: what became of a call, the status of a resource, the sweep, and the reservations whose calls have
--- ended without an outcome.
+-- The store's further statements, beside its calls: the look-up of a call, the status of a resource, the sweep, and the search for
+-- reservations whose calls have ended without an outcome.
 
 -- Returns a time in microseconds since 1970, limited to the years that protobuf's timestamps have. Called by tenant.idempotency_look_up.
 CREATE OR REPLACE FUNCTION tenant.idempotency_microseconds(p_time timestamptz) RETURNS bigint
@@ -161,7 +161,8 @@ BEGIN
 END
 $status$;
 
--- Deletes what else is of no use any more. A pack may replace it, so it is made only once. Called by tenant.idempotency_sweep_rows.
+-- Deletes further rows that are of no use any more. A pack may replace it, so it is made only once. Called by
+-- tenant.idempotency_sweep_rows.
 DO $hook$
 BEGIN
     IF to_regprocedure('tenant.idempotency_sweep_more()') IS NULL THEN
@@ -174,10 +175,10 @@ $hook$;
 -- the longest expired first. Several processes share the work: each takes the partitions in another order, and passes over rows
 -- that another has locked. Runs as the table's owner, with the sight of the sweep. Called by tenant.idempotency_sweep.
 --
--- `reached` is where the batch has ended: a table or partition, and a time in `expires`, in microseconds since 1970. The next batch takes it
--- and begins there. Without it, it would pass over the index entries of all rows that are gone, because they stay until the next vacuum, and so each
--- batch would take longer than the one before. What this passes over, rows that were locked, is found before the sweep ends: a
--- batch that is not full has looked at everything from the beginning.
+-- `reached` is the position at which the batch has ended: a table or partition, and a time in `expires`, in microseconds since 1970. The
+-- next batch takes it and begins there. Without it, each batch would scan the index entries of all rows that are gone, because they stay
+-- until the next vacuum, and so take longer than the one before. Rows that this passes over because they were locked are found before the
+-- sweep ends: a batch that is not full has looked at everything from the beginning.
 --
 -- The planner cannot estimate how many rows the policies let through. It assumes fewer rows than a batch, and so
 -- prefers to read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and
@@ -247,7 +248,7 @@ END
 $sweep_rows$;
 
 -- sweep: deletes at most `p_batch` expired rows of all users, and returns their number and where it has ended, for the next batch. Does not wait
--- for the disk: what a crash takes back is swept again. Called by the store's sweeper.
+-- for the disk: rows that a crash brings back are swept again. Called by the store's sweeper.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_sweep(p_batch integer, OUT deleted bigint, INOUT reached text DEFAULT NULL)
 LANGUAGE plpgsql AS $sweep$
 DECLARE

@@ -1,7 +1,6 @@
--- The rights: everybody else's are taken away, and the API's own role and operators get those that they need.
+-- The rights: they are revoked from PUBLIC, and the API's own role and operators get those that they need.
 
--- Takes the right to execute the layer's routines from everybody: a routine that was just created can be executed by everybody. Called by
--- this migration, and by packs.
+-- Revokes the right to execute the layer's routines from PUBLIC, which has it on each new routine. Called by this migration, and by packs.
 CREATE OR REPLACE FUNCTION tenant.idempotency_revoke_from_public() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $revoke$
@@ -139,8 +138,7 @@ BEGIN
 END
 $grant$;
 
--- Grants a role what an operator needs, and nothing else: no right on a table. If it has that, changes nothing and locks
--- nothing.
+-- Grants a role the rights that an operator needs, and no others: none on a table. If it has them, changes nothing and locks nothing.
 CREATE OR REPLACE FUNCTION tenant.idempotency_grant_operator(p_role name) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $grant$

@@ -3,7 +3,7 @@
 -- the coordinator, as the role that owns the table, after all resource types have been registered; and again after each further
 -- registration and after each further migration, which put the functions of one server back. It may run any number of times.
 --
--- What it changes on the coordinator, docs/citus.md says why:
+-- The changes on the coordinator, for reasons that docs/citus.md gives:
 --
 --   the primary key is (user_id, id), and the table is distributed by user_id
 --   each *_row function of the core runs where the row is: Citus sends the whole call there
@@ -191,8 +191,8 @@ $node$;
 
 -- The sweep asks all nodes, as the table's owner.
 --
--- A statement for all nodes does not pass over rows that another one has locked. So a sweep that meets another one leaves the work to it. Each
--- batch begins with the longest expired rows: there is no `reached`.
+-- A statement for all nodes does not pass over rows that another transaction has locked. So a sweep that meets a running sweep leaves the
+-- work to it. Each batch begins with the rows that expired first: there is no `reached`.
 --
 -- Citus sends the settings with the transaction that it begins on the nodes. It begins none for a single query of a function, but does for one
 -- whose results it keeps: so the core's recovery has a materialized query.
@@ -218,7 +218,7 @@ BEGIN
     FROM (
         SELECT k.user_id, k.id FROM tenant.idempotency_keys k WHERE k.expires <= v_now ORDER BY k.expires LIMIT p_batch
     ) o;
-    -- The id says which rows; the users, on which nodes they are.
+    -- The ids select the rows; the users, the nodes that have them.
     IF v_ids IS NOT NULL THEN
         DELETE FROM tenant.idempotency_keys k
         WHERE k.user_id = ANY (v_users) AND k.id = ANY (v_ids) AND k.expires <= v_now;
@@ -232,8 +232,8 @@ BEGIN
 END
 $sweep_rows$;
 
--- Sends the calls. PostgreSQL evaluates an assignment without its planner, and Citus sends only what is planned: so each assignment of a *_row
--- function becomes a query.
+-- Sends the calls to the nodes. PostgreSQL evaluates an assignment without its planner, and Citus sends only statements that are planned:
+-- so each assignment of a *_row function becomes a query.
 DO $nodes$
 DECLARE
     v_schema CONSTANT oid := (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass);
@@ -259,7 +259,7 @@ BEGIN
     END LOOP;
     PERFORM tenant.idempotency_revoke_from_public();
 
-    -- What the *_row functions call.
+    -- The functions that the *_row functions call.
     FOR v_routine IN
         SELECT p.oid FROM pg_proc p
         WHERE p.pronamespace = v_schema

@@ -1,14 +1,14 @@
--- What the limit of one user's records needs (`Limits::records`): allowances. Servers without the limit use nothing of it.
+-- The pack for the limit of one user's records (`Limits::records`): allowances. Servers without the limit use nothing of it.
 --
--- A server admits a call of a limited user if it has an allowance left for one more record of that user. It asks for some records at a time,
--- and what all servers have been allowed, and the records that there are, are never more than the limit together: so that holds for any
--- number of servers. The row of a user with the nil server is what is taken for that sum. It changes with each allowance, and is never less
--- than the sum: a record that is deleted or expires stays in it until it reaches the limit, and the user's records are counted.
+-- A server admits a call of a limited user if it has an allowance left for one more record of that user. It asks for some records at a
+-- time. The allowances of all servers and the existing records together never exceed the limit, for any number of servers. The row of a
+-- user with the nil server is an upper bound of that sum. It changes with each allowance: a record that is deleted or expires stays in it
+-- until it reaches the limit, and the user's records are counted.
 --
 -- They are counted by an index that is led by user_id and expires, for all servers at most a twentieth of the time. Make it before you set a limit.
 
--- Each user's own rows, as in the table of keys. Of the nil server, until is the time of the next count; of another one, the time until
--- which its calls may make records.
+-- The allowances. Each user has rows of its own, as in the table of keys. `until` of the nil server is the time of the next count; of any
+-- other server, the time until which its calls may make records.
 CREATE TABLE IF NOT EXISTS tenant.idempotency_allowances (
     user_id uuid        NOT NULL,
     server  uuid        NOT NULL,
@@ -111,7 +111,8 @@ $usage$;
 -- one user may have; the next attempt may have another outcome after `wait` seconds. Runs as tenant.idempotency_usage. Called by the
 -- store for users whose allowance is used up.
 --
--- One at a time for each user: the row of the nil server is locked. What is read after that is what others have committed.
+-- The row of the nil server is locked, so that one server at a time is served for each user. Reads after that see everything that others
+-- have committed.
 CREATE OR REPLACE FUNCTION tenant.idempotency_allow(
     p_user uuid, p_server uuid,
     p_max_records bigint,
@@ -140,7 +141,7 @@ BEGIN
         WHERE a.user_id = p_user AND a.server = v_none
         FOR UPDATE;
         EXIT WHEN FOUND;
-        -- To be counted.
+        -- The unknown sum makes the user's records be counted.
         INSERT INTO tenant.idempotency_allowances (user_id, server, records, until)
         VALUES (p_user, v_none, v_unknown, '-infinity')
         ON CONFLICT DO NOTHING;
@@ -156,7 +157,7 @@ BEGIN
     WHERE a.user_id = p_user AND a.server NOT IN (v_none, p_server) AND a.until > v_begun;
     v_full := v_all.records >= p_max_records;
     IF v_full AND v_all.until <= v_begun THEN
-        -- The records of those whose time is over are there, and the others' may be counted twice.
+        -- Records of servers whose time is over exist already. Those of the others may be counted twice.
         DELETE FROM tenant.idempotency_allowances a
         WHERE a.user_id = p_user AND a.server NOT IN (v_none, p_server) AND a.until <= v_begun;
         v_all.records := tenant.idempotency_usage(p_user, p_max_records) + v_others.records + p_in_flight;

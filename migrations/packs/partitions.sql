@@ -1,5 +1,4 @@
--- Partitions: the table of keys, hash-partitioned by user, for teams that one table and one vacuum no longer serve. Nobody gets them who
--- does not ask:
+-- Partitions: the table of keys, hash-partitioned by user, for teams that one table and one vacuum no longer serve. Opt-in:
 --
 --   SELECT tenant.idempotency_partition(16);       -- an empty table, right after the migrations
 --   CALL tenant.idempotency_move_to_partitions(16); -- a table in use: calls go on meanwhile
@@ -229,7 +228,7 @@ BEGIN
         END LOOP;
     END LOOP;
 
-    -- The rights of the table, and none that default privileges have added. Nobody but the owner has any on a partition.
+    -- The rights of the table, and none that default privileges have added. Only the owner has rights on a partition.
     FOR v_statement IN
         SELECT format('REVOKE ALL ON TABLE %s FROM %s', t.id::regclass, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
         FROM (SELECT v_next::oid AS id UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = v_next) t
@@ -362,7 +361,7 @@ BEGIN ATOMIC
            ));
 END;
 
--- Drops the table that tenant.idempotency_switch_tables has replaced, the functions of its rows, and what its move has left.
+-- Drops the table that tenant.idempotency_switch_tables has replaced, the functions of its rows, and everything that its move has left.
 CREATE OR REPLACE FUNCTION tenant.idempotency_drop_before() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $drop$
@@ -436,7 +435,7 @@ $partition$;
 --
 -- Progress is in tenant.idempotency_move, a table of one row, which is written in the transaction of each step and names the new table by
 -- its oid. (A comment on the new table would be lighter, but the ids that a copy has passed over are many in the worst case, and a
--- partitioned table has no storage parameters.) Whoever does a step, or takes everything back, holds the lock of the move.
+-- partitioned table has no storage parameters.) Each step of the move, and its reversal, holds the lock of the move.
 
 -- Waits for the lock of the move, and has it until the end of the transaction.
 CREATE OR REPLACE FUNCTION tenant.idempotency_lock_move() RETURNS void
@@ -483,7 +482,7 @@ BEGIN
 END
 $begin_move$;
 
--- Drops what a move needs besides the new table.
+-- Drops everything that a move needs besides the new table.
 CREATE OR REPLACE FUNCTION tenant.idempotency_end_move() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $end_move$
@@ -686,7 +685,7 @@ BEGIN
     IF v_move.copy_at IS NULL THEN
         v_left := v_move.passed_over[2:] || tenant.idempotency_copy_rows(v_move.passed_over[1:1], true);
     ELSE
-        -- The one after the batch is where the next one begins.
+        -- One row beyond the batch: the next batch begins there.
         v_ids := ARRAY(SELECT k.id FROM tenant.idempotency_keys k WHERE k.id >= v_move.copy_at ORDER BY k.id LIMIT p_batch + 1);
         v_left := v_move.passed_over || tenant.idempotency_copy_rows(v_ids[:p_batch], false);
     END IF;
@@ -694,7 +693,7 @@ BEGIN
 END
 $copy_batch$;
 
--- Returns the triggers of the move, each as it was made: one that was disabled since is another one.
+-- Returns the triggers of the move, each with the transaction that last changed it: a trigger that was disabled meanwhile has changed.
 CREATE OR REPLACE FUNCTION tenant.idempotency_mirrors() RETURNS text[]
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $mirrors$
@@ -940,7 +939,7 @@ BEGIN
             IF v_did.step IN ('copied', 'compared') THEN
                 v_pause := p_rest * date_part('epoch', clock_timestamp() - v_begun);
             END IF;
-            -- What has changed meanwhile is compared between two attempts to switch.
+            -- Records that have changed meanwhile are compared between two attempts to switch.
             IF v_did.step NOT IN ('compared', 'emptied') THEN
                 v_failed := 0;
             END IF;

@@ -1,4 +1,4 @@
-//! [`MigrationError`].
+//! The error of migrations, registrations and grants.
 
 /// The error of failed migrations, of a registration or of a grant. Its source is the database's error.
 #[derive(thiserror::Error)]

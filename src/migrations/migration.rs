@@ -94,9 +94,9 @@ pub fn partitions_sql(schema: &Schema) -> String {
     Migration::of_pack(&PARTITIONS, schema).sql
 }
 
-/// Returns the SQL of what the limits of one user's records need (`max_records_per_user`, `max_bytes_per_user`), which the core does
-/// not have: the table of allowances, and its functions. For the application's own runner: run it after the migrations, and
-/// [grant](grant_sql) after it. `limits` (feature `postgres`) does the same.
+/// Returns the SQL of the table and the functions that a limit of one user's records needs
+/// ([`Limits::records`](crate::policy::Limits::records)), which the core does not have. For the application's own runner: run it after the
+/// migrations, and [grant](grant_sql) after it. `limits` (feature `postgres`) does the same.
 ///
 /// ```
 /// use tonic_idempotency::{migrations, store::Schema};
@@ -194,8 +194,8 @@ mod tests {
         }
     }
 
-    /// What is read before its first statement takes effect, and what a function's body means in the session that calls it, depends on
-    /// `standard_conforming_strings` if it has a backslash; and not every encoding has more than ASCII.
+    /// SQL with a backslash depends on `standard_conforming_strings`: before the first statement takes effect, and in the session that
+    /// calls a function. And not every encoding has more than ASCII.
     #[test]
     fn mean_the_same_with_every_setting_and_in_every_encoding() {
         let packs = [(LIMITS.name, LIMITS.sql), (PARTITIONS.name, PARTITIONS.sql), ("citus", CITUS)];

@@ -7,7 +7,7 @@
 //! migrated both ways, in any order, and by several servers at once. The role that runs the migrations owns the tables. They
 //! need PostgreSQL 14 or later, and adopt a table made by the Go interceptor's migrations.
 //!
-//! What not everybody needs is beside the core: [limits](limits_sql) of one user's records, [partitions](partition_sql) for a table that
+//! Optional parts are beside the core: [limits](limits_sql) of one user's records, [partitions](partition_sql) for a table that
 //! will have many millions of rows, and the [distribution](distribution_sql) over a Citus cluster.
 //!
 //! Then [register](crate::store::ResourceType::registration_sql) the resource types, if there are any, and

@@ -5,8 +5,8 @@ use tokio_postgres::{Client, error::SqlState, types::Type};
 use super::{Migration, MigrationError, all, attempts::Attempts, grant_sql, limits_sql, validation_sql};
 use crate::store::{ResourceTypes, Schema, literal};
 
-/// What a role, a database or a pooler may have set otherwise, for the transaction of the statements that follow: a limit counts from
-/// the beginning of a statement, and a mode is set before the first.
+/// Overrides what a role, a database or a pooler may have set, for the transaction of the statements that follow. It has to come first: a
+/// limit counts from the beginning of a statement, and a mode is set before the first query.
 const SETTINGS: &str =
     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE; SET LOCAL statement_timeout = 0; ";
 
@@ -26,8 +26,8 @@ const LOCK_ATTEMPTS: u32 = 6;
 ///
 /// Several servers may run it at once, also through PgBouncer. Each migration and its record are one transaction. One server is
 /// first with it; the others wait for its end, and find it done. After an upgrade of the server to PostgreSQL 18, makes use of its
-/// `uuidv7()`; after a change of the table's owner, makes right what was for the old one. What its role may not change stays, with a
-/// warning by the database, and the store's `verify` says so.
+/// `uuidv7()`; after a change of the table's owner, adapts the objects that were made for the old one. An object that its role may not
+/// change stays, with a warning by the database, and the store's `verify` reports it.
 ///
 /// # Errors
 ///
@@ -45,8 +45,8 @@ pub async fn run(client: &mut Client, schema: &Schema) -> Result<(), MigrationEr
     Ok(())
 }
 
-/// Makes what the limits of one user's records need: [`limits_sql`] says what. Run it after [`run`], and before [`grant`], if a store has such
-/// a limit. Idempotent, as [`run`].
+/// Makes the table and the functions that a limit of one user's records needs: the pack of [`limits_sql`]. Run it after [`run`], and before
+/// [`grant`], if a store has such a limit. Idempotent, as [`run`].
 ///
 /// # Errors
 ///
@@ -120,9 +120,9 @@ pub async fn grant(client: &Client, schema: &Schema, role: &str) -> Result<(), M
     execute(client, &grant_sql(schema, role)).await
 }
 
-/// Grants a role of the people who operate the service what they need to find a key that is stuck and to release it: the
-/// functions `tenant.idempotency_stuck`, `tenant.idempotency_inspect` and `tenant.idempotency_operator_release`, and no right on a
-/// table. Idempotent: a role that has them changes nothing. Several servers may grant at once. `docs/operations.md` shows the functions.
+/// Grants an operator's role the functions that find a stuck key and release it: `tenant.idempotency_stuck`, `tenant.idempotency_inspect`
+/// and `tenant.idempotency_operator_release`, and no right on a table. Idempotent: a role that has them changes nothing. Several servers
+/// may grant at once. `docs/operations.md` shows the functions.
 ///
 /// # Errors
 ///

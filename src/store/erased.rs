@@ -1,4 +1,4 @@
-//! [`DynStore`].
+//! Erases the type of a store.
 
 use std::{pin::Pin, time::Duration};
 

@@ -1,4 +1,4 @@
-//! [`StoreError`].
+//! The errors of stores, and whether a call may run unprotected after one.
 
 use std::error::Error;
 
@@ -46,9 +46,8 @@ impl From<StoreErrorKind> for StoreError {
 
 /// The kind of a [`StoreError`].
 ///
-/// A store that *cannot be asked* ([`is_unavailable`](Self::is_unavailable)) is the only one beside which a call may run
-/// unprotected, and only if [`StorePolicy`](crate::policy::StorePolicy) says so. After any other kind the call is
-/// refused.
+/// Only a store that *cannot be asked* ([`is_unavailable`](Self::is_unavailable)) allows unprotected execution, and only if
+/// [`StorePolicy`](crate::policy::StorePolicy) says so. After any other kind the call is refused.
 ///
 /// | kind | the call is refused with |
 /// |---|---|
@@ -62,8 +61,7 @@ impl From<StoreErrorKind> for StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The transaction lost against another one. The operation was not carried out, and may succeed if it is tried
-    /// again.
+    /// The transaction lost against another transaction. The operation was not carried out, and may succeed if it is tried again.
     Conflict,
     /// The store returned invalid data.
     Corrupt,
@@ -80,7 +78,7 @@ pub enum StoreErrorKind {
     TransactionLimit,
     /// The store cannot be asked: there was no connection to it. The operation was not carried out.
     Unreachable,
-    /// The user of the call has as many records as one user may have, or as many bytes in them.
+    /// The user of the call has as many records as one user may have.
     UserFull,
     /// The user of the call has as many transactions as one user may have.
     UserLimit,

@@ -1,4 +1,4 @@
-//! The SQL files of the migrations, and what they make.
+//! The SQL files of the migrations, and the objects that they make.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(crate) const FILES: [(&str, &str); 9] = [
 
 const RIGHTS: &str = include_str!("../../migrations/core/V9__rights.sql");
 
-/// A pack: what is made beside the core, for those who want it. Its number is out of the way of the files' own.
+/// A pack: an optional part beside the core. Its version is far from those of the files.
 pub(crate) struct Pack {
     pub(crate) version: u32,
     pub(crate) name: &'static str,
@@ -39,7 +39,7 @@ pub(crate) const PARTITIONS: Pack =
 /// Citus. It is not recorded: it is run again after each registration.
 pub(crate) const CITUS: &str = include_str!("../../migrations/packs/citus.sql");
 
-/// What the names of all routines begin with.
+/// The prefix of the names of all routines.
 const ROUTINE: &str = "tenant.idempotency_";
 
 /// Returns the SQL of a file for a schema, and its checksum, which the database keeps.
@@ -76,7 +76,7 @@ pub(crate) fn checks() -> BTreeSet<&'static str> {
     table.split("ADD CONSTRAINT ").skip(1).map(name).filter(|name| name.contains("_ck_")).collect()
 }
 
-/// Returns the name of a routine without what all begin with.
+/// Returns the name of a routine without the prefix.
 fn routine(sql: &'static str) -> Option<&'static str> {
     sql.strip_prefix(ROUTINE).map(word)
 }

@@ -1,4 +1,4 @@
-//! What became of a call: [`LookUp`], [`KeyRecord`], [`KeyState`].
+//! Looks up what has become of a call: [`LookUp`], [`KeyRecord`], [`KeyState`].
 
 use std::time::SystemTime;
 
@@ -17,13 +17,13 @@ pub struct LookUp {
     pub owner: OwnerId,
     /// The owner's key.
     pub key: KeyId,
-    /// What the application's policies and functions find that look up the status.
+    /// The session for the application's policies and functions that look up the status.
     pub session: CallSession,
     /// Whether to look up the status of the work behind a completed call.
     pub with_status: bool,
 }
 
-/// What a store knows of a key.
+/// The state of a key, and everything that a store has recorded of its call.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct KeyRecord {

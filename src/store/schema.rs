@@ -1,4 +1,4 @@
-//! [`Schema`]: the names of what the migrations make in PostgreSQL.
+//! The names of the objects that the migrations make in PostgreSQL: [`Schema`].
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -11,7 +11,7 @@ const SCHEMA: &str = "tenant";
 /// The table that the SQL files name.
 const TABLE: &str = "idempotency_keys";
 
-/// What the names of everything else in the schema begin with.
+/// The prefix of the names of all other objects in the schema.
 const PREFIX: &str = "idempotency_";
 
 /// The tables beside the table of keys.
@@ -26,7 +26,7 @@ const OTHERS: [&str; 8] = [
     "idempotency_resource_types",
 ];
 
-/// What the names of partitions begin with. A number follows.
+/// The prefix of the names of partitions, before their numbers.
 const PARTITION: &str = "idempotency_keys_p";
 
 /// The names of the schema and of the table of keys in PostgreSQL. `migrations` (feature `sql`) and `PostgresStore`
@@ -93,10 +93,9 @@ impl Schema {
 
     /// Returns SQL for these names from SQL for the default ones.
     ///
-    /// Replaced are qualified names of what the migrations make, such as `tenant.idempotency_claim`, also in literals and
-    /// in the bodies of functions, and the name of the schema alone, which only code may have. A comment stays, and so does
-    /// every other name, such as `tenant.projects` or `my_tenant.idempotency_keys`. The names need no escape in any
-    /// literal, format or body.
+    /// Replaces qualified names of objects that the migrations make, such as `tenant.idempotency_claim`, also in literals and in the bodies
+    /// of functions, and the name of the schema alone, which only code may have. Comments stay, and so does every other name, such as
+    /// `tenant.projects` or `my_tenant.idempotency_keys`. The names need no escape in any literal, format or body.
     pub(crate) fn apply(&self, sql: &'static str) -> Cow<'static, str> {
         if *self == Self::default() {
             return Cow::Borrowed(sql);
@@ -150,7 +149,7 @@ impl Default for Schema {
     }
 }
 
-/// What a part of SQL is, as far as names are concerned.
+/// The kind of a token of SQL, as far as names are concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Comment,

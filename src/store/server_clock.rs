@@ -1,4 +1,4 @@
-//! [`ServerClock`].
+//! Reads the clock of a store's server off its answers.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,21 +7,21 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 
-/// How much more than was believed the clock has to show if it has jumped: no answer that is read takes so much longer than another.
+/// The lead over the estimate from which on the clock has jumped: the durations of answers that are read differ by less.
 const JUMP: Duration = Duration::from_secs(1);
 
 /// The clock of a store's server, read off its answers: for stores whose attempts to claim a key may arrive after their call has ended. Each
 /// attempt carries the time after which it must do nothing, by that clock.
 ///
-/// It is never believed to be ahead, and behind by no more than the fastest answer took. If it is set back, it is believed to be ahead until
-/// the next answer. Times are counted from 1970.
+/// The estimate is never ahead of the clock, and behind it by no more than the fastest answer took. If the clock is set back, the estimate
+/// is ahead until the next answer. Times are counted from 1970.
 #[derive(Debug, Default)]
 pub struct ServerClock {
     reading: Mutex<Option<Reading>>,
     jumps: watch::Sender<()>,
 }
 
-/// The clock showed at least this at that time.
+/// A reading: the clock showed at least `shown` at the time `at`.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     at: Instant,
@@ -42,20 +42,20 @@ impl ServerClock {
         reading.map(|reading| reading.shows_at(time))
     }
 
-    /// Notes what an answer that has just come says. Its question was sent at that time.
+    /// Notes the time in an answer that has just arrived. Its question was sent at `sent`.
     pub fn note(&self, sent: Instant, shown: Duration) {
         let new = Reading { at: Instant::now(), shown };
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if reading.is_some_and(|old| old.shows_at(new.at) + JUMP < shown) {
             self.jumps.send_replace(());
         }
-        // It shows more than was believed, or it was set back.
+        // The clock is ahead of the estimate, or was set back.
         if reading.is_none_or(|old| old.shows_at(new.at) < shown || old.shows_at(sent) > shown) {
             *reading = Some(new);
         }
     }
 
-    /// Tells each time that the clock is seen to have jumped ahead, by a second at least: leases may have ended with it.
+    /// Notifies the receiver each time that the clock is seen to have jumped ahead, by a second at least: leases may have ended with it.
     pub(crate) fn jumps(&self) -> watch::Receiver<()> {
         self.jumps.subscribe()
     }

@@ -1,4 +1,4 @@
-//! What the statements of a call set for its transactions: [`CallSession`], [`SessionSettings`].
+//! The settings of the transactions of a call: [`CallSession`], [`SessionSettings`].
 
 use std::{fmt, sync::Arc};
 
@@ -12,8 +12,8 @@ const LONGEST_NAME: usize = 63;
 /// The names with these beginnings are the layer's own.
 const RESERVED: [&str; 2] = ["idempotency.", "app.idempotency_"];
 
-/// What the application's own policies and functions in the database find in the transactions of a call, beside the
-/// owner of its record. A store without a database ignores it.
+/// The user and the settings that the application's own policies and functions in the database find in the transactions of a call, beside
+/// the owner of its record. A store without a database ignores them.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct CallSession {

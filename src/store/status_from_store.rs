@@ -1,4 +1,4 @@
-//! [`StatusFromStore`].
+//! Resolves the statuses of resources through a store.
 
 use super::{CallSession, Store, StoreError};
 use crate::{

@@ -1,4 +1,4 @@
-//! The trait [`Store`].
+//! The operations of a store, and the guarantees that it gives: the trait [`Store`].
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ pub trait Store: Send + Sync + 'static {
         resource: &Resource,
     ) -> impl Future<Output = Result<Option<OutboxStatus>, StoreError>> + Send;
 
-    /// Returns what became of the call with a key. Changes nothing: no claim, completion or transaction has another outcome because of
+    /// Returns the state of the call with a key. Changes nothing: no claim, completion or transaction has another outcome because of
     /// it. A key that a [transaction](Self::begin) holds is [`Running`](super::KeyState::Running), though it may have no record.
     /// One network round trip.
     ///
@@ -127,8 +127,8 @@ pub trait Store: Send + Sync + 'static {
         std::future::ready(Err(StoreErrorKind::Refused.into()))
     }
 
-    /// Takes the settings of the layer that are the store's to keep. The layer calls it once, when it is built. Clones of a store share
-    /// them. By default they are ignored.
+    /// Takes over the settings of the layer that the store keeps. The layer calls it once, when it is built. Clones of a store share them.
+    /// By default they are ignored.
     fn set_up(&self, settings: &StoreSettings) {
         let _ = settings;
     }
@@ -146,7 +146,7 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
-    /// Returns whether an expired record is gone by itself, so that there is nothing to [`sweep`](Self::sweep), and a look-up never
+    /// Returns whether expired records disappear by themselves, so that there is nothing to [`sweep`](Self::sweep), and a look-up never
     /// finds [`Expired`](super::KeyState::Expired). Defaults to `false`.
     fn forgets_expired(&self) -> bool {
         false

@@ -74,8 +74,8 @@ pub trait StoreTransaction: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if nothing was committed. The kind [`Interrupted`](super::StoreErrorKind::Interrupted) means that
-    /// this is not known. [`Conflict`](super::StoreErrorKind::Conflict): the transaction has lost against another one.
+    /// [`StoreError`] if nothing was committed. The kind [`Interrupted`](super::StoreErrorKind::Interrupted) means that this is not known.
+    /// [`Conflict`](super::StoreErrorKind::Conflict): the transaction has lost against another transaction.
     ///
     /// # Cancel safety
     ///

@@ -21,7 +21,7 @@ use crate::{
 pub struct Claim {
     /// The owner, the key, and the fencing token of this claim.
     pub reservation: Reservation,
-    /// What the application's policies and functions find, such as the one that looks up the status.
+    /// The session that the application's policies and functions find, such as the function that looks up the status.
     pub session: CallSession,
     /// The path of the procedure: `/package.Service/Method`.
     pub procedure: String,
@@ -32,11 +32,11 @@ pub struct Claim {
     /// How long the record of the reservation lives, from now; if the lease is longer, it lives as long as the lease. A
     /// completion starts a retention of its own.
     pub retention: Duration,
-    /// What to do with a reservation of the same request whose lease ended without an outcome.
+    /// The policy for a reservation of the same request whose lease ended without an outcome.
     pub on_lease_ended: LeasePolicy,
-    /// What to do with a reservation of the same request that has no lease: another system made it. With
-    /// [`ForeignPolicy::InProgress`] it counts as running until it expires; otherwise its lease is this claim's
-    /// [`lease`](Self::lease), from its creation. A store that no other system writes to ignores it.
+    /// The policy for a reservation of the same request that has no lease, because another system made it. With
+    /// [`ForeignPolicy::InProgress`] the reservation counts as running until it expires; otherwise its lease is this claim's
+    /// [`lease`](Self::lease), from its creation. A store that no other system writes to ignores the policy.
     pub on_foreign_reservation: ForeignPolicy,
     /// The place of the handler's effect. It decides whether the reservation has to be on disk before
     /// [`Store::claim`](super::Store::claim) answers. A store may always wait for the disk; a store without a disk
@@ -47,8 +47,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Compares the claim with the recorded call. Returns the first difference; `None` if it is the same call. A request
-    /// without hashes is another one.
+    /// Compares the claim with the recorded call. Returns the first difference; `None` if it is the same call. A recorded request without
+    /// hashes differs.
     pub fn mismatch(&self, recorded_procedure: &str, recorded: Option<&RequestHashes>) -> Option<Mismatch> {
         if recorded_procedure != self.procedure {
             return Some(Mismatch::Procedure);

@@ -1,4 +1,4 @@
-//! The table of [`ClaimOutcome`].
+//! Every combination of a record and a second claim, with its outcome.
 
 use std::time::Duration;
 

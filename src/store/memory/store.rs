@@ -1,4 +1,4 @@
-//! [`MemoryStore`].
+//! Keeps records in the memory of this process.
 
 use std::{collections::hash_map::Entry, time::Duration};
 

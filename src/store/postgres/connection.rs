@@ -1,4 +1,4 @@
-//! [`DeadpoolConnection`].
+//! Runs the store's statements on a connection of deadpool, in as few round trips as possible.
 
 use std::{fmt, ops::Deref, time::Duration};
 

@@ -1,4 +1,4 @@
-//! [`Deadpool`], and the store on it.
+//! The driver on a pool of deadpool, and its setting for prepared statements.
 
 use std::{fmt, time::Instant};
 

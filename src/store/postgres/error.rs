@@ -1,4 +1,4 @@
-//! What an error of tokio-postgres or deadpool says.
+//! Converts the errors of tokio-postgres and deadpool into those of drivers.
 
 use std::{error::Error as _, io};
 
@@ -10,7 +10,7 @@ use tokio_postgres::{
 
 use crate::store::driver::{AcquireError, AcquireErrorKind, DriverError, is_of_network};
 
-/// How the errors begin that say that there is no connection. tokio-postgres tells its kinds by their texts alone.
+/// The beginnings of the errors of a connection that is lost or could not be made. tokio-postgres tells its kinds by their texts alone.
 const NO_CONNECTION: [&str; 4] = [
     "connection closed",
     "error communicating with the server",

@@ -1,4 +1,4 @@
-//! [`PreparedStatements`], and which connections keep them.
+//! Finds out which connections keep prepared statements, and forgets stale ones.
 
 use std::{
     collections::HashMap,
@@ -147,7 +147,7 @@ fn address(connection: &ClientWrapper) -> usize {
     Arc::as_ptr(&connection.statement_cache).addr()
 }
 
-/// What a new connection is.
+/// The findings about a new connection.
 struct Look {
     /// Whether the server process is the one of the login: a pooler answers a login with an id of its own.
     is_the_servers_own: bool,

@@ -1,4 +1,4 @@
-//! The server process that a connection was told at its login.
+//! Reads the process id that the server has sent at the login of a connection.
 
 use std::{
     convert::Infallible,
@@ -14,14 +14,14 @@ use tokio_postgres::{
     tls::{ChannelBinding, TlsConnect, TlsStream},
 };
 
-/// More than a request for TLS and one to cancel are long.
+/// The room for a request for TLS and a request to cancel, which are shorter.
 const REQUESTS: usize = 64;
 
 /// The length of a process id and a secret, with which a request to cancel ends.
 const KEY: usize = 8;
 
-/// Returns the process id of the server's answer to the login; `None` if it cannot be read. It reads the request to cancel, which has it
-/// and is sent nowhere.
+/// Returns the process id that the server has sent at the login; `None` if it cannot be read. It is read from a request to cancel, which is
+/// sent nowhere.
 pub(super) async fn process_id(token: &CancelToken) -> Option<i32> {
     let (client, mut server) = duplex(REQUESTS);
     // The answer to a request for TLS, if there is one: yes.
@@ -33,7 +33,7 @@ pub(super) async fn process_id(token: &CancelToken) -> Option<i32> {
     Some(i32::from_be_bytes(*key.first_chunk()?))
 }
 
-/// Makes a stream in memory what TLS makes of a stream: nothing.
+/// TLS for a stream in memory, which leaves it as it is.
 struct InMemory;
 
 impl TlsConnect<DuplexStream> for InMemory {

@@ -18,7 +18,7 @@ use crate::store::driver::{Statement, Value};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// How the statements of a store are sent on a connection.
+/// The way in which a store's statements are sent on a connection.
 pub(super) struct Statements {
     preparation: Preparation,
     is_probed: AtomicBool,
@@ -29,7 +29,7 @@ impl Statements {
         Self { preparation, is_probed: AtomicBool::new(false) }
     }
 
-    /// Returns whether a look at what a pooler does was given up: the connection must not be used again.
+    /// Returns whether the probe of a pooler was given up: the connection must not be used again.
     pub(super) fn are_unsettled(&self) -> bool {
         self.is_probed.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A connection that was asked something.
+//! Returns connections to their pools only once the statements that were sent on them are answered.
 
 use std::{
     fmt, mem,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::store::StoreError;
 
-/// What brings a connection back into its first state, once its statements are answered.
+/// The reset that returns a connection to its initial state, once its statements are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reset {
     /// The statements leave nothing.
@@ -102,7 +102,7 @@ impl<'a, D: Driver> Asked<'a, D> {
         Failure::Statement(error)
     }
 
-    /// Sends nothing, and notes if there is an answer: the server can be asked.
+    /// Sends an empty statement. An answer shows that the server can be asked.
     pub(super) async fn look_whether_it_answers(&mut self) {
         if self.execute("").await.is_ok() {
             self.progress().server_answers();
@@ -159,7 +159,7 @@ pub(super) enum Failure {
     Statement(DriverError),
     /// Its answer cannot be read, and would be the same again.
     Corrupt(StoreError),
-    /// The statement that it went together with others in failed; `None` if that was not sent.
+    /// The batch that it was sent in failed; `fault` is `None` if the batch was not sent.
     Together { fault: Option<Fault> },
 }
 
@@ -169,13 +169,13 @@ impl<D: Driver> fmt::Debug for Asked<'_, D> {
     }
 }
 
-/// What is known of a connection that was asked something by an attempt that was given up.
+/// The state of an attempt that was given up before its connection had answered.
 struct GivenUp<D: Driver> {
     connections: Connections<D>,
     since: Instant,
     deadline: Instant,
     reset: Reset,
-    /// The reservation that it was asked for.
+    /// The claim for which the connection was asked, if it has not answered.
     claim: Option<SentClaim>,
 }
 
@@ -193,7 +193,7 @@ impl<D: Driver> GivenUp<D> {
             (Ok(Ok(())), _) => Some(connection),
             (Err(_), Reset::Nothing | Reset::Commit) => self.connections.park(connection, self.since).await,
             (failed, _) => {
-                // What runs there commits nothing.
+                // The statement that runs commits nothing, so it may be cancelled.
                 if failed.is_err() {
                     connection.cancel().await;
                 }

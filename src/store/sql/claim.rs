@@ -20,8 +20,8 @@ use crate::{
     store::{Claim, ClaimOutcome, StoreError, TransactionOptions},
 };
 
-/// Claims the key: looks for its record first, if there probably is one, and reserves the key in a statement of several calls, if it can.
-/// What these do not answer is asked by the claim's own statement.
+/// Claims the key: looks for its record first if one is expected, and reserves the key in a batch if it can. Everything else falls back to
+/// the single statement.
 pub(super) async fn claim<D: Driver>(
     connections: &Connections<D>,
     lanes: &Lanes<D>,
@@ -121,7 +121,7 @@ pub(super) async fn look_for_record<D: Driver>(
     Ok(found.filter(|outcome| !outcome.holds_key()))
 }
 
-/// The time of a `begin` that takes no lock, and says what a call would meet now.
+/// The `until` of a `begin` that only looks: it takes no lock, and returns what a call would meet now.
 const LOOK: f64 = f64::NEG_INFINITY;
 
 async fn look_alone<D: Driver>(

@@ -1,4 +1,4 @@
-//! The database's clock, by which an attempt to claim a key has its time.
+//! The database's clock, which limits the time of an attempt to claim a key.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::store::ServerClock;
 
 const ASK: &str = "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) AS clock";
 
-/// Returns what the clock shows at this time, in seconds. Asks for it if no answer has told it yet: that is done once.
+/// Returns the time that the clock shows at this instant, in seconds. Asks the server if no answer has told the time yet.
 pub(super) async fn shows_at(
     clock: &ServerClock,
     time: Instant,

@@ -33,7 +33,7 @@ const TIMEOUTS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(6
 const TIMEOUT: Duration = Duration::from_secs(5);
 const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The longest time that an attempt has before another one is made beside it.
+/// The longest time after which a further attempt is made beside one that has not answered.
 const MAX_SHARE: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -87,7 +87,7 @@ impl<D: Driver> Connections<D> {
         self.status_timeout.store(micros(timeout), Ordering::Relaxed);
     }
 
-    /// The same settings for the connections of another pool, of which these are parked.
+    /// Returns the same settings for another pool, whose parked connections these are.
     pub(super) fn of(&self, driver: D, parked: Arc<Parked>) -> Self {
         Self { driver, parked, ..self.clone() }
     }
@@ -148,7 +148,8 @@ impl<D: Driver> Connections<D> {
         stale
     }
 
-    /// Returns what an error says about its statement, which was sent since then, and forgets what has the same fault.
+    /// Classifies the error of a statement that was sent at `since`. Closes idle connections that may have the same fault, and forgets
+    /// prepared statements if they are stale.
     pub(super) fn fault_of(&self, since: std::time::Instant, error: &DriverError) -> Fault {
         let fault = Fault::of(error);
         if fault.may_be_shared() {
@@ -187,12 +188,12 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.clamp(shortest, longest).as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Returns the time that an attempt has, of all this, before another one is made beside it.
+/// Returns the share of an operation's time after which a further attempt is made beside one that has not answered.
 pub(super) fn share_of(time: Duration) -> Duration {
     (time / 4).min(MAX_SHARE)
 }
 
-/// A quarter of a pool's connections, at least one.
+/// Returns a quarter of a pool's connections, at least one.
 pub(super) fn quarter(driver: &impl Driver) -> usize {
     (driver.max_connections() / 4).max(1)
 }

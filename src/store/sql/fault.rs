@@ -1,4 +1,4 @@
-//! What an error says about a statement, or about a connection that was not made.
+//! Classifies errors of statements, and of connections that could not be made.
 
 use std::error::Error as _;
 
@@ -9,8 +9,7 @@ use crate::store::{StoreError, StoreErrorKind};
 /// has failed; and one in which a function commits, or would.
 const OPEN_TRANSACTION: [&str; 3] = ["25001", "25P02", "2D000"];
 
-/// The SQLSTATEs with which a server ends a connection because it goes, or is not there yet. (A pooler that has lost its server has
-/// class 08.)
+/// The SQLSTATEs of a server that is shutting down or starting up. (A pooler that has lost its server has class 08.)
 const GOES: [&str; 3] = ["57P01", "57P02", "57P03"];
 
 /// The SQLSTATEs that say that the server does not know whether a statement was carried out, that a lock was not to be had,
@@ -25,7 +24,7 @@ pub(super) const READ_ONLY_TRANSACTION: &str = "25006";
 const FEATURE_NOT_SUPPORTED: &str = "0A000";
 const HOT_STANDBY: &str = "hot standby";
 
-/// What an error says about its statement.
+/// The fault of a statement, classified by whether it may have been carried out and whether it may succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// It lost against another transaction, and was rolled back. It may succeed later.
@@ -97,12 +96,12 @@ impl Fault {
     }
 }
 
-/// Returns whether a server that answers with this SQLSTATE goes, or is not there yet.
+/// Returns whether a server that answers with this SQLSTATE is shutting down or starting up, or is a pooler that has lost its server.
 fn is_going(code: &str) -> bool {
     class(code) == "08" || GOES.contains(&code)
 }
 
-/// Returns whether the statement names what is not there, or what the role may not use: the database is not set up for it.
+/// Returns whether the statement names an object that does not exist, or that the role may not use: the database is not set up for it.
 pub(super) fn is_missing(error: &DriverError) -> bool {
     error.code().is_some_and(|code| matches!(class(code), "3F" | "42"))
 }

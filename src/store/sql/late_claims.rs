@@ -1,4 +1,4 @@
-//! [`LateClaims`].
+//! Remembers claims that have ended, and whose attempts may still reserve their keys.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use crate::store::{StoreError, StoreErrorKind};
 pub(super) struct LateClaims(Mutex<HashMap<Uuid, Arc<Progress>>>);
 
 impl LateClaims {
-    /// Notes that a claim has ended, if that is so.
+    /// Notes a claim that has ended, if an attempt of it may still reserve the key.
     pub(super) fn note(&self, token: Uuid, progress: &Arc<Progress>) {
         if progress.may_claim() {
             let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,11 +31,11 @@ impl LateClaims {
         self.of(token).is_some_and(|progress| progress.may_claim())
     }
 
-    /// Waits until no attempt of a claim can reserve the key any more. Most have none: then it returns at once.
+    /// Waits until no attempt of a claim can reserve the key any more. For most claims it returns at once.
     ///
     /// # Errors
     ///
-    /// One still can at the deadline. A COMMIT may wait for its standby as long as it likes.
+    /// [`StoreError`] if an attempt still can at the deadline: a COMMIT may wait for its standby as long as it likes.
     ///
     /// # Cancel safety
     ///

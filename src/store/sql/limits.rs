@@ -1,7 +1,7 @@
 //! The limit of the records that one user may have in the table.
 //!
-//! The database gives this store an allowance: some records that calls of a user may make (`tenant.idempotency_allow`). What all
-//! stores are allowed, and what there is, is never more than the limit.
+//! The database gives this store an allowance: a number of records that calls of a user may make (`tenant.idempotency_allow`). The
+//! allowances of all stores and the existing records together never exceed the limit.
 
 use std::{
     collections::HashMap,
@@ -34,7 +34,7 @@ use crate::{
 const VALIDITY: Duration = Duration::from_secs(10);
 const COMMIT: Duration = Duration::from_secs(10);
 
-/// How many users are remembered, twice: those that have called last, and those with calls in flight.
+/// The users in each of two generations: those that have called last. Users with calls in flight are remembered in any case.
 const REMEMBERED: usize = 10_000;
 
 const NO_LIMIT: u64 = u64::MAX;
@@ -45,7 +45,7 @@ pub(super) struct Limits {
     users: Arc<Users>,
 }
 
-/// What the limits say about a call.
+/// The decision of the limits about a call.
 #[derive(Debug)]
 pub(super) enum Admission {
     /// It may run.
@@ -82,7 +82,7 @@ impl Limits {
         if let Some(decided) = self.decide(&user) {
             return Ok(decided);
         }
-        // Never as if the store could not be asked: the call would be run unprotected by some policies.
+        // Not an error of a store that cannot be asked, after which some policies would run the call unprotected.
         let deadline = connections.deadline();
         let Ok(_one_at_a_time) = time::timeout_at(deadline, user.asking.lock()).await else {
             return Err(StoreErrorKind::Overloaded.into());
@@ -114,7 +114,7 @@ impl Limits {
         })));
     }
 
-    /// Replaces the allowance. What has not been used of it is given back.
+    /// Replaces the allowance, and gives its unused part back.
     async fn ask<D: Driver>(
         &self,
         connections: &Connections<D>,
@@ -169,7 +169,7 @@ impl Limits {
     }
 }
 
-/// As PostgreSQL has it.
+/// Converts a number to a `bigint`, at most its maximum.
 fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -182,7 +182,7 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// Of a call that adds no record.
+    /// Admits a call that adds no record.
     pub(super) fn without_record() -> Self {
         Self { user: None, keeping: None }
     }
@@ -231,15 +231,15 @@ struct Known {
     in_flight: u64,
     /// Records that were made since the database was told.
     records: u64,
-    /// What is left of the allowance, and until when calls are admitted by it.
+    /// The rest of the allowance, and the time until which it admits calls.
     left: u64,
     valid_until: Option<Instant>,
     /// Until when the user is refused.
     full_until: Option<Instant>,
 }
 
-/// What the database is told with a question. Unless it has certainly heard it, it is told again: it takes the user for one who has more
-/// then.
+/// The counts that a question reports to the database. Unless the database has certainly heard them, they are reported again: it then
+/// counts more than there is, never less.
 struct Told<'a> {
     user: &'a User,
     in_flight: u64,
@@ -247,7 +247,7 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// Gives the allowance back: no call is admitted until there is another one.
+    /// Gives the allowance back: no call is admitted until the database has granted a new one.
     fn by(user: &'a User) -> Self {
         let mut known = user.known();
         known.left = 0;
@@ -277,9 +277,9 @@ impl User {
 struct Users {
     /// The limit of each, or `NO_LIMIT`.
     max_records: AtomicU64,
-    /// Those of now, and those of before.
+    /// The current generation, and the one before.
     remembered: Mutex<[HashMap<OwnerId, Arc<User>>; 2]>,
-    /// By which the database knows this store.
+    /// The id by which the database knows this store.
     server: Uuid,
 }
 
@@ -298,7 +298,7 @@ impl Users {
         }
         let user = before.remove(&owner).unwrap_or_default();
         if now.len() >= REMEMBERED {
-            // What is in use has calls in flight.
+            // A user with other references has calls in flight.
             before.retain(|_, user| Arc::strong_count(user) > 1);
             before.extend(now.drain());
         }

@@ -9,7 +9,7 @@
 //! | the same before the end | if it cannot, and the pool has no free connection: an attempt instead of the others |
 //! | the timeout | the operation fails |
 //!
-//! The first answer counts. The first attempt may go together with those of other operations (`batch`), all others are alone.
+//! The first answer counts. The first attempt may be sent in a batch with those of other operations (`batch`), all others are sent alone.
 
 use std::{
     future::{Future, ready},
@@ -38,19 +38,19 @@ use crate::{
 /// The number of attempts, without those after a conflict.
 const ATTEMPTS: u32 = 4;
 
-/// How often, and after which pause, an answer is asked for again that may be about an attempt of the same operation that was given up: the
-/// server has still to notice.
+/// The retries, and the pause before each, of an answer that may be about an attempt of the same operation that was given up, while the
+/// server has yet to notice that.
 const ASK_AGAIN: (u32, Duration) = (20, Duration::from_millis(50));
 
 /// The number of attempts that may end in a conflict. With the pauses they take about a second.
 const CONFLICTS: u32 = 10;
 
-/// The pause after the first conflict, and the longest. Each is shortened at random by up to a half, so that those who
-/// lost against each other do not meet again.
+/// The first and the longest pause after a conflict. Each is shortened at random by up to a half, so that attempts that lost against each
+/// other do not meet again.
 const PAUSES: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(250)];
 
-/// The pause after a connection that could not be made, for each that could not: a server that restarts, or a connection
-/// that was cut while it was made, is no reason to give up.
+/// The pause after a connection that could not be made, times the failures so far: a server that restarts, or a connection that was cut
+/// while it was made, is no reason to give up.
 const RECONNECT: Duration = Duration::from_millis(50);
 
 /// An operation on the connections of a pool.
@@ -65,7 +65,7 @@ pub(super) struct Operation<'a, D: Driver> {
     leaves_nothing: bool,
 }
 
-/// A time at which something is done about attempts that have not answered.
+/// A time at which the operation may react to attempts that have not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alarm {
     Deadline,
@@ -74,7 +74,7 @@ enum Alarm {
     Status { again: bool },
 }
 
-/// What is done then.
+/// The reaction to an alarm.
 enum Reaction {
     Wait,
     /// Another attempt is made beside the others.
@@ -85,7 +85,7 @@ enum Reaction {
     TryInstead,
 }
 
-/// What is done about a failed attempt.
+/// The decision after a failed attempt.
 enum Next {
     Again(Attempt, Duration),
     Fail(StoreError),
@@ -96,7 +96,7 @@ enum Next {
 pub(super) struct Attempt {
     /// Whether to ask for the status of the created resource.
     pub(super) with_status: bool,
-    /// Whether it may go together with attempts of other operations, as only the first one may.
+    /// Whether it may be sent in a batch with attempts of other operations, as only the first one may.
     pub(super) together: bool,
     /// Whether another attempt has not answered: then it is not known whether the server can be asked.
     in_doubt: bool,
@@ -122,7 +122,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         Self::until(connections, connections.deadline())
     }
 
-    /// An operation with a deadline of its own.
+    /// Makes an operation with a deadline of its own.
     pub(super) fn until(connections: &'a Connections<D>, deadline: Instant) -> Self {
         Self {
             connections,
@@ -134,17 +134,17 @@ impl<'a, D: Driver> Operation<'a, D> {
         }
     }
 
-    /// An operation that asks for a status on the side.
+    /// Asks for the status as well, if it is wanted, unless too many statuses are overdue.
     pub(super) fn with_status(self, wanted: bool) -> Self {
         Self { time_for_status: if wanted { self.connections.time_for_status() } else { None }, ..self }
     }
 
-    /// An operation that makes no attempt beside another one.
+    /// Makes one attempt at a time: silence leads to no second attempt beside it.
     pub(super) fn one_at_a_time(self) -> Self {
         Self { one_at_a_time: true, ..self }
     }
 
-    /// An operation whose attempts leave nothing if their answers are lost.
+    /// Declares that attempts leave nothing behind if their answers are lost.
     pub(super) fn leaving_nothing(self) -> Self {
         Self { leaves_nothing: true, ..self }
     }
@@ -178,7 +178,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             while let Ok(ended) = timeout_at(time, attempts.next()).await {
                 match ended {
                     Some((_, Ok(answer))) if is_conclusive(&answer) => return Ok(answer),
-                    // What it holds goes back first.
+                    // The answer may hold a connection, which goes back to the pool first.
                     Some((made, Ok(answer))) if attempts.is_empty() && self.progress.has_given_up() && again > 0 => {
                         drop(answer);
                         again -= 1;
@@ -208,7 +208,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         inconclusive.ok_or_else(|| self.out_of_time())
     }
 
-    /// The times at which something is done, in their order.
+    /// Returns the alarms in the order of their times.
     fn alarms(&self) -> impl Iterator<Item = (Instant, Alarm)> + use<D> {
         let (begun, deadline) = (self.begun.0, self.progress.deadline());
         let share = share_of(deadline.saturating_duration_since(begun));
@@ -281,9 +281,9 @@ impl<'a, D: Driver> Operation<'a, D> {
         asked.answered(row)
     }
 
-    /// Calls a function as an attempt, in a transaction of its own: a function cannot tell whether the connection has come with a
-    /// transaction that someone left open, in which it would read what has passed, and leave its settings. A function that writes has its
-    /// transaction committed. A statement that only reads is cancelled if it has no answer in time.
+    /// Calls a function as an attempt, in a transaction of its own: a function cannot tell whether a transaction was left open on the
+    /// connection, in which it would read stale rows and leave its settings behind. A function that writes has its transaction committed. A
+    /// statement that only reads is cancelled if it has no answer in time.
     pub(super) async fn call(
         &self,
         attempt: Attempt,
@@ -334,7 +334,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         Ok(asked)
     }
 
-    /// Makes the operation's error. What one attempt may have done, the operation may have done.
+    /// Makes the operation's error. If any attempt may have taken effect, the operation may have.
     fn error(&self, kind: StoreErrorKind, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
         let lost = self.progress.has_lost() && !self.leaves_nothing;
         let kind = match (kind.is_unavailable(), lost) {
@@ -346,7 +346,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         if lost { error.after_a_lost_answer() } else { error }
     }
 
-    /// The error at the deadline, while attempts have not answered.
+    /// Returns the error at the deadline, while attempts have not answered.
     fn out_of_time(&self) -> StoreError {
         // Nothing is sent between the look at what was sent and the answer.
         self.progress.ends();
@@ -428,7 +428,7 @@ impl Failures {
     }
 }
 
-/// The pause after a conflict.
+/// Returns the pause after a conflict.
 fn pause(conflicts: u32) -> Duration {
     let [first, longest] = PAUSES;
     first.saturating_mul(1 << conflicts.saturating_sub(1).min(16)).min(longest).mul_f64(1.0 - fastrand::f64() / 2.0)

@@ -1,4 +1,4 @@
-//! [`Owned`].
+//! Transactions without a call, for any driver.
 
 use std::{error::Error, fmt, ops::Deref};
 
@@ -50,7 +50,7 @@ impl<T> Owned<T> {
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Conflict`] if the transaction has lost against another one: it may succeed if it is tried again.
+    /// [`StoreErrorKind::Conflict`] if the transaction has lost against another transaction: it may succeed if it is tried again.
     /// [`StoreErrorKind::Interrupted`] if the answer was lost: it is not known whether it was committed. After any other error
     /// nothing was committed.
     ///

@@ -1,9 +1,9 @@
 //! Connections whose statements were given up, and which may still write.
 //!
 //! Such a statement is not cancelled: a COMMIT that waits for a synchronous standby would succeed on the primary alone. If its connection
-//! were closed, its process would go on, perhaps for hours, and the pool would open another connection, until the server has none left for
-//! anybody. So the connection keeps its place in the pool until it is answered; or until the server, asked on a connection of its own, has
-//! no statement any more that is so old: then the answer was lost on its way.
+//! were closed, its process would go on, perhaps for hours, and the pool would open further connections until the server has none left. So
+//! the connection keeps its place in the pool until it is answered; or until the server, asked on a separate connection, no longer has a
+//! statement that is so old: then the answer was lost on its way.
 
 use std::{
     collections::BTreeMap,
@@ -33,11 +33,12 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)
 /// The longest time that a question may take.
 const QUESTION: Duration = Duration::from_secs(2);
 
-/// The statements of a login are shown to it alone, not to the role that it may have set. That holds for a transaction: a pooler gives the
-/// session to others after it. One whose connection falls silent ends by itself, after as long as a question may take.
+/// Begins a transaction as the login, to which alone its statements are shown, not to a role that it may have set. The role is reset for
+/// the transaction alone: a pooler gives the session to others after it. A transaction whose connection falls silent ends by itself, after
+/// as long as a question may take.
 const AS_LOGIN: &str = "BEGIN READ ONLY; SET LOCAL ROLE NONE; SET LOCAL idle_in_transaction_session_timeout = '2s'";
 
-/// The connections that are parked, of one pool.
+/// The parked connections of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
     state: Mutex<State>,
@@ -58,7 +59,7 @@ struct Place {
     sent: Instant,
     /// Whether it is of a claim, without a connection.
     of_claim: bool,
-    /// Dropped, it tells that the statement has ended.
+    /// Its drop signals that the statement has ended.
     _held: oneshot::Sender<()>,
 }
 
@@ -75,8 +76,8 @@ impl Parked {
         Some((state.places.keys().copied().collect(), youngest?))
     }
 
-    /// Gives up those of these that are more than the statements that run. Whose statements these are is not known: a connection's place is as
-    /// good as another's, but a claim is given up only if none runs.
+    /// Gives up as many of these places as there are more of than running statements. It is not known which place a running statement
+    /// belongs to: the place of one connection is as good as that of any other, but a claim is given up only if no statement runs.
     fn found(&self, asked_for: &[u64], running: usize) {
         let mut state = self.state();
         let is_given_up = |place: &&u64| state.places.get(place).is_some_and(|it| !it.of_claim || running == 0);
@@ -87,11 +88,11 @@ impl Parked {
     }
 }
 
-/// Has the place of a connection, and leaves it when dropped.
+/// Holds the place of a connection, and leaves it when dropped.
 struct Ticket<'a>(&'a Parked, u64);
 
 impl<'a> Ticket<'a> {
-    /// Returns whether someone has to begin to ask, too.
+    /// Also returns whether a task has to be started that asks.
     fn take(parked: &'a Parked, sent: Instant, of_claim: bool) -> (Self, oneshot::Receiver<()>, bool) {
         let (held, ended) = oneshot::channel();
         let mut state = parked.state();
@@ -111,8 +112,8 @@ impl Drop for Ticket<'_> {
 }
 
 impl<D: Driver> Connections<D> {
-    /// Keeps a connection on which something was sent at that time, until it is answered. `None` if that has ended without an answer: then
-    /// the connection is closed.
+    /// Keeps a connection on which a statement was sent at that time, until it is answered. Closes the connection and returns `None` if the
+    /// statement has ended without an answer.
     pub(super) async fn park(&self, mut connection: D::Connection, sent: Instant) -> Option<D::Connection> {
         let (_ticket, ended, begins) = Ticket::take(self.parked(), sent, false);
         if begins {
@@ -191,7 +192,7 @@ async fn ask<D: Driver>(connections: Connections<D>) {
     mem::forget(asking);
 }
 
-/// Dropped before the end, with its runtime, it lets another task ask.
+/// If it is dropped before the end, with its runtime, another task may ask.
 struct Asking<'a>(&'a Parked);
 
 impl Drop for Asking<'_> {

@@ -20,11 +20,11 @@ use crate::{
     telemetry,
 };
 
-/// `None` is everybody without a user.
+/// The owner that a call counts for. All calls without one share `None`.
 type User = Option<OwnerId>;
 
-/// The permits of a pool. Of those who wait, the user who has the fewest is next. The last permit is for a user who has none, and a user who
-/// has half of all gets more only while no other user waits.
+/// The permits of a pool. The waiting user with the fewest permits is next. The last permit is for a user who has none, and a user with
+/// half of all permits gets more only while no other user waits.
 #[derive(Clone)]
 pub(super) struct Permits {
     line: Arc<Mutex<Line>>,
@@ -98,7 +98,7 @@ impl Permits {
         self.line().take(user).then(|| Permit { permits: self.clone(), user })
     }
 
-    /// Gives permits to those who wait.
+    /// Gives permits to the calls that wait.
     fn serve(&self) {
         let mut refused = Vec::new();
         {
@@ -107,7 +107,7 @@ impl Permits {
                 refused.extend(call.send(Permit { permits: self.clone(), user }).err());
             }
         }
-        // Those of calls that have gone go back, and to others, once the line is free.
+        // Permits of calls that have gone are given to others once the line is unlocked.
         drop(refused);
     }
 
@@ -116,7 +116,7 @@ impl Permits {
     }
 }
 
-/// Without those who wait.
+/// Omits the calls that wait.
 impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permits").field("all", &self.line().all).finish_non_exhaustive()
@@ -166,7 +166,7 @@ struct Line {
 struct Calls {
     held: usize,
     waiting: VecDeque<(u64, oneshot::Sender<Permit>)>,
-    /// Where the user is in the order.
+    /// The user's key in the order, while calls of the user wait.
     place: Option<(usize, u64)>,
 }
 

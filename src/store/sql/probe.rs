@@ -41,7 +41,7 @@ const LIFE: Duration = Duration::from_secs(60);
 const SWEEPS: u32 = 8;
 const SWEPT: u32 = 1_000;
 
-/// What is tried, and what of it does not work.
+/// The trial of a store's statements, and the problems that it has found.
 pub(super) struct Probe<'a, D: Driver> {
     pub(super) store: &'a SqlStore<D>,
     pub(super) connections: &'a Connections<D>,
@@ -102,7 +102,7 @@ impl<D: Driver> Probe<'_, D> {
         self.tried("a claim", outcome, |outcome| matches!(outcome, ClaimOutcome::Acquired))
     }
 
-    /// Statements that do for many calls what a single statement does for one.
+    /// Tries the batched statements.
     async fn together(&mut self) -> Result<(), StoreError> {
         let claims = [(); 2].map(|()| Arc::new(Claim { lease: LIFE, ..of_owner() }));
         let claiming = claims.each_ref().map(|claim| Writing::Claim(Arc::clone(claim)));

@@ -1,4 +1,4 @@
-//! What is known of an operation's attempts.
+//! The state that the attempts of an operation share.
 
 use std::{
     pin::pin,
@@ -23,7 +23,7 @@ const SENT: u8 = 1;
 const ENDED: u8 = 2;
 const GIVEN_UP: u8 = 4;
 
-/// What is known of an operation's attempts.
+/// The state that the attempts of an operation share.
 pub(super) struct Progress {
     deadline: Instant,
     /// Whether something was sent, whether the operation has ended, and whether attempts were given up together with their connections:
@@ -42,7 +42,7 @@ pub(super) struct Progress {
     /// Whether attempts are given up together with their connections.
     closing: AtomicBool,
     claiming: Mutex<Claiming>,
-    /// Wakes those who wait for an attempt that may reserve the key.
+    /// Wakes the tasks that wait for an attempt that may reserve the key.
     claim_ended: Notify,
     /// Held while the operation's status is overdue.
     overdue_status: Mutex<Option<OwnedSemaphorePermit>>,
@@ -138,8 +138,8 @@ impl Progress {
         *self.last_sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the first attempt is about to be sent together with those of other operations. Returns whether it may be: once
-    /// the operation has ended, nobody would know that it was sent.
+    /// Notes that the first attempt is about to be sent in a batch with those of other operations. Returns whether it may be: an operation
+    /// that has ended would not learn that it was sent.
     pub(super) fn sends_together(&self) -> bool {
         let sends = |state| (state & ENDED == 0).then_some(state | SENT);
         let may_send = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sends).is_ok();
@@ -147,8 +147,8 @@ impl Progress {
         may_send
     }
 
-    /// Notes that the operation has ended: what waits to be sent together with others is not sent. What was sent before
-    /// [is known](Self::is_sent) from here on.
+    /// Notes that the operation has ended: an attempt that waits for a batch is not sent any more. An attempt that was sent before [is
+    /// known](Self::is_sent) from here on.
     pub(super) fn ends(&self) {
         self.state.fetch_or(ENDED, Ordering::Relaxed);
     }
@@ -177,7 +177,7 @@ impl Progress {
         self.state.load(Ordering::Relaxed) & GIVEN_UP != 0 || self.has_lost()
     }
 
-    /// Says whether attempts are given up together with their connections.
+    /// Sets whether attempts are given up together with their connections.
     pub(super) fn set_closing(&self, closing: bool) {
         self.closing.store(closing, Ordering::Relaxed);
     }
@@ -195,11 +195,11 @@ impl Progress {
     }
 }
 
-/// An attempt that may reserve the key. Dropped without an answer, it does not run in the server any more, and may not have arrived yet.
+/// An attempt that may reserve the key. If it is dropped without an answer, it no longer runs in the server, but may still be on its way.
 pub(super) struct SentClaim(Arc<Progress>);
 
 impl SentClaim {
-    /// One of those that were [noted](Progress::claims_until).
+    /// Makes the handle of an attempt that was [noted](Progress::claims_until).
     pub(super) fn of(progress: &Arc<Progress>) -> Self {
         Self(Arc::clone(progress))
     }
@@ -229,18 +229,19 @@ impl Drop for SentClaim {
 /// The attempts that may reserve the key.
 #[derive(Default)]
 struct Claiming {
-    /// How many have no answer, and may run in the server.
+    /// The attempts that have no answer, and may run in the server.
     unanswered: u16,
-    /// How many of these have an answer after all, which nobody has counted yet.
+    /// The attempts among these that are answered after all, and not yet dropped.
     answered: u16,
     /// Whether one is lost.
     lost: bool,
-    /// When the last one of all has no effect any more, unless it has begun by then.
+    /// The time after which none of them takes effect, unless it has begun by then.
     until: Option<Instant>,
 }
 
 impl Claiming {
-    /// Returns until when one may reserve the key, if one may: nobody knows how long a COMMIT waits for a standby.
+    /// Returns the time until which an attempt may reserve the key, if one may. An attempt without an answer has no limit: its COMMIT may
+    /// wait for a standby.
     fn until(&self) -> Option<Instant> {
         if self.unanswered > 0 { Some(Instant::now() + FOREVER) } else { self.until.filter(|_| self.lost) }
     }
@@ -255,7 +256,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Counts an attempt that waits for a connection, or to go together with others.
+/// Counts an attempt that waits for a connection or for a batch.
 pub(super) struct Waiting(Arc<Progress>);
 
 impl Waiting {

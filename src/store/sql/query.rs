@@ -47,8 +47,8 @@ impl<D: Driver> Connections<D> {
         operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
     }
 
-    /// As [`query_one`](Self::query_one), of a statement whose first attempt may go together with those of other operations. `done` is
-    /// the outcome then; `read` converts the row of the single one.
+    /// As [`query_one`](Self::query_one), of a statement whose first attempt may be sent in a batch. `done` is the outcome then; `read`
+    /// converts the row of the single statement.
     pub(super) async fn query_together<K: Kind<Answer = ()>, A: Copy>(
         &self,
         lane: &Lane<D, K>,
@@ -77,8 +77,8 @@ impl<D: Driver> Connections<D> {
     }
 }
 
-/// Returns the row of a statement that has one. Another number of rows is another statement's answer, as a pooler that mixes answers
-/// up gives it. The statement's own answer is lost then: it would be taken for that of the next.
+/// Returns the only row of a statement. Any other number of rows is another statement's answer, from a pooler that mixes answers up. The
+/// statement's own answer is lost then: it would be taken for that of the next.
 pub(super) fn only_row<R>(rows: Vec<R>) -> Result<R, DriverError> {
     match <[R; 1]>::try_from(rows) {
         Ok([row]) => Ok(row),

@@ -84,7 +84,7 @@ impl Sql {
         }
     }
 
-    /// The same statements, for other names.
+    /// Returns the same statements for other names.
     pub(super) fn with_schema(&self, schema: Schema) -> Self {
         let has_common_path = self.has_common_path;
         Self { has_common_path, ..Self::new(schema, Arc::clone(&self.resource_types)) }
@@ -94,7 +94,7 @@ impl Sql {
         Self { has_common_path, ..Self::new(self.schema.clone(), Arc::clone(&self.resource_types)) }
     }
 
-    /// Returns whether what is common is done by plain statements; else the functions do everything, for tests.
+    /// Returns whether plain statements handle the common case. Otherwise the functions do everything, for tests.
     pub(super) fn has_common_path(&self) -> bool {
         self.has_common_path
     }

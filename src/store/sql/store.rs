@@ -1,4 +1,4 @@
-//! [`SqlStore`].
+//! The store on any driver: its settings, and the operations of [`Store`].
 
 use std::{sync::Arc, time::Duration};
 
@@ -150,7 +150,8 @@ impl<D: Driver> SqlStore<D> {
         self.with_connections(|connections| connections.schema(schema))
     }
 
-    /// Switches off the plain statements for what is common, so that the functions of the migrations do everything. For tests alone.
+    /// Switches the plain statements for the common case on or off; without them, the functions of the migrations do everything. For tests
+    /// alone.
     #[doc(hidden)]
     pub fn common_path(self, is_on: bool) -> Self {
         self.with_connections(|connections| connections.common_path(is_on))
@@ -173,8 +174,8 @@ impl<D: Driver> SqlStore<D> {
     /// Limits how long an operation may take, including the wait for a connection and further attempts. From 1 ms to 1
     /// hour; another timeout counts as the nearer of these. Defaults to 5 seconds.
     ///
-    /// An attempt that has not answered after a quarter of it, at most 2 seconds, does not hold up the operation: another
-    /// one is made beside it, on another connection. If there is no answer in time, the error says whether the server
+    /// An attempt that has not answered after a quarter of it, at most 2 seconds, does not hold up the operation: a further
+    /// attempt is made beside it, on another connection. If there is no answer in time, the error says whether the server
     /// could be asked: [`Overloaded`](crate::store::StoreErrorKind::Overloaded) if it could, or if the pool has no free
     /// connection; else [`Interrupted`](crate::store::StoreErrorKind::Interrupted) or
     /// [`Unreachable`](crate::store::StoreErrorKind::Unreachable).
@@ -185,13 +186,13 @@ impl<D: Driver> SqlStore<D> {
         self.with_connections(|connections| connections.timeout(timeout))
     }
 
-    /// Limits how many calls one statement may do: claims, records, renewals, releases and replays that wait while a statement of
-    /// their kind is under way go together with the next one; claims and records are of one kind. A call that finds none under way
-    /// is sent alone, at once; or, while calls come together, with those that the runtime has ready at that moment. From 1 to 1,024
-    /// calls; another number counts as the nearer of these. 1 turns it off: each call is a statement of its own. Defaults to 64.
+    /// Limits how many calls one statement carries: claims, records and replays that wait while a statement of their kind is under way
+    /// share the next one; claims and records are of one kind. A call that finds none under way is sent alone, at once; or, while calls
+    /// come together, with those that the runtime has ready at that moment. From 1 to 1,024 calls; another number counts as the nearer of
+    /// these. 1 turns batching off: each call is a statement of its own. Defaults to 64.
     ///
-    /// It changes neither the outcome of a call nor its time limits. What is not the most common case goes alone, as does each call
-    /// of a statement that has failed.
+    /// It changes neither the outcome of a call nor its time limits. Uncommon cases are sent alone, as is each call of a statement that has
+    /// failed.
     pub fn max_batch(mut self, calls: usize) -> Self {
         self.lanes = Lanes::with_max_batch(&self.connections, calls);
         self
@@ -235,8 +236,8 @@ impl<D: Driver> SqlStore<D> {
         self
     }
 
-    /// Admits a call, unless its user is at a limit: then a record decides, or the call is refused. A call that takes another one over
-    /// adds no record.
+    /// Admits a call. If its user is at a limit, an existing record decides instead; without one, the call is refused. A takeover adds no
+    /// record, so it is admitted.
     async fn admit(&self, claim: &Claim) -> Result<Result<Admitted, ClaimOutcome>, StoreError> {
         match self.limits.admit(&self.connections, claim.reservation.owner).await? {
             Admission::Admitted(admitted) => Ok(Ok(admitted)),
@@ -261,7 +262,7 @@ impl<D: Driver> SqlStore<D> {
         }
     }
 
-    /// The response is more important than the reference to the resource.
+    /// Completes the record, without the resource if the database refuses the reference: the response is more important.
     async fn complete_without_reference_if_need_be(
         &self,
         reservation: &Reservation,
@@ -324,7 +325,7 @@ impl<D: Driver> Store for SqlStore<D> {
         }
         let ends_without_key = !outcome.holds_key() && !matches!(outcome, ClaimOutcome::Replay(_));
         if ends_without_key && self.connections.late_claims().has(claim.reservation.token) {
-            // What may still arrive reserves the key if its holder lets go of it.
+            // A late attempt would reserve the key once its holder lets go of it.
             self.release(&claim.reservation).await.map_err(StoreError::after_a_lost_answer)?;
         }
         Ok(outcome)
@@ -352,7 +353,7 @@ impl<D: Driver> Store for SqlStore<D> {
         let late_claims = self.connections.late_claims();
         let mut completed = self.complete_without_reference_if_need_be(reservation, completion).await;
         if matches!(completed, Ok(CompleteOutcome::Fenced)) && late_claims.has(reservation.token) {
-            // What may still arrive reserves the key for a call that takes effect.
+            // A late attempt may still reserve the key for this call, which has taken effect.
             late_claims.are_over(reservation.token, self.connections.deadline()).await?;
             completed = self.complete_without_reference_if_need_be(reservation, completion).await;
         }
@@ -382,7 +383,7 @@ impl<D: Driver> Store for SqlStore<D> {
         }
     }
 
-    /// Page by page: an outcome is read, too, and there may be millions.
+    /// Reads page by page: the pages include outcomes, of which there may be millions.
     async fn abandoned(&self, search: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
         let most = usize::try_from(search.batch).unwrap_or(usize::MAX);
         let (mut found, mut reached) = (Vec::new(), None::<Uuid>);

@@ -1,21 +1,21 @@
-//! Where a sweep has come to.
+//! The position of a sweep, at which its next batch begins.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where the last batch of a sweep has ended, in the words of `tenant.idempotency_sweep`. Clones share it.
+/// The position at which the last batch of a sweep ended, as `tenant.idempotency_sweep` returns it. Clones share it.
 ///
-/// The next batch begins there, and does not pass once more over the index entries of all rows that are gone: they stay until a vacuum
-/// removes them. It is a hint alone. Without it, a batch begins with the longest expired rows.
+/// The next batch begins there, and does not scan again the index entries of all rows that are gone, which stay until a vacuum removes
+/// them. The position is only a hint: without it, a batch begins with the rows that expired first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reached(Arc<Mutex<Option<String>>>);
 
 impl Reached {
-    /// Takes it for a batch. If that fails, or if another one runs beside it, there is none.
+    /// Takes the position for a batch. While that batch runs, and after it has failed, there is none.
     pub(super) fn take(&self) -> Option<String> {
         self.lock().take()
     }
 
-    /// Sets it after a batch; `None` if nothing is left to sweep.
+    /// Sets the position after a batch; `None` if nothing is left to sweep.
     pub(super) fn set(&self, reached: Option<String>) {
         *self.lock() = reached;
     }

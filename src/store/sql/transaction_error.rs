@@ -1,4 +1,4 @@
-//! [`TransactionErrorKind`].
+//! Classifies the errors of statements in a handler's transaction.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -17,8 +17,8 @@ use crate::telemetry::Chain;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransactionErrorKind {
-    /// The transaction lost against another one: a serialization failure or a deadlock. The whole call may succeed if
-    /// it is tried again. The layer tells the client so, whatever the handler answers.
+    /// The transaction lost against another transaction: a serialization failure or a deadlock. The whole call may succeed if it is tried
+    /// again. The layer tells the client so, whatever the handler answers.
     Conflict,
     /// The call that the transaction belongs to has ended.
     Ended,

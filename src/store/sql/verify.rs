@@ -304,7 +304,7 @@ pub enum SetupProblem {
     /// A statement of a call does not work. It was tried on a row of an owner that has no others.
     #[error("{call} does not work: {error}")]
     FailedCall {
-        /// What was tried.
+        /// The call that was tried.
         call: String,
         /// The error, or what was found instead.
         error: String,

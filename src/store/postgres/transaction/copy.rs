@@ -1,4 +1,4 @@
-//! [`CopyInSink`] and [`CopyOutStream`].
+//! Copies data into and out of tables in a handler's transaction.
 
 use std::{
     fmt, future,

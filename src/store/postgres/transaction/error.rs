@@ -1,4 +1,4 @@
-//! [`TransactionError`].
+//! The errors of statements in a handler's transaction.
 
 use tokio_postgres::error::{DbError, SqlState};
 use tonic::Status;

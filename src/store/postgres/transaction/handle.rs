@@ -1,4 +1,4 @@
-//! [`Transaction`].
+//! The handle by which handlers use their transaction.
 
 use std::{fmt, sync::Arc};
 
@@ -43,7 +43,7 @@ use crate::store::{TransactionErrorKind, driver::Level};
 /// - **Clones** are handles of the same transaction, for the handler's helpers. After the call has ended, statements of
 ///   every handle fail with [`TransactionErrorKind::Ended`]. A call whose client has hung up has ended, too, unless the
 ///   layer lets it go on.
-/// - **Conflicts.** A transaction that has lost against another one (a serialization failure or a deadlock) is rolled
+/// - **Conflicts.** A transaction that has lost against another (a serialization failure or a deadlock) is rolled
 ///   back, and the client is told to retry, whatever the handler answers. [`savepoint`](Self::savepoint) limits what a
 ///   conflict spoils; a savepoint that the handler sets in SQL of its own does not.
 /// - **Methods** are those of [`tokio_postgres::Client`]. Prefer the ones whose names contain `typed`: they need no

@@ -1,4 +1,4 @@
-//! The handler's [`Transaction`].
+//! The transaction of a handler on tokio-postgres: [`Transaction`], its savepoints, and its copies.
 
 mod copy;
 mod error;

@@ -1,4 +1,4 @@
-//! [`OwnedTransaction`].
+//! Begins transactions without a call, for handlers that are called directly.
 
 use deadpool_postgres::Pool;
 
@@ -11,7 +11,7 @@ pub type OwnedTransaction = Owned<Transaction>;
 impl Transaction {
     /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
     /// no key, no record and no user; the caller commits. The database needs the [migrations](crate::migrations),
-    /// in the schema with the default name; [`begin_on`](Self::begin_on) takes another one.
+    /// in the schema with the default name; [`begin_on`](Self::begin_on) takes a store with other names.
     ///
     /// ```no_run
     /// use tonic::{Request, Response, Status};

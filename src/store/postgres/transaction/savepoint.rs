@@ -1,4 +1,4 @@
-//! [`Savepoint`].
+//! Rolls back a part of a transaction on its own.
 
 use std::ops::Deref;
 
@@ -32,7 +32,7 @@ use crate::store::TransactionErrorKind;
 ///   rollback does not. After that, statements of their handles, and of clones of these, fail with
 ///   [`TransactionErrorKind::SavepointEnded`]; the transaction goes on.
 /// - **A conflict** in a savepoint that is rolled back does not fail the call: after a deadlock, say, the handler may go
-///   on. A transaction that loses to another one because of its isolation level will most likely lose again when it
+///   on. A transaction that loses to another because of its isolation level will most likely lose again when it
 ///   commits.
 #[derive(Debug)]
 #[must_use = "a savepoint that is dropped is rolled back"]
@@ -51,7 +51,7 @@ impl Savepoint {
     /// # Errors
     ///
     /// [`TransactionError`] if a statement since then has failed: these writes are rolled back. Also if the savepoint
-    /// has ended with another one, the connection is lost, or the call has ended.
+    /// has ended with an outer one, the connection is lost, or the call has ended.
     ///
     /// # Cancel safety
     ///
@@ -73,7 +73,7 @@ impl Savepoint {
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] if the savepoint has ended with another one, the connection is lost, or the call has ended.
+    /// [`TransactionError`] if the savepoint has ended with an outer one, the connection is lost, or the call has ended.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! [`TransactionSession`], and access to its connection.
+//! Shares the connection of a transaction between its handles, until the call ends.
 
 use std::{
     fmt,

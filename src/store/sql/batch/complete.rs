@@ -1,4 +1,4 @@
-//! [`Recording`], and several of them.
+//! Converts the outcomes of a batch into parameters.
 
 use super::{
     super::{
@@ -33,8 +33,8 @@ impl Recording {
     }
 }
 
-/// Outcomes that are to be recorded, as the parameters of a statement. A reservation that is not held, or has an outcome, goes alone, as
-/// does a resource of a type that the database does not know.
+/// Outcomes that are to be recorded, as the parameters of a statement. A reservation that is not held, or has an outcome, is sent alone, as
+/// is a resource of a type that the database does not know.
 pub(super) struct Completing<'a> {
     pub(super) reservations: Reservations,
     responses: Vec<Option<&'a [u8]>>,

@@ -76,7 +76,7 @@ impl<const WRITES: bool> Kind for Counted<WRITES> {
     }
 }
 
-/// How a statement ends.
+/// The end of a statement.
 #[derive(Clone, Copy)]
 pub(super) enum End {
     Answer,
@@ -115,7 +115,7 @@ impl Fake {
         self.0.may_end.add_permits(statements);
     }
 
-    /// Has the next statement that ends, of those without another order, end like this.
+    /// Lets one more statement end, and adds its end to the queue of ends.
     pub(super) fn end_with(&self, end: End) {
         self.0.ends.lock().unwrap_or_else(PoisonError::into_inner).push_back(end);
         self.end(1);
@@ -134,7 +134,7 @@ impl Fake {
         self.statements().iter().map(Vec::len).collect()
     }
 
-    /// How many statements were cancelled, and how many connections closed.
+    /// Returns the number of cancelled statements, and of closed connections.
     pub(super) fn cancelled_and_closed(&self) -> (usize, usize) {
         (self.0.cancelled.load(Ordering::Relaxed), self.0.closed.load(Ordering::Relaxed))
     }

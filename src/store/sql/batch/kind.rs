@@ -1,4 +1,4 @@
-//! [`Kind`].
+//! The kinds of calls that share statements.
 
 use tokio::time::Instant;
 
@@ -11,30 +11,30 @@ use crate::store::{Reservation, ServerClock};
 /// A time, and what the server's clock shows then.
 pub(in crate::store::sql) type Until<'a> = (&'a ServerClock, Instant);
 
-/// A kind of statement that does for many calls what a single statement does for one.
+/// A kind of batched statement.
 ///
-/// It does only what nearly all calls need, and says nothing about the rest: those go alone, by the single statement, which decides.
+/// It handles the common case alone, and gives no answer to other calls: they fall back to the single statement.
 pub(in crate::store::sql) trait Kind: Send + Sync + 'static {
     /// Whether the statement writes. Then it is never cancelled: a cancelled wait for a synchronous standby ends with success, and others
     /// see what a failover may take back.
     const WRITES: bool;
 
-    /// What a call asks.
+    /// The request of a call.
     type Item: Send + Sync + 'static;
-    /// What it is answered.
+    /// The answer to the call.
     type Answer: Send + 'static;
 
     /// Returns whether two items may share a statement.
     fn may_share(one: &Self::Item, other: &Self::Item) -> bool;
 
-    /// Returns the key of an item, and its token. A statement holds a key of an owner once, and a token once.
+    /// Returns the reservation of an item. A statement has each key of an owner, and each token, at most once.
     fn reservation(item: &Self::Item) -> &Reservation;
 
     /// Returns about how many bytes an item's parameters have.
     fn bytes(item: &Self::Item) -> usize;
 
-    /// Runs one statement for items that may share it. It reserves no key after `until`. Returns an answer for each, in their order; `None` for one that
-    /// has to go alone.
+    /// Runs one statement for items that may share it. It reserves no key after `until`. Returns an answer for each item, in their order;
+    /// `None` for one that has to be sent alone.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! [`Lane`].
+//! Sends the calls of a kind alone or in batches.
 
 use std::{
     pin::pin,
@@ -28,8 +28,8 @@ use crate::{
     telemetry,
 };
 
-/// The calls of a kind. A call that finds no statement under way, or fewer than there [may be](super::pace), goes alone, at once.
-/// Others queue, and go together with the next one.
+/// The calls of a kind. A call that finds fewer statements under way than there [may be](super::pace) is sent alone, at once. Others queue,
+/// and share the next statement.
 pub(in crate::store::sql) struct Lane<D: Driver, K: Kind>(Arc<Shared<D, K>>);
 
 struct Shared<D: Driver, K: Kind> {
@@ -47,13 +47,13 @@ struct State<D: Driver, K: Kind> {
     last: usize,
 }
 
-/// How a call goes.
+/// The way in which a call is sent.
 pub(in crate::store::sql) enum Turn<D: Driver, K: Kind> {
-    /// By the single statement. The slot, if there is one, is held until that is answered.
+    /// Alone. The slot, if there is one, is held until the single statement is answered.
     Alone(Option<Slot<D, K>>),
-    /// By the single statement, because those of this kind fail at the moment.
+    /// Alone, because batches of this kind fail at the moment.
     Refused,
-    /// It went together with others. `None`: it has to go alone after all.
+    /// In a batch, with its answer; `None` if it has to be sent alone after all.
     Together(Option<K::Answer>),
 }
 
@@ -107,13 +107,13 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         };
         loop {
             self.serve();
-            // Whoever serves the queue sees that its statement is slow; the caller of a single one does not.
+            // The task that serves the queue sees that its statement is slow; the caller of a single statement does not.
             let answered = if watched { Ok((&mut answered).await) } else { timeout(SLOW, &mut answered).await };
             match answered {
                 Ok(Ok(Answer::Alone(slot))) => return Ok(Turn::Alone(Some(slot))),
                 Ok(Ok(Answer::Together(answer))) => return Ok(Turn::Together(answer)),
                 Ok(Ok(Answer::Failed(fault))) => return Err(Failure::Together { fault }),
-                // What was to serve it has ended.
+                // The task that was to serve it has ended.
                 Ok(Err(_)) => return Err(Failure::Together { fault: progress.is_sent().then_some(Fault::Lost) }),
                 Err(_) => {}
             }
@@ -167,7 +167,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         }
     }
 
-    /// Carries the next batch out.
+    /// Sends the next batch.
     async fn carry_out(&self, slot: u64) {
         let connections = &self.0.connections;
         self.state().slots.begin(slot);
@@ -249,7 +249,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
 }
 
 impl<D: Driver, K: Kind> State<D, K> {
-    /// Whether calls come together: then the next one waits for those that the runtime has ready.
+    /// Returns whether calls come together: then the next statement waits for those that the runtime has ready.
     fn is_crowded(&self) -> bool {
         self.last > 1
     }
@@ -269,11 +269,11 @@ impl<D: Driver, K: Kind> Clone for Lane<D, K> {
     }
 }
 
-/// The right to have a statement under way. When it is dropped, those who wait are served.
+/// The right to have a statement under way. When it is dropped, the calls that wait are served.
 pub(in crate::store::sql) struct Slot<D: Driver, K: Kind> {
     lane: Lane<D, K>,
     index: u64,
-    /// Whether those who wait go alone when this is dropped.
+    /// Whether the calls that wait are sent alone when this is dropped.
     gives_up: bool,
 }
 
@@ -291,7 +291,7 @@ impl<D: Driver, K: Kind> Drop for Slot<D, K> {
     }
 }
 
-/// Carries batches out until nobody waits.
+/// Sends batches until no call waits.
 async fn serve<D: Driver, K: Kind>(mut slot: Slot<D, K>) {
     loop {
         if slot.lane.state().queue.is_empty() {
@@ -314,12 +314,12 @@ async fn serve<D: Driver, K: Kind>(mut slot: Slot<D, K>) {
     slot.gives_up = false;
 }
 
-/// Takes what is known of the reservations that calls have asked for: nobody is answered.
+/// Takes the claims of calls whose answers are lost.
 fn claims<D: Driver, K: Kind>(calls: &mut [Queued<D, K>]) -> Vec<SentClaim> {
     calls.iter_mut().filter_map(Queued::take_claim).collect()
 }
 
-/// A connection that was asked something. Dropped with it, it is closed.
+/// A connection with a batch under way. If this is dropped with it, it is closed.
 struct Asking<D: Driver>(Option<D::Connection>);
 
 impl<D: Driver> Drop for Asking<D> {

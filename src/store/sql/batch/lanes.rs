@@ -1,11 +1,11 @@
-//! [`Lanes`].
+//! The lanes of a store, one for each kind.
 
 use std::{fmt, sync::Arc};
 
 use super::{lane::Lane, look::Look, prediction::Prediction, write::Write};
 use crate::store::sql::{connection::Connections, driver::Driver};
 
-/// The number of calls that one statement may do, and its limits.
+/// The default number of calls in one statement, and the limits of the setting.
 const MAX_BATCH: usize = 64;
 const MAX_BATCHES: [usize; 2] = [1, 1024];
 
@@ -39,7 +39,7 @@ impl<D: Driver> Lanes<D> {
         self.max_batch > 1
     }
 
-    /// Lanes of their own for connections with other settings: those of a lane share a statement.
+    /// Makes lanes for connections with other settings: the calls of a lane share statements.
     pub(in crate::store::sql) fn on(&self, connections: &Connections<D>) -> Self {
         Self::with_max_batch(connections, self.max_batch)
     }

@@ -1,4 +1,4 @@
-//! [`Look`].
+//! Batches the looks at records that claims would find.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use super::{
 };
 use crate::store::{Claim, ClaimOutcome, Reservation};
 
-/// The age in seconds of a transaction that is hardly that of its only statement, which may have waited for a processor.
+/// The age in seconds above which a transaction has probably run more than its only statement, even one that waited for a processor.
 const AGE: f64 = 0.05;
 
-/// Fails in a transaction that someone left open on the connection.
+/// Fails in a transaction that was left open on the connection.
 const IN_NO_TRANSACTION: &str = "DO $$ BEGIN COMMIT; END $$";
 
-/// Looks what a claim would find, and changes nothing. It answers what stays as it is, whatever the claim's policy: an
-/// outcome, a reservation with its lease, another request. What a claim would change goes alone, as does a row that cannot be read.
+/// Looks up what a claim would find, and changes nothing. It answers only if the claim, whatever its policy, would leave the row as it is:
+/// an outcome, a reservation with its lease, another request. Everything else is sent alone, as is a row that cannot be read.
 pub(in crate::store::sql) struct Look;
 
 /// A claim whose key is looked at.
@@ -97,7 +97,7 @@ impl Kind for Look {
     }
 }
 
-/// Returns what a row says of the claim, if the claim itself would say the same, and change nothing.
+/// Returns the outcome that a row gives a claim, if the claim itself would have the same and change nothing.
 fn conclusive(look: &LookAt, row: &impl super::super::driver::Row) -> Option<ClaimOutcome> {
     let state: &str = column(row, "state").ok()?;
     if matches!(state, "acquired" | "expired" | "taken_over") {

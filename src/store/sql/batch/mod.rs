@@ -1,4 +1,4 @@
-//! Batches: statements that do for many calls what a single statement does for one, and the calls that wait for them.
+//! Batches: one statement for many calls in the common case, and the queues of the calls that wait for it.
 
 mod complete;
 #[cfg(test)]

@@ -1,28 +1,28 @@
-//! [`Pace`].
+//! Adapts the number of concurrent statements to the speed of the server.
 
 use std::time::Duration;
 
-/// The time that a statement may take for one at a time to be best: next door, and with a quick disk, it takes less.
+/// The time up to which one statement at a time is best: a server that is near, and has a fast disk, takes less.
 const NEAR: Duration = Duration::from_micros(600);
 
-/// The time beyond that for each further one.
+/// The further time that allows each further statement.
 const SHARE: Duration = Duration::from_micros(400);
 
-/// The number of statements of a kind that run at a time, at most.
+/// The most statements of a kind that run at a time.
 const MOST: u128 = 4;
 
-/// The number of statements of which the quickest counts.
+/// Window size: the pace follows the fastest statement of this window and the one before.
 const LAST: u32 = 64;
 
-/// How many statements of a kind may be under way at a time.
+/// The number of statements of a kind that may be under way at a time.
 ///
-/// A call that finds one under way waits for it. If the server is next door, that is not long, and one statement at a time does the
-/// most calls. If the network or the disk is slow, a statement waits most of its time, and others may run meanwhile. The
-/// quickest of the last ones tells that from a server that is busy.
+/// A call that finds one under way waits for it. If the server is near, that is not long, and one statement at a time does the most calls.
+/// If the network or the disk is slow, a statement waits most of its time, and others may run meanwhile. The fastest of the recent
+/// statements tells a slow path from a busy server.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     quickest: Option<Duration>,
-    /// The quickest of those since the last look, and their number.
+    /// The fastest of the current window, and the number of its statements.
     next: Option<Duration>,
     noted: u32,
 }

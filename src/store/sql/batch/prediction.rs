@@ -1,8 +1,8 @@
-//! [`Prediction`].
+//! Predicts whether a claim finds a record, which is then looked for first.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The largest count, and the one from which a record is expected: two in turn bring it there.
+/// The largest count, and the one from which a record is expected: two in a row bring it there.
 const MAX: u8 = 3;
 const EXPECTED: u8 = 2;
 

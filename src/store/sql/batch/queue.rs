@@ -1,4 +1,4 @@
-//! [`Queue`].
+//! Queues the calls that wait for the next batch.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -27,19 +27,19 @@ use crate::{
 const MAX_CALLS: usize = 8192;
 const MAX_BYTES: usize = 8 << 20;
 
-/// The bytes of a statement. An item that has more goes alone.
+/// The most bytes of a statement. A larger item is sent alone.
 pub(super) const MAX_STATEMENT: usize = 256 << 10;
 
 /// The number of calls that an empty queue has room for.
 pub(super) const ROOM: usize = 64;
 
-/// What a call that waited is told.
+/// The answer to a call that has waited.
 pub(super) enum Answer<D: Driver, K: Kind> {
-    /// No other call waits: it goes by the single statement.
+    /// No other call waits: it is sent alone.
     Alone(Slot<D, K>),
-    /// The answer of the statement. `None`: it has to go alone after all.
+    /// The answer of the batch; `None` if the call has to be sent alone after all.
     Together(Option<K::Answer>),
-    /// The statement has failed; `None` if it was not sent.
+    /// The batch has failed; `None` if it was not sent.
     Failed(Option<Fault>),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Queue<D: Driver, K: Kind> {
     bytes: usize,
 }
 
-/// A call that waits. Dropped, it goes alone.
+/// A call that waits. If it is dropped, the call is sent alone.
 pub(super) struct Queued<D: Driver, K: Kind> {
     pub(super) item: K::Item,
     bytes: usize,
@@ -57,7 +57,7 @@ pub(super) struct Queued<D: Driver, K: Kind> {
     answer: oneshot::Sender<Answer<D, K>>,
 }
 
-/// How far a call is.
+/// The stage of a call.
 enum Stage {
     Waits(Waiting),
     /// It was sent, and may reserve a key.
@@ -102,7 +102,8 @@ impl<D: Driver, K: Kind> Queue<D, K> {
         if self.calls.len() == 1 { self.clear().calls.pop_front() } else { None }
     }
 
-    /// Takes the calls of the next statement: the first one, and those that may share it. It has a key once, and a token once.
+    /// Takes the calls of the next statement: the first one, and those that may share it. A statement has each key and each token at most
+    /// once.
     pub(super) fn take(&mut self, max: usize) -> Vec<Queued<D, K>> {
         let mut taken: Vec<Queued<D, K>> = Vec::with_capacity(max.min(self.calls.len()));
         let mut left = Vec::new();
@@ -156,7 +157,7 @@ impl<D: Driver, K: Kind> Queue<D, K> {
 }
 
 impl<D: Driver, K: Kind> Queued<D, K> {
-    /// A call that waits, and what it waits for.
+    /// Makes a call that waits, and the receiver of its answer.
     pub(super) fn new(item: K::Item, progress: &Arc<Progress>) -> (Self, oneshot::Receiver<Answer<D, K>>) {
         let (answer, answered) = oneshot::channel();
         let (bytes, stage) = (K::bytes(&item), Stage::Waits(Waiting::new(progress)));
@@ -177,7 +178,7 @@ impl<D: Driver, K: Kind> Queued<D, K> {
         may_send
     }
 
-    /// Takes what may have reserved a key, before the call is told that its answer is lost.
+    /// Takes the claim that may have reserved a key, before the call is told that its answer is lost.
     pub(super) fn take_claim(&mut self) -> Option<SentClaim> {
         let progress = Arc::clone(self.progress());
         match mem::replace(&mut self.stage, Stage::Done(progress)) {

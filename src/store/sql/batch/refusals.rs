@@ -1,15 +1,15 @@
-//! [`Refusals`].
+//! Sends calls alone while the batches of their kind fail.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The number of statements in turn that have to fail for calls to go without them.
+/// The number of failures in a row after which calls are sent alone.
 const MAX: u8 = 8;
 
-/// One in so many calls tries again then.
+/// One in this many calls still tries a batch.
 const TRIES: u8 = 64;
 
-/// Whether the statements of a kind fail always: a policy of the application may raise an error in them alone. One that does
-/// not is enough, as the others may be the work of a single caller.
+/// Whether all batches of a kind fail: a policy of the application may raise an error in them alone. One success resets the count, because
+/// the failures may be the work of a single caller.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(AtomicU8);
 
@@ -22,7 +22,7 @@ impl Refusals {
         }
     }
 
-    /// Returns whether a call is to be tried in such a statement.
+    /// Returns whether a call may be sent in a batch.
     pub(super) fn allow(&self) -> bool {
         self.0.load(Ordering::Relaxed) < MAX || fastrand::u8(..TRIES) == 0
     }

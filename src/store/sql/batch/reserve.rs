@@ -1,4 +1,4 @@
-//! [`Reserving`].
+//! Converts the claims of a batch into parameters.
 
 use super::{
     super::{
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{policy::EffectPolicy, store::Claim};
 
-/// Keys that are to be reserved, as the parameters of a statement. A key that has a row, also an expired one, goes alone.
+/// Keys that are to be reserved, as the parameters of a statement. A key that has a row, even an expired one, is sent alone.
 pub(super) struct Reserving<'a> {
     pub(super) reservations: Reservations,
     procedures: Vec<Option<&'a str>>,

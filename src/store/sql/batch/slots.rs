@@ -1,4 +1,4 @@
-//! [`Slots`].
+//! Limits the statements of a kind that are under way at once.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::pace::Pace;
 
-/// The number of slow batches of a kind beside which another one may run.
+/// The number of slow batches of a kind beside which a further statement may run.
 const MAX_SLOW: usize = 3;
 
-/// The age from which a statement is slow: another one may run beside it.
+/// The age from which a statement is slow, and no longer keeps others from running.
 pub(super) const SLOW: Duration = Duration::from_millis(100);
 
 /// The statements of a kind that are under way.
@@ -45,7 +45,7 @@ impl Slots {
         Some(id)
     }
 
-    /// Whether a statement for batches is under way.
+    /// Returns whether a statement for batches is under way.
     pub(super) fn have_batches(&self) -> bool {
         self.taken.iter().any(|taken| taken.batches)
     }

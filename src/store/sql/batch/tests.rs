@@ -1,4 +1,4 @@
-//! What lanes do with the calls of a kind.
+//! Tests of lanes: calls that are sent alone, queued and batched.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! [`Write`].
+//! Batches the claims and the records of calls.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use super::{
 };
 use crate::store::{Claim, Reservation};
 
-/// Reserves keys of which there is no row, and records outcomes: what nearly every call writes, first and last. One statement and one
-/// COMMIT for both cost less than one for each.
+/// Reserves keys that have no row, and records outcomes: the first and the last write of nearly every call. One statement and one COMMIT
+/// for both cost less than one for each.
 pub(in crate::store::sql) struct Write;
 
-/// What a call writes.
+/// The write of a call.
 #[derive(Debug)]
 pub(in crate::store::sql) enum Writing {
     Claim(Arc<Claim>),

@@ -1,4 +1,4 @@
-//! The traits [`Connection`] and [`Row`].
+//! Runs statements on a connection, and reads their rows: the traits [`Connection`] and [`Row`].
 
 use super::{DriverError, Value};
 
@@ -101,7 +101,7 @@ pub trait Connection: Send + Sync + Sized + 'static {
         std::future::ready(())
     }
 
-    /// Returns whether the client library has noticed that a statement of the transaction has lost against another one. By
+    /// Returns whether the client library has noticed that a statement of the transaction has lost against another transaction. By
     /// default it has not: for a library that does not tell.
     fn is_in_conflict(&mut self) -> bool {
         false

@@ -93,8 +93,7 @@ pub fn is_conflict(code: &str) -> bool {
     matches!(code, "40001" | "40P01")
 }
 
-/// Returns whether an error of I/O is the network's, and not one of data that somebody has sent: of a certificate that does not count,
-/// say.
+/// Returns whether an I/O error is the network's, and not one of invalid data, such as a certificate that is not accepted.
 pub fn is_of_network(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, Unsupported};
     !matches!(error.kind(), InvalidData | InvalidInput | Unsupported)

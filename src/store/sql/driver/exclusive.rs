@@ -1,4 +1,4 @@
-//! [`Exclusive`].
+//! Gives the connection of a transaction to one handle at a time.
 
 use std::{
     error::Error,
@@ -26,7 +26,7 @@ use crate::store::TransactionErrorKind;
 /// The handler finds an `Arc<Exclusive<D>>` in the extensions of its request, for which a driver's crate has a type of its own.
 pub struct Exclusive<D: Driver> {
     connection: Arc<Mutex<Option<InTransaction<D>>>>,
-    /// Wakes those who wait for the connection when the call ends.
+    /// Wakes the handles that wait for the connection when the call ends.
     ended: CancellationToken,
     usage: Arc<Usage>,
     in_conflict: AtomicBool,

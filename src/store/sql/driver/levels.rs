@@ -1,4 +1,4 @@
-//! [`Levels`].
+//! Keeps track of the savepoints of a transaction.
 
 /// The transaction itself, or one of its savepoints. They are numbered in the order in which they are set, and a number is not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ struct State {
     unanswered: bool,
 }
 
-/// How a level has ended, or has to end.
+/// The end of a level, done or due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// It was dropped, and is rolled back before the next statement.
@@ -86,7 +86,7 @@ impl Levels {
         Some(format!("RELEASE SAVEPOINT {};", name(level)))
     }
 
-    /// Has a savepoint rolled back whose release was refused: a statement in it has failed.
+    /// Schedules the rollback of a savepoint whose release was refused, because a statement in it has failed.
     pub fn not_released(&mut self, level: Level) {
         let State { parent, end, .. } = *self.state(level);
         if end == Some(End::Released) && self.is_open(parent) {
@@ -96,7 +96,7 @@ impl Levels {
         }
     }
 
-    /// Has a savepoint rolled back before the next statement, unless it has ended.
+    /// Schedules the rollback of a savepoint before the next statement, unless it has ended.
     pub fn roll_back(&mut self, level: Level) {
         if self.is_open(level) {
             self.state_mut(level).end = Some(End::Due);

@@ -1,4 +1,4 @@
-//! The trait [`Driver`].
+//! The pool of a client library: the trait [`Driver`].
 
 use std::{error::Error, fmt, time::Instant};
 

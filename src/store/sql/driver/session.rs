@@ -1,4 +1,4 @@
-//! The trait [`Session`].
+//! The transaction of a handler, shared by its handles: the trait [`Session`].
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! [`Usage`].
+//! Measures how long a handler uses the connection of its transaction.
 
 use std::{
     fmt,
@@ -17,9 +17,9 @@ pub struct Usage {
 
 #[derive(Default)]
 struct Counts {
-    /// The time of the statements that have ended; of those that overlapped, once.
+    /// The time of the statements that have ended; statements that overlapped count once.
     worked: Duration,
-    /// The statements under way, and since when there are some.
+    /// The statements under way, and the time since which there are some.
     under_way: usize,
     since: Option<Instant>,
     was_used: bool,

@@ -1,4 +1,4 @@
-//! [`Value`].
+//! Converts the parameters of statements, and the columns of rows.
 
 use std::fmt;
 

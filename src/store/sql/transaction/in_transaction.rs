@@ -1,4 +1,4 @@
-//! [`InTransaction`].
+//! Returns the connection of a transaction to its pool, rolled back or committed.
 
 use std::{
     fmt,

@@ -58,12 +58,12 @@ const ENDED_BY_HANDLER: &str =
 /// to a savepoint that therefore was not set.
 const FAILED: [&str; 2] = ["25P02", "3B001"];
 
-/// The connections of transactions.
+/// The connections of transactions, and what limits them.
 #[derive(Clone, Debug)]
 pub(in crate::store::sql) struct Transactions<D: Driver> {
-    /// Where they are begun.
+    /// The connections on which transactions are begun.
     pub(in crate::store::sql) connections: Connections<D>,
-    /// Where their outcomes are looked up, and keys whose users have no transaction left.
+    /// The connections on which outcomes are looked up, and keys before a transaction is begun for them.
     pub(in crate::store::sql) look_ups: Connections<D>,
     pub(in crate::store::sql) lanes: Lanes<D>,
     pub(in crate::store::sql) permits: Permits,

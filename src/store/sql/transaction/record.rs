@@ -26,13 +26,13 @@ pub(super) struct Claimed {
 }
 
 impl Claimed {
-    /// Returns the column of what the procedure creates.
+    /// Returns the column of the resource that the procedure creates.
     fn resource_column(&self) -> Option<&str> {
         Some(self.resource_types.get(self.claim.resource_type.as_ref()?)?.column())
     }
 }
 
-/// A record.
+/// The record of a claim's outcome.
 pub(super) struct Record<'a> {
     claimed: &'a Claimed,
     outcome: Columns<'a>,

@@ -39,8 +39,8 @@ impl<D: Driver> Taken<'_, D> {
     }
 }
 
-/// Begins a transaction as an attempt, and claims the key. A key that is free is taken in one round trip, if the driver can; what else
-/// there is of it is asked of `tenant.idempotency_begin`.
+/// Begins a transaction as an attempt, and claims the key. A free key is taken in one round trip, if the driver can; for any other
+/// key, `tenant.idempotency_begin` decides.
 pub(super) async fn take<'a, D: Driver>(
     operation: &'a Operation<'a, D>,
     claim: &Claim,
@@ -57,7 +57,7 @@ pub(super) async fn take<'a, D: Driver>(
     let settings = settings(&claim.session);
     let any = || Begin::new(claim, options, attempt, until);
     let sent = Instant::now();
-    // Boxed, as what is not common: each call has a place for the largest of its steps.
+    // Boxed, because it is uncommon: each call has a place for the largest of its steps.
     if !sql.has_common_path() || settings.is_some_and(|settings| settings.len() > MAX_SETTINGS) {
         return Box::pin(begin_any(connections, asked, any(), options, attempt)).await;
     }
@@ -117,7 +117,7 @@ async fn find<'a, D: Driver>(
     let statement = Statement { sql: &connections.sql().begin, parameters: &any.parameters() };
     let found = async {
         let row = asked.query(statement).await.and_then(only_row)?;
-        // What the function sets and locks would end with a rollback to the savepoint before it.
+        // A rollback to an earlier savepoint would end the settings and locks of the function.
         if let Some(savepoint) = savepoint(options) {
             asked.execute(savepoint).await?;
         }
