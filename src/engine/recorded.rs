@@ -20,7 +20,7 @@ pub(super) struct Recorded {
     /// The reason why the response is a refusal; `None` for the first response itself.
     refused: Option<Reason>,
     metadata_lost: bool,
-    /// How long its record lives; `None` if it has none yet.
+    /// The lifetime of its record; `None` if it has none yet.
     pub(super) expiry: Option<Expiry>,
     /// The id of the resource that the first call created.
     pub(super) resource: Option<ResourceId>,
@@ -52,7 +52,7 @@ impl Recorded {
                 let traceparent = (!traceparent.is_empty()).then(|| traceparent.into());
                 Self { response, refused: None, metadata_lost, expiry, resource, traceparent }
             }
-            // Too large to store; or larger than a gRPC frame, and so not written by a handler behind this layer.
+            // The response was too large to store; or it is larger than a gRPC frame, and so not from a handler behind this layer.
             None => {
                 let rejection = Rejection::NotStored { resource: resource.clone() };
                 Self {

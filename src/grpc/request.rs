@@ -109,7 +109,7 @@ pub(crate) enum RequestError {
     Body(Status),
     /// Its encoding is not accepted.
     NotAccepted,
-    /// Its message is much larger than it is compressed.
+    /// Its message is too large in relation to its compressed form.
     Ratio,
     TooLarge {
         limit: usize,
