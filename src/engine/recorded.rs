@@ -67,12 +67,12 @@ impl Recorded {
         }
     }
 
-    /// Whether the first response could be restored with its metadata.
+    /// Returns whether the first response could be restored with its metadata.
     pub(super) fn is_whole(&self) -> bool {
         self.refused.is_none() && !self.metadata_lost
     }
 
-    /// An estimate of the memory that it takes, in bytes, rather too high.
+    /// Returns an estimate of the memory that it takes, in bytes, rather too high.
     pub(super) fn size(&self) -> usize {
         self.response.size() + self.traceparent.as_ref().map_or(0, |traceparent| traceparent.len())
     }

@@ -152,7 +152,7 @@ pub(crate) async fn work_status(
     IdempotencyStatus::Processing
 }
 
-/// Whether a replay stays the same until its record expires.
+/// Returns whether a replay stays the same until its record expires.
 fn is_final(response: &StoredResponse, status: IdempotencyStatus) -> bool {
     match response {
         StoredResponse::Error(_) => true,

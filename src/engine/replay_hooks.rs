@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct ReplayHooks {
     timeout: Duration,
     authorizer: Option<Box<dyn DynAuthorizer>>,
-    /// By the paths of their procedures.
+    /// The authorizers of procedures, by their paths.
     authorizers: HashMap<String, Box<dyn DynAuthorizer>>,
     rebuilders: HashMap<String, Box<dyn DynRebuilder>>,
 }

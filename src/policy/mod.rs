@@ -1,7 +1,7 @@
 //! Configuration of procedures: which ones take idempotency keys, the resources that they create, and their policies.
 //!
 //! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`].
-//! Both give a [`Procedure`]. What is set in code overrides the same field of the option. Calls of procedures
+//! Both give a [`Procedure`]. A setting in code overrides the same field of the option. Calls of procedures
 //! that are not opted in pass through unchanged, unless their keys are refused ([`UnprotectedKeyPolicy`]).
 
 mod authorizer;
@@ -243,7 +243,7 @@ impl ProcedureBuilder {
         self
     }
 
-    /// As [`creates`](Self::creates), for a resource behind which no asynchronous work follows: its id is recorded, and the
+    /// Like [`creates`](Self::creates), for a resource behind which no asynchronous work follows: its id is recorded, and the
     /// status is always `completed`.
     pub fn creates_untracked(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
         self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into(), tracked: false });

@@ -81,7 +81,7 @@ pub struct Abandoned {
     pub request: Option<Bytes>,
 }
 
-/// How an abandoned call ended.
+/// The answer of a reconciler: how an abandoned call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciliation {
