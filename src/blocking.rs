@@ -9,16 +9,16 @@ use std::{
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
-/// The turns of computations: as many at once as the machine has processors, so that neither all blocking threads nor much
-/// memory is taken by them.
+/// Limits the computations that run at once to the number of processors, so that they leave blocking threads to others, and take
+/// little memory.
 static TURNS: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(available_parallelism().map_or(1, NonZero::get))));
 
-/// The size from which on a message is read away from the threads that serve calls, in bytes. Up to it, even the most
-/// costly message takes no longer than the change of threads may take on a busy machine.
+/// The size above which a message is read on a blocking thread, in bytes. Up to it, reading even the most costly message takes no
+/// longer than a change of threads on a busy machine.
 const LARGE: usize = 64 << 10;
 
-/// Reads a message of this many bytes: a large one as [`off_worker`] does.
+/// Reads a message of this many bytes: a small one at once, a large one with [`off_worker`].
 pub(crate) async fn read_message<T: Send + 'static>(
     len: usize,
     read: impl FnOnce() -> T + Send + 'static,

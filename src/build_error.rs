@@ -23,7 +23,7 @@ pub enum BuildError {
         file: String,
         /// `edition`, or the feature as the file has it, such as `features.json_format`.
         feature: String,
-        /// What is wrong with it, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
     /// A name in [`ReplayedMetadata`](crate::policy::ReplayedMetadata) is not a valid metadata name.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Converts a duration; `None` if it is negative, or none by its own rules. The conversion of `prost_types` overflows on the least one.
+/// Converts a duration; `None` if it is negative or invalid. (The conversion of `prost_types` overflows on the smallest one.)
 pub(crate) fn from_proto(duration: prost_types::Duration) -> Option<Duration> {
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))

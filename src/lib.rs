@@ -105,7 +105,7 @@
 //! | [`rejection`] | the reasons why a call is refused |
 //! | [`status`] | the status of the asynchronous work behind a created resource |
 //! | [`store`] | the stores, and the contract of a store of your own |
-//! | [`operations`] | the service that tells callers what became of their calls, off by default |
+//! | [`operations`] | the service by which callers look up their calls, off by default |
 //! | [`maintenance`] | the sweep of expired records, the recovery of calls without an outcome |
 #![cfg_attr(feature = "sql", doc = "| [`migrations`] | the table in PostgreSQL, and the grants of the API's role |")]
 #![cfg_attr(feature = "connect", doc = "| [`connect`] | the Connect protocol for tonic servers |")]

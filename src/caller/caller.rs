@@ -1,4 +1,4 @@
-//! [`Caller`].
+//! The caller of a call, as the application knows it: a user in a scope, or in none.
 
 use super::{OwnerId, Scope, UserId};
 
@@ -24,7 +24,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Creates the caller who is this user, in no scope.
+    /// Creates a caller: this user, in no scope.
     pub fn new(user: UserId) -> Self {
         Self { user, scope: None }
     }

@@ -1,4 +1,4 @@
-//! What the ids of users and scopes have in common.
+//! The ids of users and scopes: a UUID or a text.
 
 use std::{borrow::Cow, sync::Arc};
 

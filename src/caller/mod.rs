@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `caller` | [`Caller`]: a user in a scope, or in none |
-//! | `id` | what the ids of users and scopes have in common: a UUID or a text |
+//! | `id` | the ids of users and scopes: a UUID or a text |
 //! | `owner` | [`OwnerId`]: the owner of a record, as it is stored |
 //! | `resolver` | [`CallerResolver`]: finds the caller of a request |
 //! | `scope`, `user_id` | [`Scope`] and [`UserId`] |

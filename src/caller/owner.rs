@@ -1,4 +1,4 @@
-//! [`OwnerId`].
+//! The owner of a record, derived from the user and the scope of its caller.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use uuid::{Builder, Uuid};
 
 use super::Caller;
 
-/// What is hashed first, so that no other hash is the same.
+/// The first input of the hash, so that no hash for another purpose is equal.
 const DOMAIN: &[u8] = b"tonic-idempotency owner v1";
 
 /// The owner of a record, as it is stored (the column `user_id`), derived from its [`Caller`]:

@@ -1,4 +1,4 @@
-//! [`CallerResolver`].
+//! Finds the authenticated caller of a request: by default, in its extensions.
 
 use std::error::Error;
 
@@ -64,8 +64,8 @@ where
     }
 }
 
-/// Returns the [`Caller`] that an authentication interceptor inserted into the request's extensions, or else the caller
-/// who is the [`UserId`] there, in no scope. The default.
+/// Returns the [`Caller`] that an authentication interceptor inserted into the request's extensions, or else the
+/// [`UserId`] there, as a caller in no scope. The default.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "a unit struct, used as a value")]
 pub struct CallerFromExtensions;

@@ -1,4 +1,4 @@
-//! [`Scope`].
+//! The scope that a user acts in, such as a tenant.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use super::id::{Id, InvalidCallerId};
 
-/// What a user acts in, or for: a tenant, an account, another user. A UUID or a text. Two scopes never share a key, a
-/// record or a replay, also for the same user. Cloning it allocates nothing.
+/// The scope that a user acts in: a tenant, an account, or another user on whose behalf the user acts. A UUID or a text. Two
+/// scopes never share a key, a record or a replay, even for the same user. Cloning it allocates nothing.
 ///
-/// As the [`UserId`](super::UserId), it must not come from unauthenticated input.
+/// Like the [`UserId`](super::UserId), it must not come from unauthenticated input.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Scope(Id);
 

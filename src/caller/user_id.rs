@@ -1,4 +1,4 @@
-//! [`UserId`].
+//! The authenticated user of a call.
 
 use std::{borrow::Cow, fmt};
 
@@ -22,9 +22,9 @@ impl UserId {
 
     /// Creates the user with this id, a text of 1 to 255 bytes.
     ///
-    /// The usual form of a UUID, in lower case and with hyphens, is that UUID: who changes from [`new`](Self::new) to
-    /// this method keeps the records of the users. Any other text is a user of its own, also if it differs in upper and
-    /// lower case alone.
+    /// The usual form of a UUID, in lower case and with hyphens, is that UUID: an application that changes from
+    /// [`new`](Self::new) to this method keeps its users' records. Any other text is a user of its own: two texts that
+    /// differ only in case are two users.
     ///
     /// ```
     /// use tonic_idempotency::{UserId, layer::InvalidCallerId};

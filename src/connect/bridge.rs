@@ -36,15 +36,14 @@ pub(super) struct Bridge<S> {
     service: Mutex<S>,
     methods: Arc<Methods>,
     json: Arc<Json>,
-    /// What reads the messages of calls without a key, if that is another one.
+    /// The reader of the messages of calls without a key; `None` if `json` reads those, too.
     without_key: Option<WithoutKey>,
     errors: Arc<Errors>,
-    /// The error of calls of streaming procedures, if it has another reason than that they cannot be translated.
+    /// The refusal of calls to streaming procedures; `None` for the default, that they cannot be translated.
     stream_refusal: Option<StreamRefusal>,
 }
 
-/// Returns the status with which a call of a streaming procedure is refused, from the procedure's path without the leading
-/// slash.
+/// Returns the status that refuses a call to the streaming procedure with this path, without the leading slash.
 #[derive(Clone)]
 pub(super) struct StreamRefusal(pub(super) Arc<dyn Fn(&str) -> Status + Send + Sync>);
 
@@ -54,11 +53,11 @@ impl fmt::Debug for StreamRefusal {
     }
 }
 
-/// Reads the messages of calls without a key, which are not compared: of procedures that take their key from the header alone.
+/// Reads the messages of calls without a key to procedures that take their key from the header alone. Such calls are not compared.
 #[derive(Clone)]
 pub(super) struct WithoutKey {
     pub(super) json: Arc<Json>,
-    /// Whether the procedure with this path, without the leading slash, is one of those.
+    /// Returns whether the procedure with this path, without the leading slash, takes its key from the header alone.
     pub(super) is_of_header: Arc<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
@@ -80,7 +79,7 @@ impl<S> Bridge<S> {
         Self { service: Mutex::new(service), methods, json, without_key, errors, stream_refusal }
     }
 
-    /// What reads the message of this call.
+    /// Returns the reader of this call's message.
     fn reader(&self, path: &str, context: &RequestContext) -> Arc<Json> {
         let has_key = context.headers().contains_key(IdempotencyKey::HEADER)
             || context.extensions().get::<IdempotencyKey>().is_some();

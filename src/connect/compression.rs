@@ -19,7 +19,7 @@ pub(super) fn registry() -> CompressionRegistry {
     registry
 }
 
-/// A compression that refuses messages which are much larger than they are compressed, as over gRPC.
+/// A compression that refuses messages whose compression ratio is too high, as over gRPC.
 #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(dead_code))]
 struct Bounded<P>(P);
 

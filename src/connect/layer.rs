@@ -108,7 +108,7 @@ impl ConnectLayer {
         self
     }
 
-    /// Sets the time in which the body of a Connect request has to arrive, from the moment at which its head has. After that
+    /// Sets the time within which the body of a Connect request has to arrive, counted from the arrival of its head. After that
     /// the caller gets `internal`, with a message that says so. Defaults to 30 seconds.
     #[must_use]
     pub fn request_body_timeout(mut self, timeout: Duration) -> Self {
@@ -133,10 +133,10 @@ where
     }
 }
 
-/// Adds the descriptors of the service that tells callers what became of their calls. It is translated, whether the server has it or not.
+/// Adds the descriptors of the [`OperationService`](crate::operations). Its calls are translated whether or not the server has it.
 fn with_operations(pool: DescriptorPool) -> DescriptorPool {
     let mut with = pool.clone();
-    // Files that are there already stay as they are. Of another version of this crate's, they may not fit.
+    // Files that are already there stay as they are. Those of another version of this crate may be incompatible.
     match with.decode_file_descriptor_set(proto::FILE_DESCRIPTOR_SET) {
         Ok(()) => with,
         Err(_) => pool,

@@ -9,7 +9,7 @@
 //! | `application/grpc…`, including gRPC-Web | the inner service, unchanged |
 //! | `OPTIONS` | the inner service, unchanged: put a CORS layer in front of this one |
 //! | to a path that is not a procedure of the descriptors, and names Connect | refused with 404 and `unimplemented` |
-//! | to another such path | the inner service, unchanged |
+//! | to such a path, and does not name Connect | the inner service, unchanged |
 //! | `POST` with `application/json` or `application/proto` | the inner service, as gRPC |
 //! | `GET` to a procedure with `idempotency_level = NO_SIDE_EFFECTS` | the inner service, as gRPC |
 //! | with another method or content type | refused with 405 or 415 |

@@ -39,7 +39,7 @@ where
     let (mut headers, mut trailers) = response.into_metadata();
     for metadata in [&mut headers, &mut trailers] {
         remove_not_forwarded(metadata);
-        // Connect has no retries by its libraries.
+        // Connect libraries do not retry by themselves.
         if protocol == Some(Protocol::Connect) {
             metadata.remove(GRPC_RETRY_PUSHBACK);
         }

@@ -67,15 +67,15 @@ impl Translator {
         }
     }
 
-    /// Sets the status with which calls of streaming procedures are refused, by the procedure's path. By default it says that
-    /// this server does not support them over Connect.
+    /// Sets the status that refuses calls to streaming procedures, by the procedure's path. By default it says that this server
+    /// does not support them over Connect.
     pub(crate) fn refusing_streams(mut self, refuse: impl Fn(&str) -> Status + Send + Sync + 'static) -> Self {
         self.stream_refusal = Some(StreamRefusal(Arc::new(refuse)));
         self
     }
 
-    /// Ignores unknown fields in calls without a key, as the service itself does: of procedures of which this says, by their path without the
-    /// leading slash, that their key is in the header alone. A call without a key is not compared with another one.
+    /// Ignores unknown fields in calls without a key, as the service itself does, if `is_of_header` says that the procedure (its path
+    /// without the leading slash) takes its key from the header alone. Calls without a key are not compared.
     pub(crate) fn lenient_without_key(mut self, is_of_header: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.without_key = Some(WithoutKey { json: Arc::new(Json::new(true)), is_of_header: Arc::new(is_of_header) });
         self

@@ -1,4 +1,4 @@
-//! The parts of `google/protobuf/descriptor.proto` that change or are looked at. The other parts stay the bytes that they are.
+//! The parts of `google/protobuf/descriptor.proto` that are read or changed here. All other parts stay encoded.
 //!
 //! `prost-types` does not know editions, and loses custom options. Source positions are left out.
 
@@ -137,7 +137,7 @@ pub(super) enum Label {
     Repeated = 3,
 }
 
-/// The types of fields that are told apart here: those that are not numbers.
+/// The types of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
 pub(super) enum Type {
@@ -183,7 +183,7 @@ pub(super) fn read<T: prost::Message + Default>(pieces: &Pieces) -> Result<T, pr
     Ok(message)
 }
 
-/// Returns the full name of what is called `name` in `scope`.
+/// Returns the full name of the element `name` in `scope`.
 pub(super) fn full_name(scope: &str, name: &str) -> String {
     if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") }
 }

@@ -15,7 +15,7 @@ pub(super) struct FeatureSet {
     pub(super) json_format: Option<i32>,
 }
 
-/// The resolved features of a field, or of what fields are declared in.
+/// The resolved features of a field, or of an element that fields are declared in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Features {
     pub(super) field_presence: FieldPresence,
@@ -78,7 +78,7 @@ impl Features {
         utf8_validation: Utf8Validation::Verify,
     };
 
-    /// Returns the features of what has `own` features and inherits these.
+    /// Returns the features of an element that inherits these and has `own` features.
     pub(super) fn overridden(self, own: Option<&FeatureSet>) -> Result<Self, UnknownValue> {
         let Some(own) = own else { return Ok(self) };
         Ok(Self {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::descriptor::File;
 
-/// Turns what a file imports through the public imports of other files into imports of its own. prost-reflect follows only the first
-/// of several public imports in a row, and follows those in a circle without end.
+/// Turns the imports that a file gets through public imports of other files into imports of its own. prost-reflect follows only the
+/// first of several public imports in a row, and loops forever if they form a cycle.
 pub(super) fn flatten(files: &mut [File]) {
     let public: HashMap<_, _> = files.iter().map(|file| (file.name().to_owned(), public_imports(file))).collect();
     for file in files {

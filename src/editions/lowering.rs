@@ -43,7 +43,7 @@ struct Lowering<'a> {
     file: &'a str,
 }
 
-/// What the lowering of a field depends on, apart from its features.
+/// The properties of a field's message that the field's lowering depends on, besides features.
 #[derive(Default)]
 struct Around {
     /// The types of the message's maps, as `type_name` has them.
@@ -99,7 +99,7 @@ impl Lowering<'_> {
             utf8_validation: Some(features.utf8_validation.into()),
             ..FeatureSet::default()
         };
-        // Overrides what the options say so far, as the last of several values counts.
+        // Overrides the values so far, because the last of several values counts.
         let options =
             FieldOptions { packed: (is_repeated && field.is_packable()).then_some(packed), features: Some(resolved) };
         field.options.push(options.encode_to_vec().into());

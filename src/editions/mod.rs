@@ -22,7 +22,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `descriptor` | the parts of `descriptor.proto` that change or are looked at; the others stay bytes |
+//! | `descriptor` | the parts of `descriptor.proto` that are read or changed; the others stay encoded |
 //! | `edition`, `features` | the editions with their defaults; the features, and how they are inherited |
 //! | `imports` | public imports, which prost-reflect does not follow to their end |
 //! | `lowering` | the lowering of a file |

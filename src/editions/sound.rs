@@ -23,7 +23,7 @@ const OPTIONS: [&str; 9] = [
     "google.protobuf.ServiceOptions",
 ];
 
-/// The extensions of [`OPTIONS`] have numbers from this one on.
+/// The lowest number of an extension of [`OPTIONS`].
 const FIRST_EXTENSION: i32 = 1000;
 
 /// Checks a set before prost-reflect gets it.
@@ -67,7 +67,7 @@ fn check_message(message: &Message, scope: &str) -> Result<(), String> {
     message.nested_type.iter().try_for_each(|nested| check_message(nested, &full_name(scope, nested.name())))
 }
 
-/// prost-reflect takes the entries of maps for granted.
+/// Returns whether a map entry has the two fields that prost-reflect relies on without checking.
 fn is_sound_entry(entry: &Message) -> bool {
     let [key, value] = &entry.field[..] else { return false };
     let is_single = |field: &Field| field.label() == Label::Optional && field.oneof_index.is_none();
@@ -115,7 +115,7 @@ fn check_field(field: &Field) -> Result<(), String> {
     Ok(())
 }
 
-/// prost-reflect slices the escapes of a default value without a look at what they are.
+/// Returns whether prost-reflect can parse the default value: it slices escape sequences without checking them.
 fn is_sound_default(field: &Field) -> bool {
     if field.r#type() != Type::Bytes {
         return true;

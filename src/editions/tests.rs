@@ -1,4 +1,4 @@
-//! What becomes of each feature, and of descriptors that are broken.
+//! The lowering of each feature, and the refusal of broken descriptors.
 
 use prost::Message as _;
 use prost_reflect::{Cardinality, DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
@@ -109,7 +109,7 @@ fn full_matrix() {
             },
         )]);
         let lowered = |number| lowered.get_field(number).expect("a field");
-        // A oneof has no say in the fields beside it, and all else has in the fields of a oneof.
+        // Features set on a oneof apply only to its members; features set elsewhere apply to those members, too.
         let [beside, inside] = [place != "oneof", true].map(|applies| if applies { *set } else { none });
 
         let presence = beside.field_presence;
@@ -229,7 +229,7 @@ fn refuses_fields_with_the_same_name_in_json() {
     assert!(built(with(vec![named(1, "one"), named(2, "another")])).is_ok());
 }
 
-/// What protoc 35.1 writes for `--edition_defaults_out` with editions from proto2 to 2024.
+/// The output of protoc 35.1 for `--edition_defaults_out`, with editions from proto2 to 2024.
 #[test]
 fn has_the_defaults_of_protoc() {
     #[derive(Clone, PartialEq, prost::Message)]

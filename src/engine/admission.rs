@@ -18,7 +18,7 @@ use crate::{
     telemetry,
 };
 
-/// The bytes that the request messages of all waiting calls may have together, decompressed.
+/// The maximum total size of the request messages of all waiting calls, decompressed, in bytes.
 pub(crate) const WAITING_BYTES: usize = 64 << 20;
 
 /// The calls of one layer, counted.
@@ -46,7 +46,7 @@ impl Admission {
         Ok(Admitted { admission: Arc::clone(self), owner, bytes: 0, waits: None, waited: 0.0 })
     }
 
-    /// Counts a request that waits for the end of a call without being one, until the result is dropped.
+    /// Counts a `WaitOperation` request, which waits for the end of a call, until the result is dropped.
     pub(crate) fn watch(self: &Arc<Self>, owner: OwnerId) -> Result<Watcher, Exceeded> {
         self.waiting.enter(Some(owner))?;
         telemetry::watching(1);
@@ -71,9 +71,9 @@ pub(crate) struct Admitted {
     owner: Option<OwnerId>,
     /// The size of its request message, in bytes; zero while it is being read.
     bytes: usize,
-    /// Since when it waits; `None` if it is in flight.
+    /// The time at which it began to wait; `None` while it is in flight.
     waits: Option<Instant>,
-    /// How long it has waited before, in seconds. Small, since each call in flight has one.
+    /// The time that it waited before, in seconds. An `f32`, because each call in flight has one.
     waited: f32,
 }
 

@@ -1,4 +1,4 @@
-//! The outcomes that wait to be recorded, and how many of them there may be.
+//! The outcomes that wait to be recorded, and the limits of their number and size.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use crate::{
     telemetry,
 };
 
-/// The bytes that the responses in the outcomes may have together.
+/// The maximum total size of the responses in the outcomes, in bytes.
 pub(crate) const BYTES: usize = 64 << 20;
 
 /// The outcomes that wait to be recorded, because the store did not take them at once.

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Call {
     pub(crate) procedure: Arc<Procedure>,
     pub(crate) reservation: Reservation,
-    /// Who makes the call; `None` for a recovery, which knows the owner alone.
+    /// The authenticated caller; `None` for a recovery, which knows only the owner.
     pub(crate) caller: Option<Caller>,
     pub(crate) session: CallSession,
     pub(crate) request_hashes: RequestHashes,
@@ -36,7 +36,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Returns the question to the store.
+    /// Returns the claim to send to the store.
     pub(super) fn claim(&self) -> Claim {
         let policies = self.procedure.policies();
         Claim {

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// The time, read off two clocks. The monotonic clock stands still while the machine sleeps, and the wall clock can be set: of
-/// two intervals, the longer one is believed.
+/// The time, read off two clocks. The monotonic clock stands still while the machine sleeps, and the wall clock can be set. If
+/// they measure different intervals, the longer one counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockReading {
     pub(super) monotonic: Instant,
@@ -17,8 +17,8 @@ impl ClockReading {
         Self { monotonic: Instant::now(), wall: SystemTime::now() }
     }
 
-    /// The time between two readings, by the clock that says more; `None` if a clock went back, so that neither can be
-    /// believed.
+    /// Returns the time between two readings, by the clock that measures more; `None` if a clock went back, because then neither
+    /// can be trusted.
     pub(super) fn until(self, later: Self) -> Option<Duration> {
         let monotonic = later.monotonic.checked_duration_since(self.monotonic)?;
         let wall = later.wall.duration_since(self.wall).ok()?;

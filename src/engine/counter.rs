@@ -1,4 +1,4 @@
-//! The numbers behind a limit: of what there is of all callers, and of each.
+//! Counts the uses of something limited, for all callers together and for each.
 
 use std::{
     collections::HashMap,
@@ -11,8 +11,8 @@ use crate::{
     rejection::{Exceeded, Limited, Party},
 };
 
-/// Counts what there is of something limited. A caller counts in each scope as a caller of its own, and all calls without a user as those of
-/// one.
+/// Counts the uses of something limited. A user counts in each scope as a caller of its own; all calls without a user count as those of
+/// one caller.
 #[derive(Debug)]
 pub(super) struct Counter {
     of: Limited,
@@ -20,7 +20,7 @@ pub(super) struct Counter {
     counts: Mutex<Counts>,
 }
 
-/// Only callers that have some have an entry.
+/// The counts. A caller whose count is zero has no entry.
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
@@ -32,7 +32,7 @@ impl Counter {
         Self { of, limit, counts: Mutex::default() }
     }
 
-    /// Counts one more, or refuses it. The caller's own limit is checked first, since it says more.
+    /// Counts one more, or refuses it. The caller's own limit is checked first, because it tells the caller more.
     pub(super) fn enter(&self, caller: Option<OwnerId>) -> Result<(), Exceeded> {
         let mut counts = self.lock();
         counts.check(caller, self.limit).map_err(|party| Exceeded { limit: self.of, of: party })?;

@@ -33,8 +33,8 @@ use crate::{
 /// | cannot be asked | transactional | any | is refused: there is no transaction for the handler |
 /// | failed in any other way | any | any | is refused |
 ///
-/// Calls of this process that wait for a call that runs get its answer. If an answer was lost, the claim may stand: then the outcome of a call that runs is recorded like any other, and the
-/// key of a call that is refused is freed.
+/// If the call runs, its followers get its response. If the answer to the claim was lost, the claim may stand: then the outcome of a call
+/// that runs is recorded like any other, and the key of a call that is refused is freed.
 pub(super) async fn degrade<E: Send + 'static>(
     engine: &Engine,
     call: Arc<Call>,
@@ -55,7 +55,7 @@ pub(super) async fn degrade<E: Send + 'static>(
     let has_followers = leader.is_some_and(Leader::has_followers);
     if lease.is_some() || has_followers {
         let disposition = disposition::of(engine, &call, &outcome);
-        // Otherwise each of them would run unprotected, too.
+        // Otherwise each follower would run unprotected, too.
         if let Some(leader) = leader
             && let Some(recorded) = for_followers(engine, &call, &disposition, leader)
         {
@@ -68,7 +68,7 @@ pub(super) async fn degrade<E: Send + 'static>(
     outcome.response
 }
 
-/// Whether a call whose claim failed in this way runs unprotected.
+/// Returns whether a call whose claim failed with this error runs unprotected.
 fn proceeds(policies: &Policies, error: &StoreError) -> bool {
     policies.mode == Mode::Reserved
         && policies.on_store_unavailable == StorePolicy::Proceed

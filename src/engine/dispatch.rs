@@ -105,7 +105,7 @@ async fn lead<E: Send + 'static>(
 ) -> Option<Result<UnaryResponse, E>> {
     let pace = Pace::new(LONGEST_PAUSE);
     loop {
-        // A call that has waited, and may not run at the moment, goes on waiting.
+        // While a limit keeps a call that has waited from running, it goes on waiting.
         let beyond = admitted.run().err();
         if beyond.is_none() {
             let Some(task) = spawn(engine, Arc::clone(&call), handler, Some(Arc::clone(&leader)), admitted) else {

@@ -12,8 +12,8 @@ use crate::{
     store::{Completion, StoredMessage, StoredResponse},
 };
 
-/// The part of a compressed response that is always read, in bytes, to find the id of the resource in a response that is too
-/// large to store: the largest message that gRPC clients accept by default.
+/// The size up to which a compressed response is always decompressed, in bytes, to find the id of the resource in a response that
+/// is too large to store: the largest message that gRPC clients accept by default.
 const MIN_READ: usize = 4 << 20;
 
 /// The disposition of a key when its call has ended. (The word is AMQP's: a delivery is settled with a disposition.)
@@ -47,7 +47,7 @@ impl Disposition {
         }
     }
 
-    /// How long the record lives that it makes; `None` if it makes none.
+    /// The lifetime of the record that it makes; `None` if it makes none.
     pub(super) fn retention(&self) -> Option<Duration> {
         match self {
             Self::Complete(completion) => Some(completion.retention),
@@ -83,7 +83,7 @@ pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Dispo
     match &outcome.response {
         Ok(response) if response.is_success() => {
             let metadata = response.to_stored_metadata(&engine.metadata_filter);
-            // What is rebuilt later may be of any size: it is read for the id of the resource, and not stored.
+            // A response that is rebuilt later may be of any size: it is read for the id of the resource, and not stored.
             let is_rebuilt = engine.replay_hooks.rebuilds(call.procedure.path());
             let limit = if is_rebuilt { usize::MAX } else { engine.max_response_bytes.max(MIN_READ) };
             let message = response.message(limit).ok();
@@ -107,7 +107,7 @@ pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Dispo
     }
 }
 
-/// Builds the record of a response from its message, `None` if that cannot be read, and the metadata to store.
+/// Builds the record of a response from its message (`None` if that could not be read) and the metadata to store.
 pub(super) fn completion(engine: &Engine, call: &Call, message: Option<Bytes>, metadata: Option<Bytes>) -> Completion {
     let procedure = &call.procedure;
     let id = message.as_deref().and_then(|message| {

@@ -77,8 +77,8 @@ pub(super) async fn execute_unprotected<E: Send + 'static>(
     Outcome { response, effect_committed: execution.is_effect_committed() }
 }
 
-/// Runs the handler in a task of its own, and renews the lease in this one: the handler may keep its thread to itself for
-/// longer than the lease.
+/// Runs the handler in a task of its own, and renews the lease in this one: the handler may block its thread for longer than
+/// the lease.
 async fn run_renewed<E: Send + 'static>(
     engine: &Engine,
     call: &Arc<Call>,
@@ -95,7 +95,7 @@ async fn run_renewed<E: Send + 'static>(
     }
 }
 
-/// The span of the handler; without it, the one that the call is in.
+/// Returns the span of the handler, or the current span if that one is disabled.
 fn span(engine: &Engine, call: &Call) -> Span {
     engine.spans.execute(call.procedure.path(), call.reservation.key.as_uuid()).or_current()
 }

@@ -1,4 +1,4 @@
-//! The life of a record, as far as this process can tell.
+//! The remaining lifetime of a record, as far as this process can tell.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 use super::clock_reading::ClockReading;
 
-/// The part of its retention by which a record may live shorter than that, from its completion: the store keeps the time that it has
-/// set at the claim, if that is about right.
+/// The divisor of the retention that gives the time by which a record may expire early, counted from its completion: the store keeps
+/// the expiry that it set at the claim, if that is accurate enough.
 const ACCURACY: u32 = 100;
 
-/// The life of a record: it lives at least this long, from this reading.
+/// The expiry of a record: it lives for at least `lives`, counted from `from`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expiry {
     from: ClockReading,
@@ -18,23 +18,23 @@ pub(super) struct Expiry {
 }
 
 impl Expiry {
-    /// The life of a record that the store has, and of which it said so when it was asked at this time.
+    /// The remaining lifetime of a stored record, as reported at `asked`.
     pub(super) fn of_record(asked: ClockReading, lives: Duration) -> Self {
         Self { from: asked, lives }
     }
 
-    /// The life of a record that is made now, of a call that asked for its key at this time.
+    /// The lifetime of a record that is made now, for a call that asked for its key at `claimed`.
     pub(super) fn of_new_record(claimed: Instant, now: ClockReading, retention: Duration) -> Self {
         let since = now.monotonic.saturating_duration_since(claimed);
         Self { from: now, lives: retention - since.min(retention / ACCURACY) }
     }
 
-    /// Returns how long it still lives; `None` if it has ended, or if a clock went back.
+    /// Returns the remaining lifetime; `None` if it has ended, or if a clock went back.
     pub(super) fn left(self, now: ClockReading) -> Option<Duration> {
         self.lives.checked_sub(self.from.until(now)?).filter(|left| !left.is_zero())
     }
 
-    /// Returns how much of its life has passed; `None` if a clock went back.
+    /// Returns the time that has passed since the reading; `None` if a clock went back.
     pub(super) fn age(self, now: ClockReading) -> Option<Duration> {
         self.from.until(now)
     }
@@ -56,7 +56,7 @@ mod tests {
         }
     }
 
-    /// What the store promises, whether it keeps the time that it has set at the claim or not.
+    /// The lifetime that the store guarantees, whether or not it keeps the expiry that it set at the claim.
     #[test]
     fn of_a_new_record_counts_from_the_claim_but_a_hundredth_at_most() {
         let claimed = ClockReading::now();

@@ -17,14 +17,14 @@ use crate::{
     telemetry::Chain,
 };
 
-/// The parts of a lease after each of which a renewal that failed is tried again.
+/// The number of retries of a failed renewal in the time of one lease.
 const RETRIES: u32 = 9;
 
 /// The shortest pause after an attempt that failed.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Renews a lease that has ended although the handler has not begun, because the answer to the claim was late, or this process stood
-/// still. Another call may have taken the key over, and then the handler must not begin.
+/// Renews a lease that ended before the handler began, because the answer to the claim was late or this process was paused. Another
+/// call may have taken the key over, and then the handler must not begin.
 pub(super) async fn renew_late(
     store: &dyn DynStore,
     call: &Call,
@@ -69,7 +69,7 @@ pub(super) async fn heartbeat(
                 None => future::pending().await,
             }
         };
-        // Whichever comes first.
+        // Waits until the renewal is due or the clock jumps.
         let _: Result<(), _> = timeout_at(due, wakes).await;
         let asked = Instant::now();
         let bound = if can_be_lost { lease.ends } else { asked + lease.length };

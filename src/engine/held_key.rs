@@ -21,7 +21,7 @@ impl HeldKey {
     }
 }
 
-/// The answer to the question for a key.
+/// The answer to a claim.
 #[derive(Debug)]
 pub(crate) enum Claimed {
     Acquired(HeldKey),
@@ -34,8 +34,8 @@ pub(crate) enum Claimed {
     },
 }
 
-/// The lease of a reservation, as far as this process can tell. The store's clock decides; this one started to count before
-/// the store did, and so ends first.
+/// The lease of a reservation, as far as this process can tell. The store's clock decides; this process starts to count before
+/// the store does, so that the lease ends here first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     pub(super) length: Duration,

@@ -13,8 +13,8 @@ const SKEW: Duration = Duration::from_secs(5 * 60);
 /// differ.
 const OUTLIVES: Duration = Duration::from_secs(3 * SKEW.as_secs());
 
-/// The refusal to run a call whose key is older than the retention, or from the future; `None` if the call may run. A call with a
-/// record is not asked about: it is answered with that, whatever the age of its key.
+/// Returns the refusal of a call whose key is older than the retention, or from the future; `None` if the call may run. It is not
+/// for calls whose outcome is recorded: they get it whatever the age of their keys.
 pub(super) fn refusal(engine: &Engine, call: &Call) -> Option<Rejection> {
     let (made, now) = (time(call)?, engine.clock.now());
     if made > now + SKEW {

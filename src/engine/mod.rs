@@ -9,7 +9,7 @@
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
 //! | `claim`, `replay` | the claim of the key, and the answer to a call whose handler does not run |
 //! | `key_age` | the refusal of calls whose keys have expired |
-//! | `replay_hooks` | what the application has a say in when a replay is given |
+//! | `replay_hooks` | the application's authorizers and rebuilders, which are asked before a replay |
 //! | `reconcile`, `reconcilers` | the search for the outcome of an earlier call that recorded none |
 //! | `execute`, `heartbeat`, `handler` | the handler, while its key is held |
 //! | `settle`, `disposition`, `record` | the outcome, the decision on the key, and its recording |
@@ -18,7 +18,7 @@
 //! | `refusal` | the refusal of a call because of an error of the store |
 //! | `degrade`, `without_key` | calls that cannot be protected, and calls without a key to a transactional procedure |
 //! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
-//! | `watchers` | those that wait for the end of a call without being one |
+//! | `watchers` | `WaitOperation` requests, which wait for the end of a call |
 //! | `call`, `recorded`, `held_key`, `clock_reading`, `expiry`, `wall_clock`, `shutdown` | data |
 
 pub(crate) mod admission;

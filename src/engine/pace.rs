@@ -9,12 +9,12 @@ use super::backoff::shortened;
 /// The shortest of the pauses.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// The part of the time since the first question.
+/// The divisor of the time since the first question that gives a pause.
 const PART: u32 = 5;
 
-/// Pauses of a fifth of the time since the first question, of at least 50 milliseconds and up to the longest one: the end of
-/// a call is noticed late by at most that part of the time that it took. Each is shortened at random by up to a half, so that
-/// processes that wait for the same call do not ask together.
+/// Pauses of a fifth of the time since the first question, from 50 milliseconds up to `longest`: the end of a call is noticed
+/// late by at most a fifth of the time that the call took. Each pause is shortened at random by up to a half, so that processes
+/// that wait for the same call do not ask together.
 #[derive(Debug)]
 pub(crate) struct Pace {
     first: Instant,

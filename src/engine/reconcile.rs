@@ -1,4 +1,4 @@
-//! Finds out how the call ended that held a key before.
+//! Determines how the previous holder's call ended.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{policy::Reconciliation, telemetry::Chain};
 
-/// What the reconciler's answer means for the call that asked.
+/// The consequence of the reconciler's answer for the call that asked.
 pub(crate) enum Verdict {
     /// The handler may run, with the key that was held for the question.
     NotExecuted(HeldKey),
@@ -23,8 +23,8 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
-/// Asks the reconciler how the call ended that held the key before, and records its answer. Under any other policy the handler
-/// runs again.
+/// Asks the reconciler how the previous holder's call ended, and records its answer. Under any other policy the handler runs
+/// again.
 pub(crate) async fn reconcile(engine: &Engine, call: &Arc<Call>, key: HeldKey) -> Verdict {
     if !call.procedure.policies().reconciles() {
         call.procedure.telemetry().taken_over();

@@ -27,8 +27,8 @@ impl Reconcilers {
         self.by_path.contains_key(path)
     }
 
-    /// Asks how the call ended that held this call's key before. Takes at most half of the lease: after that another call may
-    /// take over the key.
+    /// Asks how the previous holder's call ended. Takes at most half of the lease: after that, another call may take over the
+    /// key.
     pub(super) async fn ask(&self, call: &Call) -> Reconciliation {
         let procedure = &call.procedure;
         let Some(reconciler) = self.by_path.get(procedure.path()) else { return Reconciliation::Unknown };

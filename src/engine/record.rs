@@ -24,7 +24,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1
 /// The longest pause if the lease is very short.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Gives up a key without an outcome.
+/// Gives up a key: records the disposition of a reservation, or rolls back a transaction.
 pub(crate) async fn let_go(engine: &Engine, call: &Arc<Call>, key: HeldKey, disposition: Disposition) {
     match key {
         HeldKey::Reservation(lease) => {
@@ -50,7 +50,7 @@ pub(crate) fn release_lost_claim(engine: &Engine, call: &Arc<Call>, error: &Stor
     }
 }
 
-/// What became of a disposition at the first attempt to record it.
+/// The progress of a disposition after the first attempt to record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The store has taken it.
@@ -61,7 +61,7 @@ pub(super) enum Progress {
     Waiting,
 }
 
-/// Records a disposition at once; if the store does not take it, in the background.
+/// Records a disposition at once or, if the store does not take it, in the background.
 pub(super) async fn record(engine: &Engine, call: &Arc<Call>, disposition: Disposition, lease: Lease) -> Progress {
     let mut recording = Recording::new(Arc::clone(call), disposition, lease);
     if !recording.attempt(&*engine.store).await {
@@ -83,9 +83,9 @@ struct Recording {
     lease: Lease,
     /// Whether an attempt failed that may have been carried out.
     may_be_recorded: bool,
-    /// Whether the store has taken it: what is left is to take it once more if the claim is carried out late.
+    /// Whether the store has taken it. It is sent again while the claim may still be carried out late.
     taken: bool,
-    /// Whether this call held the key then.
+    /// Whether this call held the key when the store took it.
     held: bool,
     attempts: u64,
 }
@@ -95,7 +95,7 @@ impl Recording {
         Self { call, disposition, lease, may_be_recorded: false, taken: false, held: false, attempts: 0 }
     }
 
-    /// Makes one attempt; returns whether there is nothing left to do. That is so, too, if another call has taken over the
+    /// Makes one attempt. Returns whether there is nothing left to do, which is also so if another call has taken over the
     /// key.
     async fn attempt(&mut self, store: &dyn DynStore) -> bool {
         self.attempts += 1;
@@ -124,8 +124,8 @@ impl Recording {
         }
     }
 
-    /// Whether the claim, whose answer was lost, may still be carried out, and would reserve the key of a call that has
-    /// ended. One that is carried out later than a lease after it was lost is not waited for.
+    /// Returns whether the claim, whose answer was lost, may still be carried out, and would reserve the key of a call that
+    /// has ended. That is expected for the time of one lease after the answer was lost.
     fn may_be_claimed_late(&self, held: bool) -> bool {
         let Lease { confirmed, ends: lost, length } = self.lease;
         let leaves_a_record = held && !matches!(self.disposition, Disposition::Release);

@@ -20,7 +20,7 @@ pub(super) struct Recorded {
     /// The reason why the response is a refusal; `None` for the first response itself.
     refused: Option<Reason>,
     metadata_lost: bool,
-    /// How long its record lives; `None` if it has none yet.
+    /// The lifetime of its record; `None` if it has none yet.
     pub(super) expiry: Option<Expiry>,
     /// The id of the resource that the first call created.
     pub(super) resource: Option<ResourceId>,
@@ -52,7 +52,7 @@ impl Recorded {
                 let traceparent = (!traceparent.is_empty()).then(|| traceparent.into());
                 Self { response, refused: None, metadata_lost, expiry, resource, traceparent }
             }
-            // Too large to store; or larger than a gRPC frame, and so not written by a handler behind this layer.
+            // The response was too large to store; or it is larger than a gRPC frame, and so not from a handler behind this layer.
             None => {
                 let rejection = Rejection::NotStored { resource: resource.clone() };
                 Self {
@@ -67,12 +67,12 @@ impl Recorded {
         }
     }
 
-    /// Whether the first response could be restored with its metadata.
+    /// Returns whether the first response could be restored with its metadata.
     pub(super) fn is_whole(&self) -> bool {
         self.refused.is_none() && !self.metadata_lost
     }
 
-    /// An estimate of the memory that it takes, in bytes, rather too high.
+    /// Returns an estimate of the memory that it takes, in bytes, rather too high.
     pub(super) fn size(&self) -> usize {
         self.response.size() + self.traceparent.as_ref().map_or(0, |traceparent| traceparent.len())
     }

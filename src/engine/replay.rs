@@ -76,7 +76,7 @@ pub(super) fn give<'a>(
     }))
 }
 
-/// Asks the application whether the call may be answered, and for what the record does not hold: the status, and the
+/// Asks the application whether the call may be answered. Returns the parts that the record does not hold: the status, and the
 /// response if the procedure's replays are rebuilt.
 async fn restore(
     engine: &Engine,
@@ -113,12 +113,12 @@ pub(super) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<U
     }
 }
 
-/// The status that a replay reports: `processing` and a warning if it cannot be found out in its time.
+/// The status that a replay reports: `processing` and a warning if it is not known in time.
 async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> IdempotencyStatus {
     work_status(engine, &call.procedure, call.caller.as_ref(), replay.resource.as_ref(), &replay.status).await
 }
 
-/// The status of the work behind the resource that a call of this procedure created. `of_store` is what the store says of it.
+/// The status of the work behind the resource that a call of this procedure created. `of_store` is the store's answer.
 pub(crate) async fn work_status(
     engine: &Engine,
     procedure: &Procedure,
@@ -152,7 +152,7 @@ pub(crate) async fn work_status(
     IdempotencyStatus::Processing
 }
 
-/// Whether a replay stays the same until its record expires.
+/// Returns whether a replay stays the same until its record expires.
 fn is_final(response: &StoredResponse, status: IdempotencyStatus) -> bool {
     match response {
         StoredResponse::Error(_) => true,

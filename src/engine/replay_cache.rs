@@ -1,4 +1,4 @@
-//! Replays that this process has given before, and may give again without a question to the store.
+//! Replays that this process has given before, and may give again without asking the store.
 //!
 //! An entry is a replay that the store has answered, and that stays the same until its record expires: a final error, or a
 //! response whose status is final. Most first calls are never retried, so that keeping their responses would cost memory for
@@ -15,7 +15,7 @@ use quick_cache::{
 use super::{call::Call, clock_reading::ClockReading, expiry::Expiry, recorded::Recorded};
 use crate::{caller::OwnerId, key::KeyId, policy::Procedure};
 
-/// The shards, each with its own lock and its own part of the capacity.
+/// The number of shards, each with its own lock and its own part of the capacity.
 const SHARDS: usize = 8;
 
 /// The capacity divided by the size of the largest entry: an entry takes at most half of a shard.
@@ -67,7 +67,7 @@ impl ReplayCache {
         (entry.is_of(call) && entry.is_live(ClockReading::now(), self.max_age)).then(|| entry.recorded.clone())
     }
 
-    /// Keeps a record that has to stay the same until it expires.
+    /// Caches a record, which must not change until it expires.
     pub(super) fn keep(&self, call: &Call, recorded: &Recorded) {
         let Some(entries) = &self.entries else { return };
         let size = OVERHEAD + size_of::<Entry>() + recorded.size();
@@ -83,14 +83,14 @@ impl ReplayCache {
         entries.insert(id(call), Arc::new(entry));
     }
 
-    /// Forgets the entry of a key: the store says something else.
+    /// Removes the entry of a key, because the store has answered otherwise.
     pub(super) fn forget(&self, call: &Call) {
         if let Some(entries) = &self.entries {
             entries.remove(&id(call));
         }
     }
 
-    /// Forgets all entries.
+    /// Removes all entries.
     #[cfg(feature = "testing")]
     pub(crate) fn clear(&self) {
         if let Some(entries) = &self.entries {

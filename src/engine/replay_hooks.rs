@@ -1,4 +1,4 @@
-//! What the application has a say in when a replay is given: the authorizers, and the rebuilders.
+//! The application's hooks for replays: authorizers and rebuilders.
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct ReplayHooks {
     timeout: Duration,
     authorizer: Option<Box<dyn DynAuthorizer>>,
-    /// By the paths of their procedures.
+    /// The authorizers of procedures, by their paths.
     authorizers: HashMap<String, Box<dyn DynAuthorizer>>,
     rebuilders: HashMap<String, Box<dyn DynRebuilder>>,
 }
@@ -59,13 +59,13 @@ impl ReplayHooks {
         authorized.chain(self.rebuilders.keys().map(|path| (path.as_str(), "rebuild")))
     }
 
-    /// Whether the replays of a procedure are rebuilt, and its responses not stored.
+    /// Returns whether the replays of a procedure are rebuilt, and its responses not stored.
     pub(crate) fn rebuilds(&self, path: &str) -> bool {
         self.rebuilders.contains_key(path)
     }
 
-    /// Asks whether this call may be answered with the replay of a call that created this resource; `None` if it may without
-    /// a question. Boxed, so that it takes no memory while a handler runs.
+    /// Asks whether this call may be answered with the replay of a call that created this resource; `None` if there is no
+    /// authorizer to ask. Boxed, so that it takes no memory while a handler runs.
     pub(super) fn authorize<'a>(
         &'a self,
         call: &'a Call,
@@ -75,7 +75,7 @@ impl ReplayHooks {
         self.authorize_caller(&call.procedure, call.caller.as_ref()?, call.reservation.key, resource)
     }
 
-    /// Asks whether this caller may know how the call ended that had this key; `None` likewise.
+    /// Asks whether this caller may know how the call with this key ended; `None` likewise.
     pub(crate) fn authorize_caller<'a>(
         &'a self,
         procedure: &'a Procedure,

@@ -27,9 +27,8 @@ use crate::{
     telemetry::{self, Timed},
 };
 
-/// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whatever
-/// becomes of the record; in transactional mode it is that response only if the transaction was committed. The key was claimed at
-/// this time.
+/// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whether or not it
+/// is recorded; in transactional mode, a success is returned only if the transaction was committed. The key was claimed at `claimed`.
 pub(super) async fn settle<E>(
     engine: &Engine,
     call: &Arc<Call>,
@@ -92,7 +91,7 @@ pub(super) async fn settle<E>(
     })
 }
 
-/// The response for the calls that wait for this one, whether or not it is recorded; `None` if its outcome is not final, or if none waits.
+/// Returns the response for the followers, whether or not it is recorded; `None` if the outcome is not final, or if there are none.
 pub(super) fn for_followers(
     engine: &Engine,
     call: &Call,
@@ -103,7 +102,7 @@ pub(super) fn for_followers(
     if !leader.has_followers() {
         return None;
     }
-    // They ask the store, and have their own responses rebuilt.
+    // Followers ask the store instead, and have their own responses rebuilt.
     if engine.replay_hooks.rebuilds(call.procedure.path()) && matches!(completion.response, StoredResponse::NotStored) {
         return None;
     }
@@ -144,7 +143,7 @@ async fn end(
     disposition: Disposition,
     in_conflict: bool,
 ) -> Ended {
-    // First: whatever the handler makes of a conflict, the call may succeed if it is tried again.
+    // Checked first: whatever response the handler made of the conflict, a retry may succeed.
     if in_conflict {
         transaction.roll_back().await;
         return Ended::Refused(Rejection::Conflict);

@@ -58,7 +58,7 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// Whether any call follows. The map itself holds one receiver.
+    /// Returns whether any call follows. The map itself holds one receiver.
     pub(super) fn has_followers(&self) -> bool {
         self.sender.receiver_count() > 1
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The wall clock of this server. A test can advance it.
 #[derive(Debug, Default)]
 pub(crate) struct WallClock {
-    /// How far it is ahead of the machine's.
+    /// The time by which it is ahead of the machine's clock.
     #[cfg(feature = "testing")]
     ahead: Mutex<Duration>,
 }

@@ -1,4 +1,4 @@
-//! Those that wait for the end of a call, by its owner and key.
+//! Requests that wait for the end of a call, by its owner and key.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

@@ -17,7 +17,7 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropped, the transaction is rolled back, unless it is being committed. Handles that live on are dead.
+/// If the future is dropped, the transaction is rolled back, unless it is being committed. Handles to it no longer work.
 pub(crate) async fn run_without_key<E>(
     engine: &Engine,
     procedure: &Procedure,

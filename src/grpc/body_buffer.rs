@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::frame::{HEADER_LEN, Header};
 
-/// How many times as much memory is allocated as has been received, at most, because the header of the message announces it.
+/// The maximum ratio of the memory that is allocated, as the header of the message announces, to the bytes received.
 const MAX_AHEAD: usize = 4;
 
 /// A buffer for the chunks of a body. A single chunk, the usual case, is not copied; of several, each is copied once if they are as long as

@@ -9,7 +9,7 @@ use crate::blocking::{Interrupted, off_worker};
 pub(super) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const IDENTITY: &str = "identity";
 
-/// The size of a request's message in relation to its compressed size, at most.
+/// The maximum ratio of a request's message to its compressed size.
 pub(crate) const MAX_RATIO: usize = 128;
 
 pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
@@ -74,7 +74,7 @@ impl AcceptedEncodings {
     }
 }
 
-/// A request is compressed in a way that is not accepted.
+/// The encoding of a request is not accepted.
 #[derive(Debug)]
 pub(super) struct NotAccepted;
 
@@ -207,7 +207,7 @@ pub(super) async fn inflate(encoding: Encoding, message: Bytes, limit: usize) ->
 #[derive(Debug)]
 pub(super) enum InflateError {
     Interrupted(Interrupted),
-    /// It is more than [`MAX_RATIO`] times as large as it is compressed.
+    /// It is more than [`MAX_RATIO`] times as large as its compressed form.
     Ratio,
     TooLarge,
     Wire(WireError),

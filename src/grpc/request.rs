@@ -34,7 +34,7 @@ impl UnaryRequest {
         accepted: &AcceptedEncodings,
     ) -> Result<Self, RequestError> {
         let (parts, body) = receive(request, limit).await?;
-        // As a server does without the layer, even if this message is not compressed.
+        // Checked even if this message is not compressed, as a server without the layer does.
         let encoding = accepted.of(&parts.headers).map_err(|NotAccepted| RequestError::NotAccepted)?;
         let frame = Frame::decode(body.clone())?;
         if !frame.compressed {
@@ -109,7 +109,7 @@ pub(crate) enum RequestError {
     Body(Status),
     /// Its encoding is not accepted.
     NotAccepted,
-    /// Its message is much larger than it is compressed.
+    /// Its message is too large in relation to its compressed form.
     Ratio,
     TooLarge {
         limit: usize,
@@ -215,7 +215,7 @@ async fn collect(body: &mut Body, limit: usize) -> Result<Collected, RequestErro
             return Ok(Collected::Refused(RequestError::TooLarge { limit }));
         }
         if header.is_followed(received.len()) {
-            // Of the errors of such a body, decoding finds the first.
+            // Decoding finds the first error of such a body.
             let error = Frame::decode(buffer.into_bytes()).err().unwrap_or(WireError::SecondMessage);
             return Ok(Collected::Refused(error.into()));
         }

@@ -22,7 +22,7 @@ use super::{
 
 const EXPIRES: HeaderName = HeaderName::from_static(headers::EXPIRES);
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// By which a server tells a client's library when to try again, in milliseconds; negative for never.
+/// The header that tells a client's library when to try again, in milliseconds; negative for never.
 pub(crate) const GRPC_RETRY_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 const OUTCOME: HeaderName = HeaderName::from_static(headers::OUTCOME);
 const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
@@ -143,12 +143,12 @@ impl UnaryResponse {
         self.status().code()
     }
 
-    /// Returns the status, from the trailers or, in a response without a body, from the headers.
     /// Returns the error that a tonic handler has answered with, with its sources.
     pub(crate) fn error(&self) -> Option<&Status> {
         self.parts.extensions.get()
     }
 
+    /// Returns the status, from the trailers or, in a response without a body, from the headers.
     pub(crate) fn status(&self) -> Status {
         let status = Status::from_header_map(&self.trailers).or_else(|| Status::from_header_map(&self.parts.headers));
         status.unwrap_or_else(|| Status::unknown("the response has no grpc-status"))
@@ -214,14 +214,14 @@ impl UnaryResponse {
         self
     }
 
-    /// Removes what a handler says of its key: that is the layer's to say.
+    /// Removes the outcome header that a handler has set: only the layer sets it.
     pub(crate) fn without_outcome(mut self) -> Self {
         self.parts.headers.remove(OUTCOME);
         self.trailers.remove(OUTCOME);
         self
     }
 
-    /// Says what became of the key, if it is an error.
+    /// Sets the outcome header, which says whether the key was kept or freed, if the response is an error.
     pub(crate) fn with_outcome(mut self, outcome: ErrorOutcome) -> Self {
         if !self.is_success() {
             self.parts.headers.insert(OUTCOME, outcome.header_value());
@@ -229,7 +229,7 @@ impl UnaryResponse {
         self
     }
 
-    /// Adds how long its record still lives, in whole seconds.
+    /// Adds the remaining lifetime of its record, in whole seconds.
     pub(crate) fn with_expiry(mut self, left: Duration) -> Self {
         if let Ok(seconds) = HeaderValue::try_from(left.as_secs().to_string()) {
             self.parts.headers.insert(EXPIRES, seconds);

@@ -124,11 +124,10 @@ impl IdempotencyKey {
     }
 
     /// Returns the key for a further call that the operation makes, such as one to a payment provider: a UUID of version 5
-    /// (RFC 9562) with the key's [id](Self::id) as its namespace. It is the same in each attempt, and another one for each
-    /// name.
+    /// (RFC 9562) with the key's [id](Self::id) as its namespace. It is the same in each attempt, and different for each name.
     ///
-    /// Keys belong to their callers: two callers may use the same key, by chance if their keys are no UUIDs. If they share an
-    /// account with the provider, put the caller into the name:
+    /// Keys belong to their callers: two callers may use the same key, even by chance if their keys are not UUIDs. If they share
+    /// an account with the provider, put the caller into the name:
     ///
     /// ```
     /// use tonic_idempotency::{IdempotencyKey, policy::KeyFormat};

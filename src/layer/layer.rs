@@ -83,7 +83,7 @@ impl IdempotencyLayer {
         self.shared.procedures.get(path).map(|protected| &*protected.procedure)
     }
 
-    /// Finds the caller of a request for what became of a call.
+    /// Finds the caller of a request to the [`OperationService`](crate::operations).
     pub(crate) fn caller_of(
         &self,
         headers: &HeaderMap,

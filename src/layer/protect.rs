@@ -101,7 +101,7 @@ where
     }
 }
 
-/// What the layer has to know of the head of a request.
+/// The parts of a request's head that the layer needs after the request is read.
 #[derive(Clone, Copy)]
 struct Head {
     timeout: Option<Duration>,
@@ -114,7 +114,7 @@ impl Head {
         Self { timeout: grpc_timeout(headers), accepted: Encoding::accepted(headers).next() }
     }
 
-    /// The time until which the caller waits, if it is asked for when the request arrives.
+    /// Returns the time until which the caller waits, if called when the request arrives.
     fn deadline(&self) -> Option<Instant> {
         self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
@@ -148,7 +148,7 @@ where
     }
 }
 
-/// Reads the request, whose message may have the key, and does what [`decide`](super::route::decide) says.
+/// Reads the request, whose message may have the key, and carries out the decision of [`decide`](super::route::decide).
 async fn find_key<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,

@@ -118,7 +118,7 @@ async fn keyed(
     Ok((call, request, admitted))
 }
 
-/// Returns the key of a call, whose head has this one; `None` if it has none.
+/// Returns the key in the message, or else the one in the head; `None` if neither has one.
 async fn find_key(
     procedure: &Arc<Procedure>,
     in_head: Option<IdempotencyKey>,

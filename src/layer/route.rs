@@ -54,7 +54,7 @@ pub(crate) struct KnownCaller {
 }
 
 impl KnownCaller {
-    /// Returns what a call without a record needs of its caller, if it has one.
+    /// Returns the owner and the session of a call without a record, if it has a caller.
     pub(super) fn owner_and_session(caller: Option<Self>) -> (Option<OwnerId>, CallSession) {
         caller.map_or((None, CallSession::default()), |known| (Some(known.owner), known.session))
     }
@@ -99,7 +99,7 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         return reject(procedure, Rejection::ShuttingDown);
     }
     if !is_grpc(request.headers()) {
-        // The request cannot be read, so it cannot be compared with another one that has its key.
+        // The request cannot be read, and so not be compared with the first request that has its key.
         return reject(procedure, Rejection::RequestMalformed(MalformedRequest::Protocol));
     }
     let caller = match shared.caller_resolver.caller(request.headers(), request.extensions()) {
@@ -230,7 +230,7 @@ impl Shared {
         Ok(KnownCaller { owner: caller.owner(), caller, session })
     }
 
-    /// Finds the caller of a request for what became of a call. Such a request needs a user, and a scope if calls with a key do.
+    /// Finds the caller of a request to the operation service, which needs a user, and a scope if calls with a key need one.
     pub(super) fn caller_of(
         &self,
         headers: &HeaderMap,
@@ -279,7 +279,7 @@ fn counted(procedure: &Procedure, rejection: Rejection) -> Rejection {
     rejection
 }
 
-/// Refuses a call because of what the application says of its caller.
+/// Refuses a call whose caller or session settings are invalid.
 fn reject_caller(procedure: &Procedure, error: &(dyn std::error::Error + 'static)) -> Route {
     let rejection = Rejection::CallerInvalid;
     procedure.telemetry().caller_invalid(rejection.reason().as_str(), &Chain(error));

@@ -19,7 +19,7 @@ use crate::{
 pub(super) type SettingsOfCaller = Box<dyn Fn(&Caller) -> SessionSettings + Send + Sync>;
 
 pub(super) struct Shared {
-    /// By path.
+    /// The procedures that take keys, by path.
     pub(super) procedures: HashMap<String, Arc<Protected>>,
     pub(super) unprotected_keys: Arc<UnprotectedKeys>,
     /// `None` without a store: all calls pass through.

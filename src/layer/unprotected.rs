@@ -13,7 +13,7 @@ use crate::{
     telemetry::UnprotectedKeyTelemetry,
 };
 
-/// The label of procedures that are not in the descriptors. Their paths are the callers' own texts.
+/// The label of procedures that are not in the descriptors: callers choose their paths, so that these are no labels.
 const OTHER: &str = "other";
 
 /// The packages of gRPC's own services, such as health and reflection. They only read.
@@ -25,7 +25,7 @@ const STREAMING: &str =
 const UNKNOWN: &str = "give the layer the descriptors of the procedure, and opt it in; or let clients send no key; or change the \
                        policy on_unprotected_key";
 
-/// What happens to keys on procedures that are not opted in.
+/// The policies for keys on procedures that are not opted in, and their counters.
 ///
 /// | the procedure | its policy is the first of these | counted as |
 /// |---|---|---|
@@ -36,7 +36,7 @@ const UNKNOWN: &str = "give the layer the descriptors of the procedure, and opt 
 /// | any other path | always passed through: it need not be a procedure | |
 #[derive(Debug)]
 pub(super) struct UnprotectedKeys {
-    /// Those of the descriptors that are not opted in, by path.
+    /// The procedures of the descriptors that are not opted in, by path.
     procedures: HashMap<String, UnprotectedKey>,
     /// The services of the descriptors.
     services: HashSet<String>,
@@ -45,7 +45,7 @@ pub(super) struct UnprotectedKeys {
     other: UnprotectedKeyTelemetry,
 }
 
-/// What happens to the keys on a procedure.
+/// The policy for keys on one procedure, and their counter.
 #[derive(Debug)]
 struct UnprotectedKey {
     policy: UnprotectedKeyPolicy,

@@ -8,7 +8,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The shortest and the longest interval. A longer one could not be added to the time.
+/// The shortest and the longest interval. The time plus a longer one could overflow.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(10 * 366 * 24 * 3600)];
 
 /// A task that repeats its work until it is stopped. Dropping this does not stop it.

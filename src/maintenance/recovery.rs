@@ -36,13 +36,12 @@ const COUNTED: u32 = 1000;
 ///
 /// A client that retries late then finds the response, and a call whose client never retries does not stay open.
 /// Recovery is for procedures with the policy [`LeasePolicy::Reconcile`]. It knows the owner of each call, but not its
-/// caller. A client's retry does not wait for it,
-/// but asks the reconciler itself.
+/// caller. A client's retry does not wait for it, but asks the reconciler itself.
 ///
 /// The work is bounded: [`concurrency`](Self::concurrency) calls at a time, at most [`batch`](Self::batch) calls in each
 /// run, and each key at most [`max_attempts`](Self::max_attempts) times. A slow reconciler, or a call that cannot be
-/// recovered, does not keep the others of a run. Several processes may recover from the same table: only one of them holds
-/// a key at a time.
+/// recovered, does not hold up the other calls of a run. Several processes may recover from the same table: only one of
+/// them holds a key at a time.
 ///
 /// After each run, a recovery that was [spawned](Self::spawn) sets the gauge `idempotency_unknown`: the number of keys of all reserved
 /// procedures, whatever their policies, whose lease ended without an outcome, as far as [`lookback`](Self::lookback) reaches. It counts
@@ -115,7 +114,8 @@ impl Recovery {
         self
     }
 
-    /// Sets how far back a run looks, 1 hour: not longer than since a key was first reserved, until no call of a run has failed. For tests alone.
+    /// Sets the longest time since a key was first reserved, 1 hour, for runs after the first one in which no call failed. For tests
+    /// alone.
     #[doc(hidden)]
     pub fn lookback(mut self, lookback: Duration) -> Self {
         self.lookback = lookback;
@@ -296,7 +296,7 @@ impl Recovered {
     }
 }
 
-/// What became of one call: the fields of [`Recovered`].
+/// The result for one call: the fields of [`Recovered`].
 enum Ended {
     Completed,
     Failed,

@@ -1,4 +1,4 @@
-//! [`OperationServiceBuilder`].
+//! Builds the service by which callers look up their calls.
 
 use std::{fmt, time::Duration};
 
@@ -12,8 +12,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 const LARGEST_REQUEST: usize = 64 << 10;
 
 impl IdempotencyLayer {
-    /// Returns a builder of the service that tells callers what became of their calls. It shares the layer's store, and knows the calls
-    /// that run in this process; the layer need not be around it. See [`operations`](crate::operations).
+    /// Returns a builder of the service by which callers look up their calls. It shares the layer's store, and knows the calls that run
+    /// in this process; the layer need not be around it. See [`operations`](crate::operations).
     pub fn operations(&self) -> OperationServiceBuilder {
         OperationServiceBuilder { layer: self.clone(), waiting: Waiting::default() }
     }

@@ -1,7 +1,7 @@
-//! What became of a call: the service `idempotency.v1.OperationService`, off unless the application adds it to its server.
+//! The look-up of a call by its key: the service `idempotency.v1.OperationService`, off unless the application adds it to its server.
 //!
-//! A caller that has lost its message, or waits for asynchronous work, asks by its key alone. All answers are of the caller's own calls:
-//! the service finds the caller as the layer does, and asks the layer's store under the caller's row-level security.
+//! A caller that has lost its message, or waits for asynchronous work, asks by its key alone. It sees only its own calls: the service
+//! finds the caller as the layer does, and asks the layer's store under the caller's row-level security.
 //!
 //! ```
 //! use tonic_idempotency::{IdempotencyLayer, store::MemoryStore};
@@ -23,7 +23,7 @@
 //! |---|---|
 //! | `builder` | [`OperationServiceBuilder`], the settings |
 //! | `service` | [`OperationService`], the two procedures |
-//! | `question` | a key, and what is known of it at the moment |
+//! | `question` | a caller's question for a key, and its answer at the moment |
 //! | `wait`, `shared_question` | waiting for the end of a call, or of the work behind it; the question of all requests that wait for one key |
 //! | `message` | the answer as a message |
 

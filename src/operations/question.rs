@@ -1,4 +1,4 @@
-//! A key, and what is known of it at the moment.
+//! A caller's question for a key, and its answer at the moment.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::{
     telemetry::{self, ProcedureTelemetry},
 };
 
-/// The question what became of the call with a key.
+/// A caller's question for the state of the call with a key.
 pub(super) struct Question<'a> {
     pub(super) layer: &'a IdempotencyLayer,
     pub(super) engine: &'a Arc<Engine>,
     pub(super) owner: OwnerId,
     pub(super) key: KeyId,
-    /// Who asks; `None` for an operator, who asks for another user.
+    /// The caller that asks; `None` to ask no authorizer.
     pub(super) caller: Option<Caller>,
     pub(super) session: CallSession,
-    /// Of the procedure that asks.
+    /// The telemetry of the procedure that asks.
     pub(super) telemetry: &'a ProcedureTelemetry,
     pub(super) path: &'static str,
 }
 
-/// What is known of a key.
+/// The record of a key, and the status of the work behind its call.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) record: KeyRecord,
@@ -39,7 +39,7 @@ pub(super) struct Known {
 }
 
 impl Question<'_> {
-    /// Asks the store. Of a call in a transaction, this process knows the procedure if it runs here.
+    /// Asks the store. The procedure of a call in a transaction is known only if the call runs in this process.
     pub(super) async fn look_up(&self) -> Result<KeyRecord, Rejection> {
         let look_up = LookUp {
             owner: self.owner,
@@ -64,7 +64,7 @@ impl Question<'_> {
         rejection
     }
 
-    /// Asks the application whether the caller may know how the call ended, as it is asked before a replay.
+    /// Asks the authorizer, as before a replay, whether the caller may know how the call ended.
     pub(super) async fn authorize(&self, record: &KeyRecord) -> Result<(), Status> {
         let is_replayed = matches!(record.state, KeyState::Completed | KeyState::Failed);
         let procedure = record.procedure.as_deref().and_then(|path| self.layer.procedure(path));
@@ -76,8 +76,8 @@ impl Question<'_> {
         }
     }
 
-    /// Adds the status of the work. What the layer does not know the procedure of, it tells no resource of: nobody could be asked whether
-    /// the caller may know it.
+    /// Adds the status of the work. If the layer does not know the procedure, it reports no resource, because it has no authorizer to
+    /// ask.
     pub(super) async fn with_work(&self, mut record: KeyRecord) -> Known {
         let procedure = record.procedure.as_deref().and_then(|path| self.layer.procedure(path));
         let (KeyState::Completed, Some(procedure)) = (record.state, procedure) else {

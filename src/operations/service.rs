@@ -1,4 +1,4 @@
-//! [`OperationService`].
+//! The two procedures by which callers look up their calls, and wait for their ends.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
 const GET: &str = "/idempotency.v1.OperationService/GetOperation";
 const WAIT: &str = "/idempotency.v1.OperationService/WaitOperation";
 
-/// Tells callers what became of their own calls: `idempotency.v1.OperationService`. Made by
+/// Tells callers the state of their own calls: `idempotency.v1.OperationService`. Made by
 /// [`IdempotencyLayer::operations`].
 ///
 /// | the request | is answered with |
@@ -32,7 +32,7 @@ const WAIT: &str = "/idempotency.v1.OperationService/WaitOperation";
 /// | without a user, or without a scope where each call needs one | `UNAUTHENTICATED` |
 /// | with a malformed key | `INVALID_ARGUMENT`, `IDEMPOTENCY_KEY_INVALID` |
 /// | for a key that the caller has not used | `STATE_ABSENT`, also if another user has |
-/// | for a call whose replay the application's [`ReplayAuthorizer`](crate::policy::ReplayAuthorizer) withholds | its status |
+/// | for a call whose replay the application's [`ReplayAuthorizer`](crate::policy::ReplayAuthorizer) withholds | the authorizer's status |
 /// | beyond a limit of requests in flight, or that wait | `UNAVAILABLE` or `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED` |
 /// | that waits during a shutdown of the layer | `UNAVAILABLE`, `IDEMPOTENCY_SHUTTING_DOWN` |
 /// | while the store cannot be asked, or fails | as a call ([`StoreErrorKind`](crate::store::StoreErrorKind)) |
@@ -48,7 +48,7 @@ pub struct OperationService {
     telemetry: Arc<Telemetry>,
 }
 
-/// That of each procedure.
+/// The telemetry of each procedure.
 struct Telemetry {
     get: ProcedureTelemetry,
     wait: ProcedureTelemetry,
@@ -68,7 +68,7 @@ impl OperationService {
         self.layer.caller_of(request.metadata().as_ref(), request.extensions(), telemetry)
     }
 
-    /// The question of a caller for a call of its own.
+    /// Returns the question of a caller for a call of its own.
     fn question<'a>(
         &'a self,
         caller: KnownCaller,

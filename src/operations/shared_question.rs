@@ -23,7 +23,7 @@ use crate::{
 
 type Id = (OwnerId, KeyId);
 
-/// The questions that are asked again and again, by owner and key. Only keys that a request waits for have an entry.
+/// The questions that are asked repeatedly, by owner and key. Only keys that a request waits for have an entry.
 #[derive(Default)]
 pub(super) struct SharedQuestions {
     by_key: Mutex<HashMap<Id, Weak<SharedQuestion>>>,
@@ -117,7 +117,7 @@ impl SharedQuestion {
 impl Drop for SharedQuestion {
     fn drop(&mut self) {
         let mut by_key = self.questions.lock();
-        // Another one may have been made since the last request left.
+        // A new question for this key may have been made since the last request left.
         if by_key.get(&self.id).is_some_and(|shared| shared.strong_count() == 0) {
             by_key.remove(&self.id);
         }

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{proto::v1::Until, rejection::Rejection, status::IdempotencyStatus, store::KeyState};
 
-/// The part of a caller's own time that is left for the answer to arrive, and its most.
+/// The divisor of the caller's time that gives the time for the answer to arrive, and the maximum of that time.
 const MARGIN: (u32, Duration) = (10, Duration::from_secs(1));
 
-/// How long a request waits.
+/// The longest time that a request waits, and the longest pause between two questions to the store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) longest: Duration,
@@ -28,16 +28,16 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Returns how long a request waits that asks for this time, and whose caller waits for that time.
+    /// Returns how long a request waits if it asks for `asked`, and its caller waits for `callers`.
     pub(super) fn time(self, asked: Option<Duration>, callers: Option<Duration>) -> Duration {
         let (part, most) = MARGIN;
         let of_caller = callers.map_or(Duration::MAX, |time| time.saturating_sub((time / part).min(most)));
         asked.unwrap_or(self.longest).min(self.longest).min(of_caller)
     }
 
-    /// Waits until what is waited for has ended, or until the deadline: then returns what was known last. Asks the store at once, and then
-    /// together with all requests that wait for this key. A key that no call holds is not waited for. Holds no connection between two
-    /// questions.
+    /// Waits until the call, or the work behind it, has ended. At the deadline, returns the last known state. Asks the store at once, and
+    /// then together with all requests that wait for this key. Does not wait for a key that no call holds. Holds no connection between
+    /// two questions.
     ///
     /// # Cancel safety
     ///
@@ -77,7 +77,7 @@ impl Waiting {
     }
 }
 
-/// Asks the application, once the call has ended.
+/// Asks the authorizer once, when the call has ended.
 async fn authorize(question: &Question<'_>, answer: &Answer, is_authorized: &mut bool) -> Result<(), Status> {
     let record = &answer.known.record;
     if !*is_authorized && matches!(record.state, KeyState::Completed | KeyState::Failed) {

@@ -61,7 +61,7 @@ where
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReplayRequest {
-    /// Who makes the call, and made the first one.
+    /// The caller, who also made the first call.
     pub caller: Caller,
     /// The key, as it is stored.
     pub key: KeyId,

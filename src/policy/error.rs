@@ -125,14 +125,14 @@ pub enum ProcedureError {
     NoEffect {
         /// The procedure's path.
         procedure: String,
-        /// The name of the setting, and its value if only that has none.
+        /// The name of the setting, and its value if only this value has no effect.
         setting: &'static str,
         /// The mode of the procedure.
         is: &'static str,
-        /// The mode in which it has one.
+        /// The mode in which it has an effect.
         other: &'static str,
     },
-    /// The procedure creates a tracked resource, and the layer does not know who reports its status.
+    /// The procedure creates a tracked resource, and neither the store nor a status resolver reports its status.
     #[error(
         "{procedure}: nobody reports the status of the resource type {resource_type:?}, so each replay would say \
          \"processing\"; if the SQL function idempotency_resource_status knows it, say so with ResourceType::tracked; if \
@@ -196,7 +196,7 @@ pub enum ProcedureError {
     Unknown {
         /// The procedure's path.
         procedure: String,
-        /// The paths that are most like it.
+        /// The most similar paths.
         nearest: Vec<String>,
     },
     /// The type of error details that is to be redacted is neither in the descriptors nor one of `google.rpc`.

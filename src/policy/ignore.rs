@@ -36,8 +36,8 @@ impl IgnoredFields {
     }
 }
 
-/// Returns whether nothing of a message is left without the fields at these paths, which do not cross each other. Of a message
-/// inside it, presence alone counts as nothing; the elements of a list and the keys of a map count.
+/// Returns whether nothing of a message is left to compare without the fields at these paths, which do not cross each other.
+/// The presence of a submessage counts as nothing; the elements of a list and the keys of a map count as something.
 fn is_ignored(message: &MessageDescriptor, paths: &[&[u32]]) -> bool {
     message.fields().all(|field| {
         let inside: Vec<_> = paths.iter().filter_map(|path| path.strip_prefix(&[field.number()])).collect();

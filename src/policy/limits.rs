@@ -24,18 +24,18 @@ pub struct Limits {
     pub in_flight: Limit,
     /// Records of a caller that have not expired, over all servers. A further call is refused with
     /// [`TooManyRecords`](crate::Reason::TooManyRecords) before its handler runs; a retry of a call that is recorded or still runs is
-    /// answered as always. The store in PostgreSQL has it alone, with `migrations::limits` and an index on `(user_id, expires)`, and may
-    /// refuse a caller slightly early: servers take allowances of at most 20 seconds. At least 1. Defaults to no limit. There is none
-    /// of all callers together.
+    /// answered as always. Only the store in PostgreSQL has this limit, with `migrations::limits` and an index on `(user_id, expires)`,
+    /// and may refuse a caller slightly early: servers take allowances of at most 20 seconds. At least 1. Defaults to no limit. All
+    /// callers together have no limit.
     pub records: Option<u64>,
     /// Transactions of handlers at once. No more than the store's pool allows in any case: without a pool of their own, transactions leave a
     /// quarter of its connections, at least one, to the rest; one caller has at most all but one, and half while others wait. A call
     /// waits for its turn for at most the store's `timeout`. At least 1 each. Defaults to what the pool allows.
     pub transactions: Limit,
-    /// Outcomes that wait to be recorded because the store did not take them at once. While there are as many, reserved calls are refused.
+    /// Outcomes that wait to be recorded because the store did not take them at once. While this many wait, reserved calls are refused.
     /// Outcomes of calls whose claims were not answered, which may not hold their keys, have half of the room; further ones are given
-    /// up, with an error in the log. At least 1 each. Defaults to 10,000, also per caller. Their responses have 64 MiB together; one beyond it is
-    /// not stored, and a retry gets [`NotStored`](crate::Reason::NotStored).
+    /// up, with an error in the log. At least 1 each. Defaults to 10,000, also per caller. Their responses have 64 MiB together; a response
+    /// beyond that is not stored, and a retry gets [`NotStored`](crate::Reason::NotStored).
     pub unrecorded: Limit,
     /// Calls that wait for a running call with their key ([`InProgressPolicy::Wait`](crate::policy::InProgressPolicy::Wait)), and
     /// requests of `WaitOperation`; 0 for none. A waiting call holds its request, but no connection. Defaults to 4,096, and 256 per

@@ -1,7 +1,7 @@
 //! Configuration of procedures: which ones take idempotency keys, the resources that they create, and their policies.
 //!
 //! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`].
-//! Both give a [`Procedure`]. What is set in code overrides the same field of the option. Calls of procedures
+//! Both give a [`Procedure`]. A setting in code overrides the same field of the option. Calls of procedures
 //! that are not opted in pass through unchanged, unless their keys are refused ([`UnprotectedKeyPolicy`]).
 
 mod authorizer;
@@ -124,7 +124,7 @@ impl Procedure {
         &self.policies
     }
 
-    /// Returns the paths of the request fields that are not part of the request.
+    /// Returns the paths of the request fields that are not compared.
     pub fn ignored_fields(&self) -> &[String] {
         self.ignore.paths()
     }
@@ -235,15 +235,15 @@ pub struct ProcedureBuilder {
 
 impl ProcedureBuilder {
     /// Sets the type of the created resource, and the field of the response with its id: see [`Creates`]. Replays report the
-    /// status of its asynchronous work, so building the layer fails unless someone knows it: the store
-    /// ([`ResourceType::tracked`](crate::store::ResourceType::tracked)), or a
-    /// [`status_resolver`](crate::layer::IdempotencyLayerBuilder::status_resolver). Defaults to no resource.
+    /// status of its asynchronous work, so building the layer fails unless the store
+    /// ([`ResourceType::tracked`](crate::store::ResourceType::tracked)) or a
+    /// [`status_resolver`](crate::layer::IdempotencyLayerBuilder::status_resolver) reports it. Defaults to no resource.
     pub fn creates(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
         self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into(), tracked: true });
         self
     }
 
-    /// As [`creates`](Self::creates), for a resource behind which no asynchronous work follows: its id is recorded, and the
+    /// Like [`creates`](Self::creates), for a resource behind which no asynchronous work follows: its id is recorded, and the
     /// status is always `completed`.
     pub fn creates_untracked(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
         self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into(), tracked: false });
@@ -274,8 +274,8 @@ impl ProcedureBuilder {
     /// values of a map. Defaults to comparing all fields.
     ///
     /// Whether the messages around the field are set is compared, as is the number of elements of a list. The handler gets the
-    /// request as it is; a replay is of the first attempt. Building the layer fails if a path does not exist, repeats, or leads
-    /// into another one, or if nothing of the request is left to compare.
+    /// request as it is; a replay is of the first attempt. Building the layer fails if a path does not exist, is given twice, or
+    /// leads into a field that is ignored as well, or if nothing of the request is left to compare.
     pub fn ignore(mut self, field: impl Into<String>) -> Self {
         self.ignore.push(field.into());
         self
@@ -400,7 +400,7 @@ impl ProcedureBuilder {
         self
     }
 
-    /// Returns this configuration over another one of the same procedure: what is set here counts, and of lists both.
+    /// Overrides `other`, a configuration of the same procedure, with the settings of this one. Lists are joined.
     pub(crate) fn over(self, other: Self) -> Self {
         let both = |mut these: Vec<String>, others: Vec<String>| {
             let new: Vec<_> = others.into_iter().filter(|other| !these.contains(other)).collect();

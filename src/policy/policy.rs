@@ -144,9 +144,8 @@ pub enum EffectPolicy {
     /// not outlive a crash of that server: it gives up everything that it has not committed by then.
     ///
     /// **Not** for a handler that calls something else, such as a payment API: the crash would not undo that effect.
-    /// **Not** for
-    /// one that waits until the server is back, or gets its first connection only then, and continues: if the crash
-    /// removed its reservation, another call with the key may run as well.
+    /// **Not** for a handler that waits until the server is back, or gets its first connection only then, and continues:
+    /// if the crash removed its reservation, another call with the key may run as well.
     SameServer,
 }
 
@@ -167,7 +166,7 @@ pub enum EffectPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExpiredKeyPolicy {
-    /// Refuses the call. A call whose procedure is to proceed without the store is refused then, too, if its key has expired.
+    /// Refuses the call, even while the store is unavailable and the policy is [`StorePolicy::Proceed`].
     Refuse,
     /// Runs the call. The default, like the Go interceptor.
     #[default]
@@ -175,7 +174,7 @@ pub enum ExpiredKeyPolicy {
 }
 
 /// The policy for a key that another system has reserved without a lease: a server with the Go interceptor, on the same
-/// table. Nothing tells whether its call still runs, or has taken effect without being recorded.
+/// table. It is unknown whether its call still runs, or has taken effect without being recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForeignPolicy {
@@ -209,7 +208,7 @@ pub enum Isolation {
     /// `READ COMMITTED`. The default.
     #[default]
     ReadCommitted,
-    /// `REPEATABLE READ`. A call that conflicts with another one is refused with `ABORTED`, `IDEMPOTENCY_CONFLICT`.
+    /// `REPEATABLE READ`. A call that conflicts with another transaction is refused with `ABORTED`, `IDEMPOTENCY_CONFLICT`.
     RepeatableRead,
     /// `SERIALIZABLE`. Conflicts are refused as with `RepeatableRead`.
     Serializable,

@@ -1,11 +1,11 @@
-//! Rebuilders: they make the message of a replay from today's state.
+//! Rebuilders: they make the message of a replay from the current state of the resource.
 
 use prost::Message;
 use tonic::Status;
 
 use crate::{caller::Caller, key::KeyId, status::Resource};
 
-/// Makes the message of a replay from the state of the created resource, in place of a copy of the first response.
+/// Makes the message of a replay from the current state of the created resource, in place of a copy of the first response.
 ///
 /// The record keeps the resource's id and no response: responses may be of any size, secrets in them are never stored, and
 /// a replay shows the resource as it is, not as it was. The handler's response metadata is not replayed. A final error is
@@ -65,7 +65,7 @@ where
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RebuildRequest {
-    /// Who makes the call, and made the first one.
+    /// The caller, who also made the first call.
     pub caller: Caller,
     /// The key, as it is stored.
     pub key: KeyId,

@@ -12,8 +12,8 @@ use crate::{
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Finds out how a call ended whose lease ended without an outcome: its process died, or lost its connection to the
-/// store.
+/// Finds out how an abandoned call ended: its lease ended without an outcome, because its process died, or lost its
+/// connection to the store.
 ///
 /// A reconciler looks for the effect itself, such as a row in the business tables or a charge at the payment provider.
 /// It searches by the owner and the key's [id](KeyId), which handlers have to record with the effect: they find the
@@ -81,7 +81,7 @@ pub struct Abandoned {
     pub request: Option<Bytes>,
 }
 
-/// How an abandoned call ended.
+/// The answer of a reconciler: how an abandoned call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciliation {

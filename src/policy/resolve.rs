@@ -127,7 +127,7 @@ fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
 }
 
 impl Procedure {
-    /// Takes ids of this kind only.
+    /// Restricts the ids of the created resource to this kind.
     pub(crate) fn with_id_kind(self, id_kind: IdKind) -> Result<Self, ProcedureError> {
         let Some(creates) = &self.creates else { return Ok(self) };
         let fields = field::find(&self.path, &self.method.output(), &creates.id_field)?;

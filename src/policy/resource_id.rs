@@ -26,7 +26,7 @@ impl IdField {
         }
     }
 
-    /// Returns the id in an encoded response message. It is found where it lies: the message may be large.
+    /// Returns the id in an encoded response message. The message may be large, and is not decoded.
     fn id(&self, response: &[u8], wanted: Option<IdKind>) -> Result<ResourceId, ResponseError> {
         let id = match self.kind {
             Kind::Bytes => Uuid::from_slice(self.text(response)?).ok().map(Into::into),
@@ -47,7 +47,7 @@ impl IdField {
     fn integer(&self, response: &[u8]) -> Result<i128, ResponseError> {
         let found = self.field.find_number(response).map_err(|_| ResponseError::Unreadable)?;
         let bits = found.unwrap_or_default();
-        // As a decoder takes a varint with more bits than its field has.
+        // Truncates a varint with more bits than its field has, as a decoder does.
         let low = bits as u32;
         Ok(match self.kind {
             Kind::Int32 | Kind::Sfixed32 => low.cast_signed().into(),
@@ -80,7 +80,7 @@ fn of_text(text: &str, kind: Option<IdKind>) -> Option<ResourceId> {
     }
 }
 
-/// Zero is what an integer field has that is not set.
+/// Returns the id of this kind from an integer field; `None` for zero, which a field has that is not set.
 fn of_integer(number: i128, kind: Option<IdKind>) -> Option<ResourceId> {
     match (number, kind) {
         (0, _) | (_, Some(IdKind::Uuid)) => None,

@@ -10,7 +10,7 @@ pub(crate) struct Exceeded {
     pub(crate) of: Party,
 }
 
-/// The things of which there is a limited number: the fields of [`Limits`](crate::policy::Limits) by which calls are `OVERLOADED`.
+/// The limited things: the fields of [`Limits`](crate::policy::Limits) beyond which calls are refused as `OVERLOADED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limited {
     InFlight,
@@ -19,7 +19,7 @@ pub(crate) enum Limited {
     Waiting,
 }
 
-/// Whose limit it is: that of all callers of the server, or of one.
+/// The party that a limit applies to: all callers of the server together, or one caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
     Caller,

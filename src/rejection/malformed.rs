@@ -1,4 +1,4 @@
-//! What is wrong with the message of a request.
+//! The reasons why the message of a request cannot be read.
 
 use http::HeaderValue;
 use protobuf_canonical::CanonicalError;

@@ -1,4 +1,4 @@
-//! [`Mismatch`].
+//! The comparison of a call with the first call with its key.
 
 /// The difference between a call and the first call with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! [`Rejection`], and the one table that maps it to a status code and details.
+//! The refusals of calls, and the one table that maps them to status codes and details.
 
 use std::time::Duration;
 
@@ -105,16 +105,16 @@ const RETRY_IN_PROGRESS: Duration = Duration::from_secs(1);
 /// The delay in `RetryInfo` while the store is unavailable.
 const RETRY_STORE: Duration = Duration::from_secs(5);
 
-/// What a caller can do whose records are too many.
+/// The advice to a caller that has too many records.
 const USER_FULL: &str = "wait until records have expired, which they do when their retention has passed; make fewer calls with keys; or ask \
                          for a higher limit (`Limits::records`)";
 
-/// What a client is told about sending the same call again, with the same key.
+/// The advice to a client on sending the same call again, with the same key.
 #[derive(Clone, Copy, Debug)]
 enum Retry {
     /// It may succeed after this time.
     After(Duration),
-    /// It will be refused again, until somebody has done something about it.
+    /// It will be refused again, until the cause is removed.
     Never,
     /// Nothing: the policy of the client decides, as for an error of a handler.
     Unsaid,
@@ -179,7 +179,7 @@ impl Rejection {
         }
     }
 
-    /// Whether a client is to send the same call again by itself.
+    /// Returns whether a client should send the same call again by itself.
     fn retry(&self) -> Retry {
         match self {
             Self::Conflict => Retry::After(RETRY_CONFLICT),

@@ -1,4 +1,4 @@
-//! [`ResourceId`].
+//! The id of a created resource: a UUID, an integer or a text.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -31,7 +31,7 @@ pub struct ResourceId(Id);
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Id {
     Integer(i64),
-    /// Not the form of either of the others.
+    /// A text that has the form of neither a UUID nor an integer.
     Text(Arc<str>),
     Uuid(Uuid),
 }

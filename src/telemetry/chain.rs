@@ -1,9 +1,9 @@
-//! [`Chain`].
+//! The text of an error with its causes, for log lines.
 
 use std::{error::Error, fmt};
 
-/// Displays an error with its causes in one line. Of an error of PostgreSQL it displays only the message and the
-/// SQLSTATE, because the details may quote the row.
+/// Displays an error with its causes in one line. For an error of PostgreSQL, displays only the message and the SQLSTATE,
+/// because the details may quote the row.
 pub(crate) struct Chain<'a>(pub(crate) &'a dyn Error);
 
 impl fmt::Display for Chain<'_> {

@@ -1,4 +1,4 @@
-//! [`Holds`].
+//! The gauge of the calls that hold their keys.
 
 use metrics::{Gauge, gauge};
 

@@ -1,4 +1,4 @@
-//! [`IdleTransactions`].
+//! Detects procedures whose transactions idle for longer than they work.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -7,20 +7,20 @@ use std::{
 
 use crate::store::TransactionTimes;
 
-/// The number of transactions after which something can be said of all.
+/// The minimum number of transactions to judge a procedure by.
 const ENOUGH: u32 = 10;
 
-/// The idle time that is worth a word.
+/// The minimum idle time of a transaction that counts as idle.
 const LONG: Duration = Duration::from_millis(50);
 
-/// Whether the transactions of a procedure idle for longer than they work. Clones share it.
+/// Detects whether the transactions of a procedure idle for longer than they work. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IdleTransactions(Arc<Mutex<Sums>>);
 
 #[derive(Debug, Default)]
 struct Sums {
     transactions: u32,
-    /// Of these, those that have idled for longer than they have worked, and for long.
+    /// The transactions that idled for at least [`LONG`], and for longer than they worked.
     idlers: u32,
     times: TransactionTimes,
     is_said: bool,
@@ -39,14 +39,14 @@ impl IdleTransactions {
         sums.times.working += times.working;
         let TransactionTimes { idle, working } = sums.times;
         let (idle, working) = (idle / sums.transactions, working / sums.transactions);
-        // One that was slow may not speak for the others.
+        // A single slow transaction does not decide.
         sums.is_said = sums.transactions >= ENOUGH && sums.idlers > sums.transactions / 2 && idle > working;
         sums.is_said.then_some(TransactionTimes { idle, working })
     }
 }
 
 impl PartialEq for IdleTransactions {
-    /// Always: two owners are equal whatever they have counted.
+    /// Returns `true`, so that two owners are equal whatever they have counted.
     fn eq(&self, _: &Self) -> bool {
         true
     }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// The bytes of a hash that are shown.
 const SHOWN: usize = 16;
 
-/// Returns what the field `key` of a span has for a key, 32 digits: the first half of the HMAC-SHA-256 of the key as it is stored
+/// Returns the value of a span's field `key` for a key, 32 digits: the first half of the HMAC-SHA-256 of the key as it is stored
 /// ([`KeyId`](crate::KeyId)). `secret` is that of
 /// [`log_key_hashes_with`](crate::layer::IdempotencyLayerBuilder::log_key_hashes_with).
 ///

@@ -25,7 +25,7 @@
 //! | `idempotency_in_flight` | calls with a key, or in a transaction, from their heads to the records of their outcomes |
 //! | `idempotency_waiting` | calls that wait for the call that holds their key |
 //! | `idempotency_watching` | requests that wait for the end of a call with [`WaitOperation`](crate::operations) |
-//! | `idempotency_waiting_bytes` | the bytes of the request messages of these |
+//! | `idempotency_waiting_bytes` | the bytes of the request messages of the calls that wait |
 //! | `idempotency_outcomes_waiting` | outcomes that the store did not take at once, and that are being recorded in the background |
 //! | `idempotency_reserved` | calls of this process that hold their key, by `mode`: `reserved`, `transactional` |
 //! | `idempotency_unknown` | keys in the store whose lease ended without an outcome, at most 1,000; set by each run of a [`Recovery`](crate::maintenance::Recovery) |
@@ -163,7 +163,7 @@ pub(crate) fn shared_statement_failed(kind: &'static str) {
     counter!("idempotency_shared_statement_failures_total", "kind" => kind).increment(1);
 }
 
-/// The database has not got what a shared statement of this kind needs. The warning is written at most once a minute for each kind.
+/// Warns that the database is not set up for shared statements of this kind. The warning is written at most once a minute for each kind.
 #[cfg(feature = "sql")]
 pub(crate) fn shared_statement_is_missing(kind: &'static str, error: &dyn std::error::Error) {
     static RARE: LazyLock<Mutex<HashMap<&str, rare::Rare>>> = LazyLock::new(Mutex::default);
@@ -191,7 +191,7 @@ pub(crate) fn swept(deleted: u64) {
     tracing::info!(deleted, "deleted expired idempotency records");
 }
 
-/// The messages of the server are in the language of this locale, and the driver tells errors by English ones.
+/// Warns that the server writes its messages in the language of this locale: the driver recognizes errors by their English messages.
 #[cfg(feature = "sql")]
 pub(crate) fn translated_messages(locale: &str) {
     tracing::warn!(
@@ -209,7 +209,7 @@ pub(crate) fn outcome_waits_no_more() {
     gauge!("idempotency_outcomes_waiting").decrement(1.0);
 }
 
-/// Where all metrics come from.
+/// The metadata of all metrics.
 static METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 fn count(key: &Key) {

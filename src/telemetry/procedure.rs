@@ -1,4 +1,4 @@
-//! [`ProcedureTelemetry`].
+//! The log lines and counters of one procedure.
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -127,14 +127,14 @@ impl ProcedureTelemetry {
         }
     }
 
-    /// Counts a call that is refused because the application does not tell who makes it.
+    /// Counts a call that is refused because its caller or its session settings are invalid.
     pub(crate) fn caller_invalid(&self, reason: &'static str, error: &dyn fmt::Display) {
         self.rejected(reason);
         tracing::error!(procedure = &*self.path, %error, "refused a call: its caller or its session settings are invalid");
     }
 
-    /// Says that a call with a key has no caller, or no scope: its client hears that it has to authenticate, and cannot know that the
-    /// server is wired wrongly. The warning is written at most once a minute.
+    /// Warns that a call with a key has no caller, or no scope: its client is told to authenticate, and cannot know that the server is
+    /// wired wrongly. The warning is written at most once a minute.
     pub(crate) fn caller_missing(&self, what: &'static str) {
         if let Some(calls) = self.callers_missing.calls(Instant::now()) {
             tracing::warn!(
@@ -161,7 +161,7 @@ impl ProcedureTelemetry {
         }
     }
 
-    /// Counts a failed attempt to record an outcome. Another one may follow.
+    /// Counts a failed attempt to record an outcome. A further attempt may follow.
     pub(crate) fn not_settled(&self, step: &'static str, what: &str, error: Option<&dyn fmt::Display>) {
         let path = self.path.to_string();
         counter!("idempotency_settle_failures_total", "procedure" => path, "step" => step).increment(1);
@@ -252,7 +252,7 @@ impl ProcedureTelemetry {
         );
     }
 
-    /// Counts a transaction whose handler has ended. Logs once that those of the procedure idle for longer than they work.
+    /// Counts a transaction whose handler has ended. Logs once if the procedure's transactions idle for longer than they work.
     pub(crate) fn transaction_used(&self, times: TransactionTimes) {
         if let Some(TransactionTimes { idle, working }) = self.idle_transactions.ended(times) {
             tracing::warn!(

@@ -1,4 +1,4 @@
-//! [`Rare`].
+//! Log lines that are written at most once a minute.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -8,19 +8,19 @@ use std::{
 /// The shortest time between two lines.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// A log line that many calls may have reason for at once: it is written at once, and then once a minute, for all since. Clones share it.
+/// A log line that many calls may cause. It is written for the first call, and then at most once a minute for all since. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rare(Arc<Mutex<Written>>);
 
 #[derive(Debug, Default)]
 struct Written {
     last: Option<Instant>,
-    /// Those since then that it does not stand for.
+    /// The calls since then, for which it is not written yet.
     calls: u64,
 }
 
 impl Rare {
-    /// Counts a call. Returns for how many the line is to be written now, if it is.
+    /// Counts a call. Returns the number of calls to write the line for; `None` if it is not to be written now.
     pub(super) fn calls(&self, now: Instant) -> Option<u64> {
         let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         written.calls += 1;
@@ -33,7 +33,7 @@ impl Rare {
 }
 
 impl PartialEq for Rare {
-    /// Always: two owners are equal whatever they have written.
+    /// Returns `true`, so that two owners are equal whatever they have written.
     fn eq(&self, _: &Self) -> bool {
         true
     }

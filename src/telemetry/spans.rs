@@ -25,7 +25,7 @@ pub(crate) struct Spans {
 
 type Link = Box<dyn Fn(&str) + Send + Sync>;
 
-/// A span with the fields that all have.
+/// Makes a span with the common fields.
 macro_rules! span {
     ($name:literal, $spans:expr, $procedure:expr, $key:expr) => {
         $spans.keyed(info_span!(target: TARGET, $name, procedure = $procedure, key = Empty, outcome = Empty), $key)

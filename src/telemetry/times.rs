@@ -1,4 +1,4 @@
-//! How long the steps of calls take.
+//! Measures how long the steps of calls take.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use metrics::{Key, Label, with_recorder};
 
 use super::METADATA;
 
-/// The histograms of one procedure. Their keys are built once, as those of its counters.
+/// The histograms of one procedure. Their keys are built once, like those of its counters.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Times {
     claim: Key,

@@ -1,4 +1,4 @@
-//! [`UnprotectedKeyTelemetry`].
+//! The log line and counters of keys on procedures that are not opted in.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ pub(crate) struct UnprotectedKeyTelemetry {
 }
 
 impl UnprotectedKeyTelemetry {
-    /// Makes them for a procedure, or for all that have this label.
+    /// Creates the telemetry of a procedure, or of all procedures with this label.
     pub(crate) fn new(label: &str) -> Self {
         let counted =
             Key::from_parts("idempotency_unprotected_keys_total", vec![Label::new("procedure", label.to_owned())]);

@@ -1,4 +1,4 @@
-//! [`AtOnce`].
+//! Calls with one key that were made at once, and assertions on how they ended.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -15,12 +15,12 @@ impl<R> AtOnce<R> {
         Self(calls)
     }
 
-    /// Asserts that one call ran its handler, as [`Called::executed_once`] has it, and that each of the others got the outcome of that one as a
-    /// replay, or was refused because that one was in progress. Returns the one that ran.
+    /// Asserts that exactly one call ran its handler and succeeded, as [`Called::executed_once`] does, and that each other call got a
+    /// replay, or was refused because a call was in progress. Returns the call that ran.
     ///
     /// # Panics
     ///
-    /// It did not, or another one ended otherwise.
+    /// No call did, or several did, or a call ended in any other way.
     #[track_caller]
     pub fn executed_once(self) -> Called<R> {
         let is_duplicate =
@@ -42,7 +42,7 @@ impl<R> AtOnce<R> {
     }
 }
 
-/// What happened: how often, and a sentence.
+/// Lists the ways in which the calls ended, each with its number of calls.
 impl<R> fmt::Display for AtOnce<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut calls = BTreeMap::<String, usize>::new();

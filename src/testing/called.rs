@@ -1,4 +1,4 @@
-//! [`Called`].
+//! A call of a harness that has ended, and assertions on how it ended.
 
 use std::fmt;
 
@@ -193,7 +193,7 @@ impl<R> Called<R> {
         self.header(headers::REPLAYED) == Some("true")
     }
 
-    /// Whether the handler answered a call with a key, and the layer did not.
+    /// Returns whether the handler answered a call with a key, and the layer did not protect it.
     fn is_unprotected(&self) -> bool {
         self.has_key && self.result.is_ok() && self.header(IdempotencyStatus::HEADER).is_none()
     }
@@ -210,7 +210,7 @@ impl<R> Called<R> {
     }
 }
 
-/// What happened, in a sentence.
+/// Describes in a sentence how the call ended.
 impl<R> fmt::Display for Called<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.runs {

@@ -1,4 +1,4 @@
-//! [`Harness`].
+//! A service, the layer and a store in one process, which a test can disturb.
 
 use std::{
     fmt,
@@ -87,8 +87,8 @@ impl Harness<MemoryStore> {
     }
 
     /// Advances the clock of the store, which decides on leases and retentions, and that of the layer, which decides whether a key
-    /// has expired (`ExpiredKeyPolicy`). Nobody waits for them, and no other clock changes: the layer renews leases, and waits, by tokio's clock, which a test can
-    /// [pause](https://docs.rs/tokio/latest/tokio/time/fn.pause.html).
+    /// has expired (`ExpiredKeyPolicy`). No timer depends on these clocks, and no other clock changes: the layer renews leases, and waits,
+    /// by tokio's clock, which a test can [pause](https://docs.rs/tokio/latest/tokio/time/fn.pause.html).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -106,8 +106,8 @@ impl Harness<MemoryStore> {
 
 impl<S: Store> Harness<S> {
     /// Wraps a service in the layer that `layer` builds on this store: usually the function with which the application builds
-    /// its own. Give it a store of a test's own: a [`MemoryStore`], or a `PostgresStore` on a database of the test. `layer` is called again for
-    /// each [new process](Self::restart).
+    /// its own. Give each test a store of its own: a [`MemoryStore`], or a `PostgresStore` on a database of the test. `layer` is called
+    /// again for each [new process](Self::restart).
     ///
     /// ```
     /// # use tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
@@ -336,8 +336,8 @@ impl<S: Store> Harness<S> {
     /// | handlers that run, at their next `.await`, and their transactions | reservations, whose leases are not renewed any more |
     /// | the answers of calls that run: they are [`unanswered`](Called::unanswered) | the service, so that a fake repository in it stands for a database |
     ///
-    /// Tasks that a handler has spawned go on. What belongs to the old [`layer`](Self::layer), such as a recovery, does not reach the store
-    /// any more.
+    /// Tasks that a handler has spawned go on. Tasks of the old [`layer`](Self::layer), such as a recovery, do not reach the store any
+    /// more.
     ///
     /// # Panics
     ///

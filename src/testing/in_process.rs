@@ -1,4 +1,4 @@
-//! [`InProcess`].
+//! The channel from a client to the service of a harness.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ use crate::{Caller, UserId};
 #[derive(Clone)]
 pub struct InProcess {
     server: Arc<Server>,
-    /// The caller of requests that say nothing of theirs.
+    /// The caller of requests that have none.
     caller: Option<Caller>,
 }
 
@@ -27,8 +27,8 @@ impl InProcess {
         Self { server, caller }
     }
 
-    /// Returns the attempt of a call of the harness, which has put its caller into the request. Any other call is that of the
-    /// channel's caller, unless it has one.
+    /// Returns the attempt of a call that the harness made, with its caller in the request. Any other request gets the channel's
+    /// caller, unless it has one.
     fn attempt(&self, extensions: &mut Extensions) -> Attempt {
         if let Some(attempt) = extensions.get::<Attempt>() {
             return attempt.clone();

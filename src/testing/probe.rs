@@ -29,17 +29,17 @@ struct Seen {
 }
 
 impl Attempt {
-    /// How often the call's handler has run.
+    /// Returns how often the call's handler has run.
     pub(super) fn runs(&self) -> usize {
         self.0.runs.load(Ordering::SeqCst)
     }
 
-    /// The cause of the handler's error, which its client does not see.
+    /// Returns the cause of the handler's error, which its client does not see.
     pub(super) fn cause(&self) -> Option<String> {
         lock(&self.0.cause).clone()
     }
 
-    /// Whether its last answer did not come.
+    /// Returns whether no answer came to the last request.
     pub(super) fn is_unanswered(&self) -> bool {
         self.0.unanswered.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! [`Record`].
+//! The record that a store keeps of a key, for the assertions of a test.
 
 use std::{fmt, time::Duration};
 
@@ -116,7 +116,7 @@ impl Record {
     }
 }
 
-/// What the store keeps, in a sentence.
+/// Describes the record in a sentence.
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -8,7 +8,7 @@ use crate::{
     rejection::{MalformedRequest, Mismatch, Reason, Rejection},
 };
 
-/// Returns a refusal for this reason. A call that is refused because another one runs may be tried again at once.
+/// Returns a refusal for this reason. A call that is refused because the first call is in progress may be tried again at once.
 pub(super) fn refusal(reason: Reason) -> Rejection {
     let of_reason = |refusal: &Rejection| refusal.reason() == reason;
     all().into_iter().find(of_reason).expect("`all` has one for each reason")

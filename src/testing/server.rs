@@ -15,13 +15,13 @@ use tower_service::Service;
 use super::{lock, process::Process, refusal::refusal};
 use crate::{IdempotencyLayer, rejection::Reason};
 
-/// The server: a process that runs, and is followed by another one when it dies.
+/// The server: a running process, which is replaced by a new one when it dies.
 pub(super) struct Server {
     start: Box<Start>,
     running: Mutex<Running>,
-    /// What becomes of the calls that come next, one by one.
+    /// The fates of the next calls, in order.
     fates: Mutex<VecDeque<Fate>>,
-    /// How far the clock is ahead.
+    /// The time by which the layer's clock is ahead.
     ahead: Mutex<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Running {
     }
 }
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     /// Its answer is lost.
@@ -102,7 +102,7 @@ impl Server {
         self.running().layer.advance(by);
     }
 
-    /// Decides what becomes of the next call of which it is not decided yet.
+    /// Sets the fate of the next call that has none yet.
     pub(super) fn decide(&self, fate: Fate) {
         lock(&self.fates).push_back(fate);
     }

@@ -1,4 +1,4 @@
-//! [`HarnessStore`].
+//! The store of a harness, which a test can make unavailable.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// The store that a [`Harness`](super::Harness) gives to its layer: the test's own, which the layer reaches as long as the test lets it.
+/// The store that a [`Harness`](super::Harness) gives to its layer: the test's own store, which the test can make unavailable.
 pub struct HarnessStore<S> {
     kept: Arc<Kept<S>>,
     link: Link,
@@ -33,11 +33,11 @@ pub struct HarnessStore<S> {
 pub(super) struct Kept<S> {
     pub(super) store: S,
     claimed: Mutex<HashMap<(OwnerId, KeyId), Claimed>>,
-    /// Whether no process reaches the store.
+    /// Whether the test has made the store unavailable.
     is_cut: Arc<AtomicBool>,
 }
 
-/// A claim, so that it can be made again to see what the store has of it.
+/// A claim, kept so that repeating it shows the record of its key.
 #[derive(Clone)]
 struct Claimed {
     claim: Claim,
@@ -54,7 +54,7 @@ impl<S: Store> Kept<S> {
         self.is_cut.store(!available, Ordering::SeqCst);
     }
 
-    /// Returns the record of a key: claims it as another call, and lets it go if that holds it.
+    /// Returns the record of a key: claims the key as another call, and releases it if it was acquired.
     pub(super) async fn record(&self, owner: OwnerId, key: KeyId) -> Result<Record, StoreError> {
         let claimed = lock(&self.claimed).get(&(owner, key)).cloned();
         let Some(Claimed { claim, transaction }) = claimed else { return Ok(Record::Absent) };

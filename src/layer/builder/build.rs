@@ -1,4 +1,4 @@
-//! How a layer is built from its settings.
+//! Builds a layer from its settings.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
 /// The shortest secret of the hashes of keys, in bytes.
 const SHORTEST_SECRET: usize = 16;
 
-/// The longest time of a status by default.
+/// The default time limit for the status of a resource.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl IdempotencyLayerBuilder {
@@ -123,7 +123,7 @@ impl IdempotencyLayerBuilder {
     }
 }
 
-/// The procedures that are described, by path. What is set in code overrides the option, and what was set later overrides the rest.
+/// Returns the configured procedures, by path. A setting in code overrides the option, and a later one overrides an earlier one.
 fn described(
     pool: &DescriptorPool,
     in_code: Vec<ProcedureBuilder>,

@@ -1,4 +1,4 @@
-//! What a call may take: sizes of messages, times, and numbers of calls.
+//! The settings that bound calls: message sizes, times, and numbers of calls.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the time in which the request message of a call has to arrive, from the moment at which its head has: of a call
-    /// with a key, and of a call without one to a procedure that is transactional or has a
+    /// Sets the time within which the request message of a call has to arrive, counted from the arrival of its head. It applies
+    /// to calls with a key, and to calls without one to a procedure that is transactional or has a
     /// [key field](crate::policy::ProcedureBuilder::key_field). A slower call is refused with
     /// `DEADLINE_EXCEEDED`, `IDEMPOTENCY_REQUEST_TIMEOUT`. Until its message is there, it holds neither its key nor a
     /// connection to the store, but it counts as [in flight](Limits::in_flight). Over HTTP/1 the time also bounds how
@@ -62,14 +62,14 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets how many bytes the responses in the outcomes that wait to be recorded may have together, 64 MiB. For tests alone.
+    /// Sets the maximum total size of the responses in outcomes that wait to be recorded, 64 MiB. For tests alone.
     #[doc(hidden)]
     pub fn max_unrecorded_bytes(mut self, bytes: usize) -> Self {
         self.max_unrecorded_bytes = bytes;
         self
     }
 
-    /// Sets how many bytes the requests of all waiting calls may have together, 64 MiB. For tests alone.
+    /// Sets the maximum total size of the requests of all waiting calls, 64 MiB. For tests alone.
     #[doc(hidden)]
     pub fn max_waiting_bytes(mut self, bytes: usize) -> Self {
         self.max_waiting_bytes = bytes;

@@ -151,7 +151,7 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Opts in a procedure in code, or changes what its proto option says: each setting that is set in code overrides that of the option.
+    /// Opts in a procedure in code, or overrides settings of its proto option.
     pub fn procedure(mut self, procedure: ProcedureBuilder) -> Self {
         self.procedures.push(procedure);
         self
@@ -244,8 +244,8 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Sets the policy for calls with a key to the procedure with this path, such as `/shop.v1.Shop/GetOrder`, or to all
-    /// procedures of the service with this full name, such as `shop.v1.Shop`, that are not opted in. That of a procedure
-    /// overrides that of its service. Defaults to the option of the service, or else to
+    /// procedures of the service with this full name, such as `shop.v1.Shop`, that are not opted in. The policy of a
+    /// procedure overrides the policy of its service. Defaults to the option of the service, or else to
     /// [`on_unprotected_key`](Self::on_unprotected_key).
     pub fn on_unprotected_key_of(
         mut self,
@@ -258,9 +258,9 @@ impl IdempotencyLayerBuilder {
 
     /// Sets a function that returns settings of PostgreSQL for the transactions of a caller's calls. Defaults to none.
     ///
-    /// The settings are there for the handler of a transactional procedure, with and without a key, and for the look-up of
-    /// a resource's status together with a claim. They take no round trip, and end with the transaction. The function is not
-    /// asked for a call without a user.
+    /// The settings apply to the handler of a transactional procedure, with and without a key, and to the look-up of a
+    /// resource's status together with a claim. They take no round trip, and end with the transaction. The function is not
+    /// called for calls without a user.
     ///
     /// ```
     /// # use tonic_idempotency::{Caller, IdempotencyLayer, proto::FILE_DESCRIPTOR_SET};

@@ -1,4 +1,4 @@
-//! Replays: who gets one, what it has, and where it comes from.
+//! The settings of replays: their authorization, contents and sources.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl IdempotencyLayerBuilder {
-    /// Sets who decides whether a caller gets a replay. By default every caller gets it, because the
-    /// first call was made by the same user in the same scope.
+    /// Sets the authorizer that decides whether a caller gets a replay. By default every caller gets it, because the first
+    /// call was made by the same user in the same scope.
     ///
     /// An authorizer [of the procedure](Self::authorize_replay_of) is asked instead of this one.
     pub fn authorize_replay(mut self, authorizer: impl ReplayAuthorizer) -> Self {
@@ -18,15 +18,15 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets who decides whether a caller gets a replay of the procedure with this path. The path's leading slash is
-    /// optional. Defaults to the authorizer [of the layer](Self::authorize_replay).
+    /// Sets the authorizer that decides whether a caller gets a replay of the procedure with this path. The path's leading
+    /// slash is optional. Defaults to the authorizer [of the layer](Self::authorize_replay).
     pub fn authorize_replay_of(mut self, procedure: impl Into<String>, authorizer: impl ReplayAuthorizer) -> Self {
         self.replay_hooks.authorize_of(policy::path(procedure.into()), authorizer);
         self
     }
 
-    /// Makes the replays of the procedure with this path from today's state, in place of copies of the first response, which
-    /// is not stored. The path's leading slash is optional. The procedure has to create a resource
+    /// Makes the replays of the procedure with this path from the current state of the resource, in place of copies of the
+    /// first response, which is not stored. The path's leading slash is optional. The procedure has to create a resource
     /// ([`ProcedureBuilder::creates`](crate::policy::ProcedureBuilder::creates)). Defaults to copies.
     ///
     /// If the response of the first call has no id of a resource, a retry is refused with

@@ -3,11 +3,11 @@
 use super::IdempotencyLayerBuilder;
 
 impl IdempotencyLayerBuilder {
-    /// Adds a hash of the key to the [spans](crate::telemetry) of each call, in the field `key`. Only who has the secret can find a
-    /// call by its key: [`telemetry::key_hash`](crate::telemetry::key_hash) computes the same. All servers should have the same secret.
-    /// Defaults to none: spans do not tell the key.
+    /// Adds a hash of the key to the [spans](crate::telemetry) of each call, in the field `key`. Finding a call by its key takes the
+    /// secret: [`telemetry::key_hash`](crate::telemetry::key_hash) computes the same hash. All servers should have the same secret.
+    /// Defaults to none: spans do not identify the key.
     ///
-    /// The secret needs at least 16 bytes, which have to be random: who can guess it, can test guesses of keys.
+    /// The secret needs at least 16 random bytes: with a secret that can be guessed, guesses of keys can be tested.
     pub fn log_key_hashes_with(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.spans.secret = Some(secret.into().into());
         self
