@@ -48,7 +48,7 @@ pub(super) async fn happen(stage: &Stage, hold: Duration) -> Result<(), Error> {
     counted?;
     stage.journal.fault(FaultKind::CommitsHung, Whom::All, begun);
     let mut entries = stage.journal.entries();
-    // A process goes on in its COMMIT when its server has been killed, or its connection cut: nobody is there to keep its place.
+    // A process goes on in its COMMIT after its server was killed or its connection cut, and no longer has a place in a pool.
     let cuts = entries.faults.iter().filter(|fault| fault.kind.is_cut() && fault.ended >= begun).count();
     let allowed = processes_of(stage.mode) * (stage.ways.len() + entries.starts - starts + cuts);
     // PgBouncer has processes of its own, and a place for each connection.

@@ -167,7 +167,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Fails if somebody has removed it.
+        // Fails if it was removed already.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -8,7 +8,7 @@ pub(crate) struct Ignored {
     fields: BTreeMap<u32, Part>,
 }
 
-/// What is ignored of a field.
+/// The ignored part of a field.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     All,

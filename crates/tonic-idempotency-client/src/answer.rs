@@ -239,7 +239,7 @@ fn without_status(http: StatusCode) -> Status {
 }
 
 impl Collected {
-    /// What the answer says, for the verdict on it.
+    /// Returns the parts of the answer that its verdict depends on.
     fn said<'a>(&'a self, parts: &'a Parts) -> Said<'a> {
         Said {
             http: parts.status,

@@ -62,7 +62,7 @@ pub struct Completion {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// What the response says.
+/// The status of the work, as the response reports it.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
     Ended(Result<(), CompletionError>),

@@ -1,4 +1,4 @@
-//! [`IdempotencyClientLayer`] and its builder.
+//! The client's tower layer, which gives calls their keys and retries them, and its builder.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -41,7 +41,7 @@ pub(crate) struct Operation<S> {
     /// The time after which a second attempt is made beside the first.
     pub(crate) hedge_after: Option<Duration>,
     pub(crate) message: Bytes,
-    /// What further attempts are made with.
+    /// The service that sends further attempts.
     pub(crate) peer: Arc<Peer<S>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) telemetry: Arc<Telemetry>,

@@ -35,7 +35,7 @@ pub(crate) struct Pending {
     pub(crate) peer: Arc<dyn DynPeer>,
 }
 
-/// What the server says when it is asked.
+/// The server's reply to a look at the work.
 #[derive(Debug)]
 pub(crate) enum Look {
     /// The work has this status. The key may protect for longer.
@@ -126,7 +126,7 @@ fn of_operation(operation: &Operation) -> Look {
         // The work of a procedure without any is completed with the call.
         (State::Completed, Work::Completed | Work::Unspecified) => Look::Status(IdempotencyStatus::Completed, None),
         (State::Completed, Work::Processing) => Look::Status(IdempotencyStatus::Processing, None),
-        // The call has been answered, so this is of another one, or of another server.
+        // The call has been answered already, so this is about a different call, or from a different server.
         (State::Unspecified | State::Running | State::Unknown, _) => Look::CannotWait,
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// What code says of procedures.
+/// The settings of procedures that are made in code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InCode {
     /// The paths of procedures that take keys, and of those that need none.

@@ -1,4 +1,4 @@
-//! What an answer means for its operation.
+//! Decides, for each answer, whether its operation has ended, is sent again, or is waited for.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) const STATUS: &str = "grpc-status";
 /// The begin of the content types of gRPC.
 const GRPC: &[u8] = b"application/grpc";
 
-/// What an answer means for its operation.
+/// The meaning of an answer for its operation.
 ///
 /// `docs/client.md` has the table of all answers; a test compares it with this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,8 @@ mod tests {
     const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The verdicts on an answer after no other attempt, and after another one. It is in the headers, and in the trailers.
+    /// Returns the verdicts on an answer to a first attempt and to a later one. Checks that a status in the headers and one in the trailers
+    /// get the same verdict.
     fn of(status: &Status, outcome: Option<&'static str>) -> [Verdict; 2] {
         let mut metadata = HeaderMap::new();
         status.add_header(&mut metadata).expect("a status");
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    /// What the table in the documentation says of a reason or a code that stands in one of its rows.
+    /// Returns the verdicts that the table in the documentation gives for a reason or a code.
     fn documented(name: &str) -> [&'static str; 2] {
         let name = format!("`{name}`");
         let rows = DOCUMENTED.lines().filter(|line| line.starts_with("| ") && line.contains(&name));

@@ -150,7 +150,7 @@ impl Attempts {
         }
     }
 
-    /// Runs a script once, or twice: what often writes nothing waits for replicas after it has written.
+    /// Runs a script. One that often writes nothing is run without waiting for replicas, and then again with `WAIT` if it has written.
     async fn attempt(&self, call: &Call, ends: Instant) -> Result<Answer, Failure> {
         let waits = !call.durability.is_primary();
         if !(waits && call.may_not_write) {
@@ -160,7 +160,8 @@ impl Attempts {
         if !answer::holds_key(&answer.value) {
             return Ok(answer);
         }
-        // WAIT counts from the last write of its own connection, which is another one if that has ended: so this one writes as well.
+        // WAIT counts from the last write of its own connection. If the connection was replaced meanwhile, the new one has not written: so
+        // this attempt writes as well.
         let confirmed = self.send_script(call, ends, true).await;
         confirmed.map_err(|failure| Failure::Unconfirmed(Box::new(failure)))
     }

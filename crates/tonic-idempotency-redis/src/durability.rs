@@ -1,4 +1,4 @@
-//! [`Durability`].
+//! The replicas that a write has to reach before the store believes it.
 
 use std::time::Duration;
 

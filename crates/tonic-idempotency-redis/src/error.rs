@@ -3,7 +3,7 @@
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 use tonic_idempotency::store::{StoreError, StoreErrorKind};
 
-/// What a server says that has no connection left. The code is that of any error.
+/// The text of a server's error when its connection limit is reached. Its code, `ERR`, is not specific.
 const MANY_CLIENTS: &str = "max number of clients";
 
 /// Why an attempt failed.
@@ -41,14 +41,14 @@ pub(crate) enum Failure {
     WrongTopology,
 }
 
-/// What a failure says. Only [`Away`](Self::Away) may let a call run unprotected.
+/// The class of a failure. Only [`Away`](Self::Away) may let a call run unprotected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// There was no server to ask, or it says itself that it is going, or not there yet. Another attempt may find one.
     Away,
     /// The server can be asked, and another attempt may succeed.
     Busy,
-    /// There was an answer that nobody understands.
+    /// The answer cannot be understood.
     Corrupt,
     /// The server can be asked, and does not write for now. It may answer what it can read.
     ReadOnly,
@@ -128,7 +128,7 @@ impl Fault {
             ErrorKind::MasterNameNotFoundBySentinel => Self::Away,
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Self::Corrupt,
             // AuthenticationFailed, Client, EmptySentinelList, InvalidClientConfig, NoValidReplicasFoundBySentinel, RESP3NotSupported, Serialize,
-            // and what a later version adds: nobody runs unprotected because of it.
+            // and kinds that a later version adds: they never let a call run unprotected.
             _ => Self::Refused,
         }
     }

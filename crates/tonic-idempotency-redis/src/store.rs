@@ -1,4 +1,4 @@
-//! [`RedisStore`].
+//! The store on Redis: each operation runs a script, and tries again until its timeout.
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -40,8 +40,8 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 ///
 /// **It can lose records in a failover**, and then a retried call runs again: see the crate's documentation, and [`Durability`].
 ///
-/// Everything that it reads from a record was written by somebody who can write to the server. So a server must not be shared with
-/// those who may not see all responses.
+/// The store trusts its records: anyone who can write to the server can forge responses. So do not share a server with parties who may not
+/// see all responses.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
     pub(crate) attempts: Attempts,
@@ -196,7 +196,7 @@ impl Store for RedisStore {
         if matches!(outcome, ClaimOutcome::Acquired | ClaimOutcome::TakenOver) {
             answer.check_replicas(&call)?;
         } else if !matches!(outcome, ClaimOutcome::Replay(_)) && self.late_claims.has(token) {
-            // What may still arrive reserves the key if its holder lets go of it.
+            // An attempt that still arrives reserves the key if its holder releases it meanwhile.
             self.release(&claim.reservation).await.map_err(StoreError::after_a_lost_answer)?;
         }
         Ok(outcome)

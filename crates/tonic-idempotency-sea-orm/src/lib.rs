@@ -48,7 +48,7 @@
 //!
 //! # Functions of the application
 //!
-//! What takes `&impl ConnectionTrait` or `&impl TransactionTrait` takes a [`Transaction`] and a [`Savepoint`]. A function that takes
+//! Functions that take `&impl ConnectionTrait` or `&impl TransactionTrait` accept a [`Transaction`] and a [`Savepoint`]. One that takes
 //! `&DatabaseConnection` or `&DatabaseTransaction` by name must become generic: sea-orm cannot make those from a connection whose
 //! transaction has begun.
 //!

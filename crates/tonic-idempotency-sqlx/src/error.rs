@@ -1,4 +1,4 @@
-//! What an error of sqlx says.
+//! Classifies the errors of sqlx and of its pool.
 
 use std::{error::Error as StdError, sync::Arc};
 

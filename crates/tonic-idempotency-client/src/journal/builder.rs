@@ -74,7 +74,7 @@ impl JournalBuilder {
     ///
     /// # Errors
     ///
-    /// [`JournalError::InUse`] if it is open already, in this process or another one; another one if it cannot be made or read.
+    /// [`JournalError::InUse`] if it is open already, in this process or in another; a different error if it cannot be made or read.
     #[cfg(feature = "redb")]
     pub fn open(self, path: impl Into<std::path::PathBuf>) -> Result<Journal, JournalError> {
         self.store(super::RedbStore::open(path)?)

@@ -40,7 +40,7 @@ pub enum JournalError {
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// Another journal, in this process or another one, has the file open.
+    /// Another journal has the file open, in this process or in another.
     #[error("the journal {journal} is open already, in this process or another one; each needs a journal of its own")]
     InUse {
         /// The path of the file.

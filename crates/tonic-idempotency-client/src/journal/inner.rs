@@ -1,4 +1,4 @@
-//! What the clones of a journal share.
+//! The shared state behind all clones of a journal: its index, settings, store and writer.
 
 use std::{
     error::Error as _,
@@ -78,7 +78,7 @@ impl Settings {
     }
 }
 
-/// What the clones of a journal share.
+/// The shared state of a journal's clones.
 pub(crate) struct Inner {
     pub(crate) index: Arc<Index>,
     pub(crate) settings: Settings,
@@ -148,7 +148,7 @@ impl Inner {
         durable(receiver)
     }
 
-    /// Ends an entry. Nobody waits until that is durable: if it is lost, the entry is sent again, and its answer is a replay.
+    /// Ends an entry, without waiting until that is durable: if the end is lost, the entry is sent again, and its answer is a replay.
     pub(crate) fn end(&self, id: u64) {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if self.index.remove(id) {

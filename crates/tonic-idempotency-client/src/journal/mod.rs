@@ -21,8 +21,9 @@
 //!
 //! # Which calls are written down
 //!
-//! Those of procedures that take keys. A call of a procedure that is repeatable without a key is not. One that cannot be is refused, and not
-//! sent: a stream, or a message larger than [`max_request_bytes`](crate::IdempotencyClientBuilder::max_request_bytes).
+//! Calls of procedures that take keys. A call of a procedure that is repeatable without a key is not written down. A call that cannot be
+//! written down is refused, and not sent: a stream, or a message larger than
+//! [`max_request_bytes`](crate::IdempotencyClientBuilder::max_request_bytes).
 //!
 //! # What ends an entry
 //!
@@ -30,21 +31,22 @@
 //! |---|---|
 //! | gets a response, or an error of which the server's layer says that it is this operation's | ends |
 //! | gets another error for its first attempt, with a code that neither proxies nor transports make | ends |
-//! | gets anything else, or uses up its attempts, its budget or its deadline: nobody knows what became of it | stays; [`Unresolved`](crate::Unresolved) tells its caller |
-//! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until somebody has heard of it |
+//! | gets anything else, or uses up its attempts, its budget or its deadline: its outcome is unknown | stays; its caller gets [`Unresolved`](crate::Unresolved) |
+//! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until the application acknowledges it |
 //! | is dropped by its caller | stays, and is sent again |
 //! | dies with its process | stays |
 //! | is older than [`max_age`](JournalBuilder::max_age), or than the server says its key is protected | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
 //!
-//! What has failed with no caller there to hear of it is in [`Journal::entries`] and [`Journal::export`] until it is
-//! [sent again](Journal::send_again) or [given up](Journal::give_up), or at once if [`on_outcome`](JournalBuilder::on_outcome) is told.
-//! [`Journal::give_up`] ends any entry. The end of an entry is written after its caller has the answer, with the next write: if the
-//! process dies in between, the entry is sent once more, and the server replays the answer.
+//! A failed entry that no caller waits for stays in [`Journal::entries`] and [`Journal::export`] until it is
+//! [sent again](Journal::send_again) or [given up](Journal::give_up). With [`on_outcome`](JournalBuilder::on_outcome), it ends as soon as
+//! the callback has run. [`Journal::give_up`] ends any entry. The end of an entry is written after its caller has the answer, with the next
+//! write: if the process dies in between, the entry is sent once more, and the server replays the answer.
 //!
 //! # What is stored
 //!
 //! The key, the procedure, the encoded message, trace context, language and the metadata that is
-//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Caller`]. The file is readable by its owner alone; it is not encrypted. Put the interceptor that adds credentials *inside* the layer
+//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Caller`]. The file is readable by its owner alone; it
+//! is not encrypted. Put the interceptor that adds credentials *inside* the layer
 //! (`layer.layer(InterceptedService::new(channel, authenticate))`): then calls that are resumed have them, too.
 //!
 //! # What it costs
@@ -55,7 +57,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `builder`, `inner` | the settings, and what clones share |
-//! | `entry`, `lane` | an entry, and what callers say of a call |
+//! | `entry`, `lane` | an entry, and the settings of single calls |
 //! | `index` | which entries are under way, and which are sent next |
 //! | `held` | an entry that this process sends |
 //! | `resume`, `worker` | sending what has not ended, once or in the background |
@@ -116,7 +118,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`JournalError::InUse`] if it is open already, in this process or another one; another one if it cannot be made or read.
+    /// [`JournalError::InUse`] if it is open already, in this process or in another; a different error if it cannot be made or read.
     #[cfg(feature = "redb")]
     pub fn open(path: impl Into<std::path::PathBuf>) -> Result<Self, JournalError> {
         Self::builder().open(path)

@@ -16,8 +16,8 @@ use tower_service::Service;
 use super::{inner::Inner, resume::one};
 use crate::BoxError;
 
-/// The time after which an entry that has no answer lets another one be sent beside it, and how many may be under way then, in terms of the
-/// journal's parallelism: a few procedures that hang do not hold the others.
+/// The time after which an unanswered entry gives its place to the next, and the most entries under way, as a multiple of the journal's
+/// parallelism. So a few procedures that hang do not block the others.
 const SLOW: Duration = Duration::from_secs(1);
 const MOST: usize = 8;
 

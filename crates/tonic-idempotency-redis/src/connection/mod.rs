@@ -52,7 +52,7 @@ pub(crate) struct Sent {
     newest: u64,
 }
 
-/// Where commands go.
+/// The destination of commands.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "without a cluster there is one place"))]
 pub(crate) enum Target<'a> {
