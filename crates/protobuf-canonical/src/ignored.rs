@@ -44,7 +44,7 @@ impl Ignored {
         self.fields.get(&field)
     }
 
-    /// Returns what is ignored of the messages in a field.
+    /// Returns the ignored fields of the messages in a field.
     pub(crate) fn inside(&self, field: u32) -> Option<&Self> {
         match self.get(field) {
             Some(Part::Inside(ignored)) => Some(ignored),

@@ -1,4 +1,4 @@
-//! A call whose answer says that the work behind it has not ended, and what its server says of that when it is asked.
+//! A call that was answered before the work behind it ended, and looks at the status of that work.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ const UNTOLD: Duration = Duration::from_secs(3600);
 /// The longest time that the server is asked to wait at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// A call whose answer says that the work behind it has not ended.
+/// A call that was answered before the work behind it ended.
 pub(crate) struct Pending {
     pub(crate) attempt_timeout: Duration,
     /// The time at which its key stops to protect.

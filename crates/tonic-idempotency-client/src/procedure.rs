@@ -84,7 +84,7 @@ impl Procedures {
     }
 }
 
-/// Returns what the options of a procedure say; `None` if its calls are not to be sent again.
+/// Reads the options of a procedure; `None` if its calls are not retried.
 fn described(
     path: &str,
     method: &MethodDescriptor,

@@ -36,7 +36,7 @@ pub struct Unresolved {
 }
 
 impl Unresolved {
-    /// Returns what is known of the call with this error; `None` if it has ended, or was not sent.
+    /// Returns the unresolved call behind this error; `None` if the call has ended, or was not sent.
     pub fn of(error: &Status) -> Option<&Self> {
         Self::among(error)
     }

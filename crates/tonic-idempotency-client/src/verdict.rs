@@ -27,15 +27,16 @@ pub(crate) enum Verdict {
     Again(Option<Duration>),
     /// It is the answer of the operation.
     Ended,
-    /// The attempt's time is over. A further one takes the place of this one, and is no more at a time.
+    /// The attempt's time is over. The next attempt replaces it, so that no more are under way than before.
     Late,
-    /// A call with the key runs, and answers after this time at the earliest, if the server says so: what asks for it is no further attempt.
+    /// A call with the key is running, and is answered after this time at the earliest, if the server says so. Asking for it does not count
+    /// as an attempt.
     Running(Option<Duration>),
-    /// It is not known what became of the operation, and to send it again at once is no help.
+    /// The outcome of the operation is unknown, and an immediate retry does not help.
     Unknown,
 }
 
-/// The parts of an answer that say what it means.
+/// The parts of an answer that its verdict depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'a> {
     pub(crate) http: StatusCode,

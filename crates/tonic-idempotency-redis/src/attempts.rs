@@ -166,7 +166,7 @@ impl Attempts {
         confirmed.map_err(|failure| Failure::Unconfirmed(Box::new(failure)))
     }
 
-    /// Returns what a server that refuses to write says without; `None` if it knows of nothing, or would have to write.
+    /// Returns the answer of a server that refuses writes; `None` if it has no record, or would have to write.
     async fn found(&self, call: &Call, ends: Instant) -> Option<Value> {
         let answer = self.send_script(&call.reading()?, ends, false).await.ok()?;
         (!answer::is_nothing(&answer.value)).then_some(answer.value)
@@ -261,18 +261,18 @@ impl Attempts {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) value: Value,
-    /// The number of replicas that have received what the script has written, if they were waited for.
+    /// The number of replicas that have received the script's writes, if they were waited for.
     reached: Option<i64>,
     /// Until when an attempt whose answer was lost may still be carried out.
     pub(crate) late_until: Option<Instant>,
 }
 
 impl Answer {
-    /// Checks that what the script has written has reached as many replicas as asked for.
+    /// Checks that the script's writes have reached as many replicas as asked for.
     ///
     /// # Errors
     ///
-    /// It has not. The kind is [`StoreErrorKind::Overloaded`], so that no policy lets the call run all the same; and the script was run.
+    /// They have not. The kind is [`StoreErrorKind::Overloaded`], so that no policy lets the call run all the same; and the script was run.
     pub(crate) fn check_replicas(&self, call: &Call) -> Result<(), StoreError> {
         let wanted = call.durability.waits_for();
         match self.reached {

@@ -117,7 +117,7 @@ impl RedisStore {
         }
     }
 
-    /// Sets how long an operation may take, from 1 millisecond to 1 hour; another time counts as the nearer of these. Within it, an
+    /// Sets how long an operation may take, from 1 millisecond to 1 hour; other times are clamped to these. Within it, an
     /// operation is sent again if its answer is lost, or if the server may not write at the moment; each attempt has a quarter of it. The
     /// time for the [replicas](Durability::within) comes on top. Defaults to 5 seconds.
     #[must_use]
@@ -125,13 +125,13 @@ impl RedisStore {
         Self { attempts: self.attempts.with_timeout(timeout), ..self }
     }
 
-    /// Sets what a write has to reach before the store believes it. Defaults to the primary alone.
+    /// Sets the replicas that a write has to reach before the store believes it. Defaults to the primary alone.
     #[must_use]
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
     }
 
-    /// Sets the number of connections to each server, from 1 to 64; another number counts as the nearer of these. Each carries many
+    /// Sets the number of connections to each server, from 1 to 64; other numbers are clamped to these. Each carries many
     /// operations at once. With [`Durability::replicas`], an operation waits for those before it on its connection, so that more
     /// connections are faster. Defaults to 4.
     #[must_use]
@@ -155,7 +155,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// All that is wrong, or that a server could not be asked.
+    /// [`VerifyError`] lists all problems, or says that a server could not be asked.
     pub async fn verify(&self) -> Result<(), VerifyError> {
         verify::verify(self).await
     }

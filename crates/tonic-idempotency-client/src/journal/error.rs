@@ -15,7 +15,7 @@ use crate::BoxError;
 ///
 /// | error | code | what to do |
 /// |---|---|---|
-/// | [`Expired`](Self::Expired) | `FAILED_PRECONDITION` | find out what became of the operation, and give its entry up |
+/// | [`Expired`](Self::Expired) | `FAILED_PRECONDITION` | find out whether the operation took effect, and give its entry up |
 /// | [`Full`](Self::Full) | `RESOURCE_EXHAUSTED` | free space on the journal's disk, and call again |
 /// | [`InUse`](Self::InUse) | `INTERNAL` | give each process a journal of its own |
 /// | [`KeyReused`](Self::KeyReused) | `INVALID_ARGUMENT`, `IDEMPOTENCY_KEY_REUSED` | use a new key for another request |

@@ -85,7 +85,7 @@ struct Slots {
 }
 
 impl Index {
-    /// The index of entries of a store, by their numbers, of which this one is the last that is used.
+    /// Makes the index of a store's entries, by number. `last` is the highest number in use.
     pub(crate) fn new(last: u64, stored: impl IntoIterator<Item = (u64, Slot)>) -> Self {
         let mut slots = Slots { last, ..Slots::default() };
         for (id, mut slot) in stored {

@@ -111,7 +111,7 @@ impl Inner {
         Ok(Self { index, settings, store, told_of_metadata, told_of_credentials, writer: Mutex::new(writer) })
     }
 
-    /// Says once which metadata of a call is not stored.
+    /// Logs, once, the metadata of a call that is not stored.
     pub(crate) fn tell_of_metadata(&self, headers: &HeaderMap) {
         if self.told_of_metadata.is_completed() || headers.keys().all(|name| self.settings.keeps(name)) {
             return;
@@ -127,7 +127,7 @@ impl Inner {
         });
     }
 
-    /// Says once that calls which are resumed have no credentials.
+    /// Logs, once, that resumed calls have no credentials.
     pub(crate) fn tell_of_credentials(&self, procedure: &str) {
         self.told_of_credentials.call_once(|| {
             tracing::warn!(

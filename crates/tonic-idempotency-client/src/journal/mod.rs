@@ -1,7 +1,7 @@
 //! A journal of operations, so that a client survives its own death.
 //!
-//! An operation is written down, with its key, **before** it is sent, and struck out when it has ended. What a process that died has
-//! left is sent by the next one, with the same keys, so that it happens once.
+//! An operation is written down, with its key, **before** it is sent, and struck out when it has ended. If the process dies, the next one
+//! sends the remaining operations with the same keys, so that each happens once.
 //!
 //! ```no_run
 //! use tonic::transport::Channel;
@@ -29,7 +29,7 @@
 //!
 //! | the call | its entry |
 //! |---|---|
-//! | gets a response, or an error of which the server's layer says that it is this operation's | ends |
+//! | gets a response, or an error that the server's layer marks as this operation's own | ends |
 //! | gets another error for its first attempt, with a code that neither proxies nor transports make | ends |
 //! | gets anything else, or uses up its attempts, its budget or its deadline: its outcome is unknown | stays; its caller gets [`Unresolved`](crate::Unresolved) |
 //! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until the application acknowledges it |
@@ -60,7 +60,7 @@
 //! | `entry`, `lane` | an entry, and the settings of single calls |
 //! | `index` | which entries are under way, and which are sent next |
 //! | `held` | an entry that this process sends |
-//! | `resume`, `worker` | sending what has not ended, once or in the background |
+//! | `resume`, `worker` | sending the remaining entries, once or in the background |
 //! | `store`, `redb`, `writer` | the contract of a store, the store in a file, the thread that writes |
 
 mod builder;
@@ -129,14 +129,14 @@ impl Journal {
         JournalBuilder::default()
     }
 
-    /// Sends all entries once, with their own keys, that no call or worker of this process sends, and returns what came of each, in the
-    /// order in which they were written. The service is that of the client, with the layer, whose retries they have.
+    /// Sends each entry once, with its own key, unless a call or a worker of this process is sending it. Returns the outcomes, in the
+    /// order in which the entries were written. `service` is the client's, with the layer, whose retries apply.
     ///
     /// At most [`parallelism`](JournalBuilder::parallelism) are under way at a time; those of one [`Lane`] one after the other.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves what has not ended in the journal.
+    /// Dropping the future leaves the entries that have not ended in the journal.
     pub async fn resume<S, B>(&self, service: S) -> Vec<Resumed>
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone,
@@ -147,12 +147,12 @@ impl Journal {
         resume::all(&self.inner, &service).await
     }
 
-    /// Sends what has not ended in the background, until the worker is dropped: what an earlier process has left, and the calls of this
-    /// one that end without a known outcome. The service is that of the client, with the layer.
+    /// Sends entries in the background, until the worker is dropped: those that an earlier process has left, and calls of this process
+    /// whose outcome is unknown. `service` is the client's, with the layer.
     ///
     /// # Panics
     ///
-    /// It is called outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn spawn<S, B>(&self, service: S) -> Worker
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -185,8 +185,8 @@ impl Journal {
         self.inner.with_store(read).await
     }
 
-    /// Returns all entries as lines of JSON, each an object with `attempts`, `caller`, `error`, `headers` (pairs), `key`, `lane`, `message` (in Base64),
-    /// `procedure`, `protectedUntil`, `state`, `timeout` and `written`. Times are in milliseconds.
+    /// Returns all entries as lines of JSON, each an object with `attempts`, `caller`, `error`, `headers` (pairs), `key`, `lane`, `message`
+    /// (in Base64), `procedure`, `protectedUntil`, `state`, `timeout` and `written`. Times are in milliseconds.
     ///
     /// # Errors
     ///
@@ -215,8 +215,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the store cannot be read, or the end is not durable: the entries are not sent by this process, and perhaps by
-    /// the next one.
+    /// [`JournalError`] if the store cannot be read, or the end is not durable. This process does not send the entries then; the next one
+    /// may.
     pub async fn give_up(&self, key: &OperationKey) -> Result<Vec<Entry>, JournalError> {
         let mut entries = Vec::new();
         for id in self.inner.index.with_key(key) {

@@ -1,4 +1,4 @@
-//! Sending what has not ended.
+//! Sends the entries that an earlier process has left, or whose outcome is unknown.
 
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
@@ -28,13 +28,13 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromJournal;
 
-/// An entry that was resumed, and what came of it.
+/// An entry that was resumed, and its outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Resumed {
     /// The key.
     pub key: OperationKey,
-    /// The lane of its caller, if it has one.
+    /// Its lane, if it has one.
     pub lane: Option<Lane>,
     /// The outcome of sending it.
     pub outcome: Outcome,
@@ -42,7 +42,7 @@ pub struct Resumed {
     pub procedure: String,
     /// The encoded message of the call; empty if the entry could not be read.
     pub request: Bytes,
-    /// The caller of its caller, if it has one.
+    /// Its [`Caller`], if it has one.
     pub caller: Option<Caller>,
 }
 
@@ -61,14 +61,14 @@ pub enum Outcome {
     Answered(Reply),
     /// An earlier entry of its lane has not ended, so that this one was not sent.
     Behind,
-    /// It was not sent, because its key may not protect any more: it could happen twice. Find out from the service what became of it.
+    /// It was not sent, because its key may no longer protect: it could happen twice. Ask the service whether the operation took effect.
     Expired {
         /// The time since it was written.
         age: Duration,
     },
     /// The operation has failed, and no retry can change that.
     Failed(Status),
-    /// It is not known what became of it: the last answer.
+    /// Its outcome is unknown. Holds the last answer.
     Unresolved(Status),
 }
 

@@ -21,7 +21,7 @@ use crate::BoxError;
 const SLOW: Duration = Duration::from_secs(1);
 const MOST: usize = 8;
 
-/// Works off the entries of a journal in the background. Ends when dropped: what it sends at that moment stays in the journal.
+/// Sends the entries of a journal in the background. Ends when dropped: entries that are under way stay in the journal.
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub struct Worker {
@@ -42,7 +42,7 @@ impl Worker {
         Self { stop: Some(stop), task: tokio::spawn(work(journal, service, stopped)) }
     }
 
-    /// Sends nothing more, and waits for the answers of what it sends.
+    /// Sends nothing more, and waits for the answers of the entries that are under way.
     ///
     /// # Cancel safety
     ///
