@@ -16,7 +16,7 @@ pub(crate) struct Section {
     pub(crate) goals: Vec<Goal>,
 }
 
-/// What the layer costs, for the top of the report.
+/// The costs of the layer, for the top of the report.
 #[derive(Debug)]
 pub(crate) struct Summary {
     pub(crate) sentences: [String; 4],

@@ -102,11 +102,12 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "FRONT", default_value_t = Front::Haproxy)]
     pub(crate) front: Front,
 
-    /// What a COMMIT waits for, with `--topology patroni`. With `asynchronous`, what failovers lose is counted, and breaks no promise.
+    /// The servers that a COMMIT waits for, with `--topology patroni`. With `asynchronous`, losses in failovers are counted, and break no
+    /// promise.
     #[arg(long, value_enum, value_name = "REPLICATION", default_value_t = Replication::Synchronous)]
     pub(crate) replication: Replication,
 
-    /// What Redis writes to its disks, with `--topology redis-cluster`.
+    /// The persistence of Redis, with `--topology redis-cluster`.
     #[arg(long, value_enum, value_name = "PERSISTENCE", default_value_t = Persistence::Everysec)]
     pub(crate) persistence: Persistence,
 
@@ -114,7 +115,7 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value = "0", value_parser = value_parser!(u32).range(0..=1))]
     pub(crate) replicas: u32,
 
-    /// Make SERIALIZABLE the isolation level of every transaction that does not say another one.
+    /// Make SERIALIZABLE the default isolation level of transactions.
     #[arg(long)]
     pub(crate) serializable: bool,
 

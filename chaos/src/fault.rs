@@ -42,7 +42,7 @@ pub(crate) enum FaultKind {
     ConnectionCut,
     /// All connections between a server and the database were cut at once.
     ConnectionsCut,
-    /// What was sent on the connections between a server and the database arrived late, and new ones were not held up.
+    /// The traffic on the connections between a server and the database arrived late. New connections were not delayed.
     ConnectionsLate,
     /// Nothing that was sent on the connections between a server and the database arrived, until they were cut.
     ConnectionsSilenced,

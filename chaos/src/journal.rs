@@ -166,7 +166,7 @@ pub(crate) struct Crowd {
     pub(crate) begun: Duration,
     pub(crate) processes: usize,
     pub(crate) allowed: usize,
-    /// What these did.
+    /// The activity of these processes.
     pub(crate) what: String,
 }
 

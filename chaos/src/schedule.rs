@@ -208,7 +208,7 @@ impl Planned {
     }
 }
 
-/// What happens to a statement that several calls share.
+/// The fault of a statement that several calls share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Trouble {
     /// Its connection is cut when it has been carried out.

@@ -21,7 +21,7 @@ pub(crate) enum Subject {
     Client(u32),
     /// The faults of a family, and their times.
     Faults(Family),
-    /// What the front of clients that die does to answers.
+    /// The distortion of answers by the front of clients that die.
     Front,
     /// The request of an operation, by the operation's number.
     Operation(u32),

@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum};
 /// Measures large tables of keys. Starts a private PostgreSQL server on the disk of the temporary directory, and removes it.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// What is measured. By default all of them, one after the other.
+    /// The measurements to run. By default all of them, one after the other.
     measurements: Vec<Measurement>,
     /// The number of records: those that are moved, that are in the large table, that are swept, or that live during the day. By default
     /// those of the goals: 10 million; for `claims` 100 million, or 30 if the disk does not hold more; for `day` 2 million.

@@ -16,10 +16,10 @@ use crate::{
 /// The sizes of the goal.
 const SMALL: u64 = 10_000;
 const LARGE: u64 = 100_000_000;
-/// What is measured if the disk does not hold that.
+/// The size if the disk does not hold that.
 const LESS: u64 = 30_000_000;
 
-/// What a server with 16 GB of memory has, as PostgreSQL's documentation advises.
+/// The setting that PostgreSQL's documentation advises for a server with 16 GB of memory.
 const MEMORY: &str = "shared_buffers=4GB";
 
 const ROUNDS: usize = 7;

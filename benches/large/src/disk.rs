@@ -9,7 +9,7 @@ use crate::Error;
 /// The bytes that a record of the measurements takes, with its index entries and the log of its insertion, generously.
 const BYTES_PER_ROW: u64 = 600;
 
-/// What is left free.
+/// The bytes that are left free.
 const RESERVE: u64 = 6 << 30;
 
 /// Returns how many records the disk of this directory holds.

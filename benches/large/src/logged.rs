@@ -1,4 +1,4 @@
-//! What a server writes to its log while calls go on.
+//! Measures the write-ahead log that a server writes while calls go on.
 
 use std::{
     future::Future,

@@ -11,7 +11,7 @@ use crate::{Error, report::count};
 /// The time between two messages about long work.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Says on standard error what is done next.
+/// Writes messages about the progress to standard error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     started: Instant,
@@ -28,7 +28,7 @@ impl Progress {
         eprintln!("[{:>3}:{:02}] {what}", seconds / 60, seconds % 60);
     }
 
-    /// Says again and again how far a work is, until what is returned is dropped: what this query counts, of as many.
+    /// Reports progress at intervals, until the handle is dropped: the count that this query returns, out of `of`.
     pub(crate) fn watch(
         self,
         observer: Client,

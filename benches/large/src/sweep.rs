@@ -46,10 +46,10 @@ struct Pace {
 }
 
 impl Pace {
-    /// What the goals are for.
+    /// The pace that the goals are set for.
     const DEFAULT: Self =
         Self { name: "one process, default settings", processes: 1, settings: None, compressed: true, part: 1 };
-    /// What other settings are measured with. Its figures do not compare with those of the whole.
+    /// A quarter of the expired records, for other settings. The figures are not comparable with those of the whole.
     const QUARTER: Self = Self { part: 4, ..Self::DEFAULT };
 }
 

@@ -87,7 +87,7 @@ impl Table {
         &self.owner
     }
 
-    /// Another one.
+    /// Opens a further connection of the superuser.
     pub(crate) async fn connect(&self) -> Result<Client, Error> {
         connect(self.server.url()).await
     }

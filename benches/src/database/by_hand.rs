@@ -1,4 +1,4 @@
-//! What a user would write by hand, in the transaction of the handler, with prepared statements; and the floor of any such guard.
+//! Guards as a user would write them by hand, in the transaction of the handler, with prepared statements; and the floor of any such guard.
 
 use deadpool_postgres::{Pool, Transaction};
 use futures_util::future::join;

@@ -28,7 +28,7 @@ pub(super) struct Aim {
     pub(super) subject: Subject,
     /// The processor time of what it is compared with, in a few words.
     pub(super) base: Option<String>,
-    /// What it would cost to pass the limit.
+    /// The price of passing the limit.
     pub(super) price: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What is measured: which contenders, under which load, in how many rounds.
+//! The plan of the measurements: which contenders, under which load, in how many rounds.
 
 use std::time::Duration;
 

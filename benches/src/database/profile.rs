@@ -1,4 +1,4 @@
-//! Where the time of a contender goes: a profile of PostgreSQL's processes and of this one, by `perf`.
+//! Profiles PostgreSQL's processes and this one by `perf`, to show which functions take a contender's time.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! What the layer costs, and what hand-written code costs, in four sentences and one table.
+//! Summarizes the costs of the layer and of hand-written code, in four sentences and one table.
 
 use std::time::Duration;
 

@@ -52,7 +52,7 @@ enum Driver {
     SeaOrm,
 }
 
-/// What answers a call.
+/// The part that answers a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
     /// The handler, without the layer.

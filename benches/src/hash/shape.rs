@@ -8,7 +8,7 @@ use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 
 use super::proto::{Document, Line};
 
-/// A message in its canonical encoding and in another one.
+/// A message in its canonical encoding and in a different encoding.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) id: ShapeId,

@@ -11,7 +11,7 @@ measured, and how to read the figures: ratios are taken within a round, in which
 is the median of the rounds with the least and the greatest. Each section below has the method and the results of one part. The goals, met \
 and missed, are [at the end](#goals), with the limits of those that are missed.";
 
-/// What is said of a goal that is missed, and whose limit no section states.
+/// The limit of a missed goal for which no section states one.
 const NOT_PROFILED: &str = "It has no profile: [`benches/README.md`](../benches/README.md) says how to make one.";
 
 /// Returns the whole report: what the layer costs, how it was measured, the results, and the goals.

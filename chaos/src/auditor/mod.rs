@@ -8,12 +8,12 @@
 //! | an acknowledged effect stays | an acknowledged id has no row, or a later retry does not get it as a replay |
 //! | a replay repeats the call's own response | a response has another operation's id, or not the first response's id |
 //! | nothing runs unprotected without need | a call with a key ran unprotected, and its policy is not `proceed`, or the database could be asked |
-//! | nobody starves | a call was not answered in time only because another user had all transactions of its server |
+//! | no user starves | a call was not answered in time only because another user had all transactions of its server |
 //! | no key is stuck | the last retry of an operation, after all faults, gets no final answer |
 //! | nothing unexpected | an answer is one that no client of this service can expect; a server ends by itself; the servers' pools have more processes of PostgreSQL than they may, while COMMITs are not answered |
 //!
-//! With asynchronous replication, a failover may lose what was acknowledged; with records on Redis, records alone. What would break one
-//! of the promises but the last four is counted apart then. An effect that is gone breaks a promise with records on Redis, too.
+//! With asynchronous replication, a failover may lose acknowledged records and effects; with records on Redis, records alone. Violations of
+//! all promises but the last four are then counted apart. A lost effect still breaks a promise if the records are on Redis.
 
 mod judge;
 mod rows;
@@ -46,7 +46,7 @@ pub(crate) struct Evidence<'a> {
 /// The result of the audit.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// What would have been violations, had not failovers with asynchronous replication lost records.
+    /// Violations that are excused, because a failover may have lost records: with asynchronous replication, or on Redis.
     pub(crate) losses: Vec<Violation>,
     /// The number of operations that were acknowledged before an unknown outcome, and refused since. `refuse`
     /// allows this.

@@ -18,7 +18,7 @@ const CUTS: usize = 2;
 /// How much of its timeout a claim may have had without a stall, if it got no answer for a stall.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// What a failover may lose of what was acknowledged.
+/// The acknowledged data that a failover may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Losses {
     Nothing,

@@ -49,7 +49,7 @@ const LOCKED: usize = 8;
 /// The name of the constraint that refuses a key.
 const CONSTRAINT: &str = "chaos_refuses";
 
-/// How often a lock of the table is tried for: a paused server may hold another one for a lease.
+/// The most attempts to lock the table: a paused server may hold a conflicting lock for a lease.
 const ATTEMPTS: usize = 60;
 
 /// Calls a server for all of the operations at once, several times, with this trouble.

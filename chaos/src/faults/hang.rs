@@ -48,7 +48,7 @@ pub(super) async fn happen(stage: &Stage, hold: Duration) -> Result<(), Error> {
     counted?;
     stage.journal.fault(FaultKind::CommitsHung, Whom::All, begun);
     let mut entries = stage.journal.entries();
-    // A process goes on in its COMMIT when its server has been killed, or its connection cut: nobody is there to keep its place.
+    // A process goes on in its COMMIT after its server was killed or its connection cut, and no longer has a place in a pool.
     let cuts = entries.faults.iter().filter(|fault| fault.kind.is_cut() && fault.ended >= begun).count();
     let allowed = processes_of(stage.mode) * (stage.ways.len() + entries.starts - starts + cuts);
     // PgBouncer has processes of its own, and a place for each connection.
@@ -59,8 +59,8 @@ pub(super) async fn happen(stage: &Stage, hold: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// The most processes of PostgreSQL that one server may have: for its pool, for that of its handlers in reserved mode, and one that asks
-/// what became of others.
+/// Returns the most processes of PostgreSQL that one server may have: for its pool, for that of its handlers in reserved mode, and one that
+/// looks up the outcome of others.
 fn processes_of(mode: Mode) -> usize {
     match mode {
         Mode::Reserved => 2 * POOL + 1,
@@ -68,7 +68,7 @@ fn processes_of(mode: Mode) -> usize {
     }
 }
 
-/// Looks for the most processes, and what they do.
+/// Finds the largest number of processes, and their activity.
 async fn count(stage: &Stage, owner: &Client, hold: Duration, most: &mut (usize, String)) -> Result<(), Error> {
     let until = Instant::now() + hold;
     while Instant::now() < until {

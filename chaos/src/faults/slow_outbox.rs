@@ -11,7 +11,7 @@ use crate::{error::Error, fault::FaultKind, journal::Whom, schedule::Slowness};
 /// The number of calls that look for a status meanwhile.
 const BURST: usize = 16;
 
-/// How often the lock is tried: a paused server may hold another one for a lease.
+/// The most attempts to lock the table: a paused server may hold a conflicting lock for a lease.
 const ATTEMPTS: usize = 10;
 
 /// Takes the lock, or gives up after a second: other statements would queue behind it.

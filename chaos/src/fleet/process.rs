@@ -154,7 +154,7 @@ async fn listen(
             }
             Some(Ok(Saying::Shared(calls))) => journal.entries().shared += calls,
             Some(Ok(saying)) => {
-                // Nobody listens any more to a server that is being ended.
+                // Fails if the server is being ended, as the receiver is gone.
                 let _ = said.send(saying);
             }
             // Another line, or a message that cannot be parsed.

@@ -17,7 +17,7 @@ use crate::{
     step::Step,
 };
 
-/// What became of the operations.
+/// The audit of the operations of clients that die.
 #[derive(Debug)]
 pub(crate) struct Audit {
     mode: Mode,

@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The length of the head of a message's frame.
 const HEAD: usize = 5;
 
-/// What a client process is started with.
+/// The arguments of a client process.
 #[derive(Clone, Debug, Parser)]
 pub struct CallArgs {
     /// The file of its journal.

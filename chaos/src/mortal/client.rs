@@ -51,7 +51,7 @@ pub(super) struct Client {
     is_last: bool,
 }
 
-/// What became of a client and its operations.
+/// The ends of a client's lives and of its operations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
     /// The deaths by where they happened.
@@ -102,7 +102,7 @@ impl Client {
         seed: Seed,
         without: Option<Without>,
     ) -> Self {
-        // A number that was handed out is not lost if nobody waits for it any more.
+        // The channel keeps a number that was handed out, even if the client no longer waits for it.
         let (give, numbers) = mpsc::channel(1);
         tokio::spawn(async move {
             while let Some(number) = pace.next().await
@@ -236,7 +236,7 @@ impl Client {
 }
 
 /// Returns the step at which a client dies in one of its lives; `None` if that is at a random moment. The first lives end at each step
-/// in turn, and each client begins with another one, so that a short run has them all.
+/// in turn. Each client begins with a different step, so that a short run has them all.
 fn step_of(client: usize, life: usize) -> Option<ClientStep> {
     let steps = ClientStep::ALL;
     let nth = if life < steps.len() { life } else { life.is_multiple_of(2).then_some(life / 2)? };

@@ -1,4 +1,4 @@
-//! What a proxy makes of answers: pages and errors of its own, bodies that are cut off, and bodies without an end.
+//! Distorts answers as proxies do: pages and errors of their own, bodies that are cut off, and bodies without an end.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -27,7 +27,7 @@ const CODES: [Code; 7] = [
     Code::Unknown,
 ];
 
-/// What is in the place of an answer.
+/// The replacement of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Distortion {
     /// A page, with an HTTP status.
@@ -60,7 +60,7 @@ impl Named for Distortion {
 }
 
 impl Distortion {
-    /// What is done to the next answer, if anything is.
+    /// Picks the distortion of the next answer, if it gets one.
     pub(super) fn next(rng: &mut ChaCha8Rng) -> Option<Self> {
         (rng.random_range(0..SHARE) == 0).then(|| Self::ALL[rng.random_range(0..Self::ALL.len())])
     }

@@ -81,7 +81,7 @@ impl Front {
         Ok(Self { address, shared: own, _serving: serving })
     }
 
-    /// What it has seen.
+    /// Returns the calls that it has seen, by operation.
     pub(super) fn seen(&self) -> Seen {
         lock(&self.shared.seen).clone()
     }

@@ -136,8 +136,8 @@ fn stage(
     }
 }
 
-/// The faults that kill, and those of connections; the others need the clients of the harness itself. None in reserved mode, where they would
-/// leave operations of which only a person finds out what became, and which never end by themselves.
+/// Returns the faults that kill, and those of connections; the others need the harness's own clients. There are none in reserved mode,
+/// where they would leave operations with unknown outcomes, which only a person can resolve.
 fn schedule(plan: &Plan, mode: Mode) -> Vec<crate::schedule::Due> {
     let mut schedule = plan.schedule(mode);
     schedule.retain(|due| {
@@ -167,7 +167,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Fails if somebody has removed it.
+        // Fails if it was removed already.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

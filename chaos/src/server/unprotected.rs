@@ -30,7 +30,7 @@ pub(crate) struct Unprotected {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unprotectedness;
 
-/// What is known of a call; kept in its span.
+/// A call, as far as it is known; kept in its span.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     asked: SystemTime,

@@ -52,17 +52,17 @@ pub(crate) enum Front {
     Hosts,
 }
 
-/// What a COMMIT of the primary waits for.
+/// The replication that a COMMIT of the primary waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Replication {
-    /// For the primary alone. A failover may lose what was acknowledged; that is counted, and breaks no promise.
+    /// The primary alone. A failover may lose acknowledged data; that is counted, and breaks no promise.
     Asynchronous,
-    /// For a standby, too.
+    /// A standby, too.
     #[default]
     Synchronous,
 }
 
-/// What the servers of Redis write to their disks.
+/// The persistence of the Redis servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Persistence {
     /// Each write, with `appendfsync always`.

@@ -1,4 +1,4 @@
-//! [`Database`].
+//! The database of a run: starts the topology, prepares the schema, and connects the harness to it.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The interval between two looks whether everything runs.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The isolation level of every transaction that does not say another one.
+/// Makes SERIALIZABLE the default isolation level of transactions.
 const SERIALIZABLE: &str = "ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'";
 
 /// The harness's own PostgreSQL, and what is in front of it.
@@ -28,12 +28,12 @@ const SERIALIZABLE: &str = "ALTER DATABASE postgres SET default_transaction_isol
 pub(crate) struct Database {
     bouncer: Option<Bouncer>,
     engine: Engine,
-    /// Where the records are, if not in PostgreSQL.
+    /// The store of the records, if that is not PostgreSQL.
     redis: Option<RedisCluster>,
     url: String,
 }
 
-/// What runs PostgreSQL.
+/// The setup that runs PostgreSQL.
 #[derive(Debug)]
 enum Engine {
     Patroni(Patroni),

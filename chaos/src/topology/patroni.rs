@@ -31,11 +31,11 @@ pub(crate) struct Patroni {
 /// A way to replace the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failover {
-    /// It is stopped with its Patroni, cut off from everything, until there is another one. Then it goes on, and its Patroni finds out.
+    /// It is stopped with its Patroni, cut off from everything, until there is a new primary. Then it goes on, and its Patroni finds out.
     CutOff,
     /// Its Patroni hangs, so that nothing keeps it from going on as a primary beside the new one. Then its Patroni finds out.
     Hang,
-    /// It is killed with its Patroni, and started again when there is another one.
+    /// It is killed with its Patroni, and started again when there is a new primary.
     Kill,
     /// Its standbys get nothing from it for a while. Then it is killed.
     Lag,
@@ -124,7 +124,7 @@ impl Patroni {
         }
     }
 
-    /// Replaces the primary. Returns when there is another one.
+    /// Replaces the primary. Returns when there is a new one.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl Patroni {
         }
     }
 
-    /// Starts a primary that was killed, when there is another one.
+    /// Starts a primary that was killed, when there is a new one.
     async fn comes_back(&self, primary: usize) -> Result<(), Error> {
         let replaced = self.is_replaced(primary).await;
         self.servers.start_again(primary).await?;

@@ -60,7 +60,7 @@ impl RedisCluster {
         Ok(Self { cluster: Arc::new(cluster), replicas })
     }
 
-    /// What the servers' stores have to know.
+    /// Returns the settings of the servers' stores.
     pub(super) fn urls(&self) -> Redis {
         Redis { replicas: self.replicas, urls: self.cluster.urls() }
     }
@@ -74,7 +74,7 @@ impl RedisCluster {
         self.until("the cluster is not whole again", Cluster::is_settled).await
     }
 
-    /// Breaks the primary of a slot. Returns when there is another one, or the same again.
+    /// Breaks the primary of a slot. Returns when the slot has a new primary, or the same again.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! What a field says of itself where otherwise the syntax of its file decides: `features` among its options, as in editions.
+//! Reads `features` from a field's options, as in editions. They override the syntax of the field's file.
 //!
-//! prost-reflect has no editions. A field of a file in an edition can still be in one of its pools, as a field of a file in proto2
-//! with its resolved features in its options.
+//! prost-reflect does not support editions. Its pools can still hold a field from an edition, as a proto2 field with its resolved features
+//! in its options.
 
 use prost::Message;
 use prost_reflect::{FieldDescriptor, Kind, Syntax};

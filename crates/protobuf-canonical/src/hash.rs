@@ -59,11 +59,11 @@ impl PartialEq for RequestHash {
 
 impl Eq for RequestHash {}
 
-/// The hashes of one request: what two servers compare although they may know different versions of its schema.
+/// The hashes of one request. Two servers can compare them even if they know different versions of its schema.
 ///
-/// The canonical encoding depends on the schema. If a server knows a field, an oneof or a map that another does not, the
-/// two may rewrite the same bytes into different ones. So the hash of the message as it arrived is kept as well, if that
-/// is another one. [`same_request`](Self::same_request) compares each hash of the one request with each of the other: a
+/// The canonical encoding depends on the schema. If a server knows a field, a oneof or a map that another does not, the
+/// two may rewrite the same bytes into different ones. So the hash of the message as it arrived is kept as well, if it
+/// differs. [`same_request`](Self::same_request) compares each hash of the one request with each of the other: a
 /// retry with the same bytes is recognised by any server, and another encoding by a server with the same schema.
 ///
 /// Two requests that are recognised as the same are the same message to at least one of the two servers: equal bytes are one

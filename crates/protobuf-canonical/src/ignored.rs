@@ -8,7 +8,7 @@ pub(crate) struct Ignored {
     fields: BTreeMap<u32, Part>,
 }
 
-/// What is ignored of a field.
+/// The ignored part of a field.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     All,
@@ -44,7 +44,7 @@ impl Ignored {
         self.fields.get(&field)
     }
 
-    /// Returns what is ignored of the messages in a field.
+    /// Returns the ignored fields of the messages in a field.
     pub(crate) fn inside(&self, field: u32) -> Option<&Self> {
         match self.get(field) {
             Some(Part::Inside(ignored)) => Some(ignored),

@@ -29,14 +29,14 @@
 //! 6. Enum values that are not declared are preserved. Numbers of 32 bits or fewer drop any excess bits. A signalling
 //!    NaN of a `float` becomes a quiet one in maps and extensions. Strings of proto3 must be UTF-8.
 //!
-//! Where `features` among the options of a field say so, as for a file in an edition, its presence and the validation of its strings are
-//! those, and not those of the file's syntax.
+//! If the options of a field contain `features`, as in a file in an edition, these determine its presence and the validation of its
+//! strings, instead of the file's syntax.
 //!
 //! The encoding depends on the extensions in the descriptor pool: servers that share a table need the same extensions.
 //!
-//! It depends on the version of the schema, too: where the sender has a field that the server does not know, or knows
-//! as a member of a oneof or as a map, the same bytes are rewritten into different ones. [`RequestHashes`] are what two
-//! servers with different versions agree on.
+//! It depends on the version of the schema, too: if the sender has a field that the server does not know, or knows
+//! as a member of a oneof or as a map, the same bytes are rewritten into different ones. Servers with different versions
+//! compare [`RequestHashes`].
 //!
 //! Almost every real request is canonical on arrival. One pass over the wire bytes, driven by the descriptor, checks
 //! this without allocating, and the bytes are hashed in place. Other requests are rewritten: their fields, as spans of
@@ -51,7 +51,7 @@
 //! # Costs
 //!
 //! A hostile message costs little more than another of its size: a rewritten message takes at most four times its size
-//! of memory, and time in proportion to it. What would exceed that is [refused](CanonicalErrorKind::TooCostly).
+//! of memory, and time in proportion to it. A message that would exceed that is [refused](CanonicalErrorKind::TooCostly).
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

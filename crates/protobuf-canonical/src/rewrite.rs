@@ -1,9 +1,9 @@
 //! The rewriter, for messages that did not arrive in canonical form.
 //!
-//! To merge the pieces of a message is the same as to decode them one after the other. So a message is a list of
+//! Merging the pieces of a message is the same as decoding them one after the other. So a message is a list of
 //! pieces, and nothing is decoded into a tree: the fields of all pieces become a list of runs, which is sorted into
 //! canonical order and written out. All messages share one list, used as a stack: the runs of a message lie above
-//! those of the outer messages. The message has been checked before, so that what is replaced needs no second look.
+//! those of the outer messages. The message has been checked before, so that replaced values need no second check.
 
 use std::ops::Range;
 

@@ -238,7 +238,7 @@ impl Scalar {
 
 #[derive(Default)]
 struct Compiler<'a> {
-    /// Of the messages of which nothing is ignored. The others are compiled for each place.
+    /// The ids of messages without ignored fields. Messages with ignored fields are compiled once for each place.
     ids: HashMap<String, MessageId>,
     queue: Vec<(MessageDescriptor, Option<&'a Ignored>)>,
     messages: Vec<MessagePlan>,

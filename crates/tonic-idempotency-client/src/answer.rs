@@ -116,7 +116,7 @@ where
 }
 
 impl Answer {
-    /// Returns what it means. `after_another`: another attempt was made before, or beside it.
+    /// Returns its meaning for the operation. `after_another`: another attempt was made before it, or at the same time.
     pub(crate) fn verdict(&self, after_another: bool) -> Verdict {
         match self {
             Self::Complete { parts, data } => Verdict::of(data.said(parts), after_another),
@@ -179,7 +179,7 @@ impl Answer {
         }
     }
 
-    /// How the answer came about, as the layer has noted.
+    /// Returns how the answer came about, as the layer has noted.
     pub(crate) fn delivery(&self) -> Delivery {
         match self {
             Self::Complete { parts, .. } => Delivery::of(&parts.extensions),
@@ -239,7 +239,7 @@ fn without_status(http: StatusCode) -> Status {
 }
 
 impl Collected {
-    /// What the answer says, for the verdict on it.
+    /// Returns the parts of the answer that its verdict depends on.
     fn said<'a>(&'a self, parts: &'a Parts) -> Said<'a> {
         Said {
             http: parts.status,

@@ -13,7 +13,7 @@ use tonic::{Status, body::Body};
 /// The length of the head of a message's frame: whether it is compressed, and its length.
 pub(crate) const HEAD: usize = 5;
 
-/// What is known of the body of a request.
+/// The body of a request, after an attempt to read it whole.
 #[derive(Debug)]
 pub(crate) enum Captured {
     /// It is one message, in its frame.
@@ -49,7 +49,7 @@ impl Captured {
     }
 }
 
-/// Polls a body whose next frame nobody waits for.
+/// Polls a body once, without registering a waker.
 fn poll(body: &mut Body) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
     Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()))
 }
@@ -69,7 +69,7 @@ fn is_one(message: &[u8]) -> bool {
     length.is_some_and(|length| usize::try_from(length) == Ok(message.len() - HEAD))
 }
 
-/// A body that begins with what was read of another one.
+/// A body of which frames were read ahead: replays them, then continues with the rest.
 struct Chained {
     read: VecDeque<Result<Frame<Bytes>, Status>>,
     rest: Body,

@@ -62,7 +62,7 @@ pub struct Completion {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// What the response says.
+/// The status of the work, as the response reports it.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
     Ended(Result<(), CompletionError>),
@@ -138,10 +138,10 @@ pub enum CompletionError {
     /// The work has failed for good.
     #[error("the work behind the call has failed")]
     Failed,
-    /// The server has deleted what it knew of the key. What became of the work is to be seen at the resource.
+    /// The server no longer has the record of the key. The resource shows whether the work was done.
     #[error("the server does not know the key any more; look at the resource")]
     Forgotten,
-    /// Another replay might run the call again, as its key expires. What became of the work is to be seen at the resource.
+    /// The key expires, so that another replay might run the call again. The resource shows whether the work was done.
     #[error("the key expires, and the server cannot be asked without it; look at the resource")]
     KeyExpires,
     /// The response has no status; or its call did not pass the layer, or passed it without a key.

@@ -1,4 +1,4 @@
-//! How a response came about.
+//! Tells how a response came about: its attempts, and whether it is a replay.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use http::Extensions;
 use tonic::metadata::MetadataMap;
 use tonic_idempotency_wire::headers;
 
-/// How a response came about: in how many attempts, and whether an earlier one had succeeded.
+/// How a response came about: the number of attempts, and whether it is a replay.
 ///
 /// ```
 /// use tonic_idempotency_client::Delivery;
@@ -20,7 +20,7 @@ use tonic_idempotency_wire::headers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// The number of attempts, with the one that was answered. 1 if the first one was.
+    /// The number of attempts, including the one that was answered.
     pub attempts: u32,
     /// Whether the server has replayed the response of an earlier attempt.
     pub replayed: bool,

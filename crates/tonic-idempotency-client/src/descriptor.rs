@@ -1,4 +1,4 @@
-//! What the layer reads of the descriptors: the procedures, their options, and the fields of their requests.
+//! The parts of the descriptors that the layer reads: the procedures, their options, and the fields of their requests.
 //!
 //! These are the messages of `google/protobuf/descriptor.proto` with the fields that matter here, and our option, so that the options
 //! are read without reflection.

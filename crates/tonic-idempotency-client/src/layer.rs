@@ -1,4 +1,4 @@
-//! [`IdempotencyClientLayer`] and its builder.
+//! The client's tower layer, which gives calls their keys and retries them, and its builder.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -33,8 +33,8 @@ use crate::{
 /// # Cancel safety
 ///
 /// Dropping the future of a call ends its attempts. The server may carry out the one that is under way; with a
-/// [`journal`](IdempotencyClientBuilder::journal) the call is sent again later. A caller that has to know the key of a call which it may drop
-/// chooses it: an [`OperationKey`](crate::OperationKey) in the request's extensions.
+/// [`journal`](IdempotencyClientBuilder::journal) the call is sent again later. To know the key of a call that may be dropped, choose it
+/// yourself: put an [`OperationKey`](crate::OperationKey) into the request's extensions.
 #[derive(Clone, Debug)]
 pub struct IdempotencyClientLayer {
     shared: Arc<Shared>,
@@ -128,14 +128,15 @@ impl IdempotencyClientBuilder {
         self
     }
 
-    /// Makes no second attempt where a success had no `idempotency-status`, until one has: a server without the layer would run the call
-    /// twice. A layer with a [`journal`](Self::journal) does the same. By default a warning is logged, once for each server and procedure.
+    /// Makes no second attempt of a procedure whose last success had no `idempotency-status`: a server without the layer would run the
+    /// call twice. A layer with a [`journal`](Self::journal) does the same. By default a warning is logged, once for each server and
+    /// procedure.
     pub fn require_protection(mut self) -> Self {
         self.settings.requires_protection = true;
         self
     }
 
-    /// Makes a second attempt beside the first one if that has not been answered after this time. Only for procedures whose server lets a
+    /// Makes a second attempt in parallel if the first has not been answered after this time. Only for procedures whose server lets a
     /// second call wait for the first (`on_in_progress: IN_PROGRESS_POLICY_WAIT`). Defaults to never.
     pub fn hedge_after(mut self, after: Duration) -> Self {
         self.settings.hedge_after = Some(after);
@@ -149,16 +150,16 @@ impl IdempotencyClientBuilder {
         self
     }
 
-    /// Sends a call once that is to be protected and cannot be, because it is a stream or larger than
-    /// [`max_request_bytes`](Self::max_request_bytes): one with a key of its caller's own, or any if there is a journal. By default it is
-    /// refused, and not sent.
+    /// Sends each call that cannot be protected, without retries, instead of refusing it: a stream, or a message larger than
+    /// [`max_request_bytes`](Self::max_request_bytes). This concerns calls with a key of their caller's own, and all calls if there is a
+    /// journal. By default they are refused, and not sent.
     pub fn allow_unprotected(mut self) -> Self {
         self.settings.allows_unprotected = true;
         self
     }
 
-    /// Sets the maximum size of a response message, in bytes: more is not collected, and what became of the call is not known. Defaults to
-    /// 4 MiB, as tonic's `max_decoding_message_size` of the generated client, which has to be set, too.
+    /// Sets the maximum size of a response message, in bytes. A larger one is not read, and the outcome of its call is unknown. Defaults to
+    /// 4 MiB, like tonic's `max_decoding_message_size` of the generated client, which has to be set, too.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.settings.max_response_bytes = bytes;
         self

@@ -1,4 +1,4 @@
-//! Idempotency keys for tonic clients: each operation has one key, made before its first attempt, and all its attempts have that.
+//! Idempotency keys for tonic clients: each operation gets one key before its first attempt, and all its attempts carry it.
 //!
 //! ```no_run
 //! use tonic::transport::Channel;
@@ -18,9 +18,9 @@
 //! | [`IdempotencyClientLayer`], [`IdempotencyClientBuilder`] | the layer, and its settings |
 //! | [`OperationKey`] | a key of the application's own, in the extensions of a request |
 //! | [`Delivery`] | how a response came about: the attempts, and whether it is a replay |
-//! | [`Unresolved`] | on an error: it is not known what became of the call, and with which key it may be sent again |
+//! | [`Unresolved`] | on an error: the call's outcome is unknown; holds the key to call again with |
 //! | [`completed`] | waits for the end of the asynchronous work behind a response |
-//! | [`journal`] | the operations that have not ended, on the disk: the next process sends what one that died has left |
+//! | [`journal`] | the operations that have not ended, on the disk: if the process dies, the next one sends them |
 //! | [`telemetry`] | metrics and log lines |
 //!
 //! # Features
@@ -29,7 +29,8 @@
 //! |---|---|
 //! | `redb` (default) | [`Journal::open`](journal::Journal::open), a journal in a file; without it, a store of your own |
 //!
-//! [The guide](https://github.com/tonic-idempotency/tonic-idempotency/blob/main/docs/client.md) says which answers are sent again, and shows deadlines, hedging and the journal.
+//! [The guide](https://github.com/tonic-idempotency/tonic-idempotency/blob/main/docs/client.md) lists the answers that are retried, and
+//! shows deadlines, hedging and the journal.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

@@ -41,7 +41,7 @@ pub(crate) struct Operation<S> {
     /// The time after which a second attempt is made beside the first.
     pub(crate) hedge_after: Option<Duration>,
     pub(crate) message: Bytes,
-    /// What further attempts are made with.
+    /// The service that sends further attempts.
     pub(crate) peer: Arc<Peer<S>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) telemetry: Arc<Telemetry>,
@@ -160,19 +160,19 @@ where
             && self.peer.is_unprotected(self.head.procedure())
     }
 
-    /// Returns the error of an operation of which no attempt was made now.
+    /// Returns the error of an operation without an attempt.
     pub(crate) fn not_sent(mut self, status: Status) -> Result<Response<ResponseBody<B>>, BoxError> {
         self.was_sent = true;
         self.attempts.have_been(0);
         self.finish(Answer::Lost(Box::new(status)))
     }
 
-    /// Returns what the answer of the last attempt means.
+    /// Returns the meaning of the last attempt's answer.
     pub(crate) fn verdict(&self, answer: &Answer) -> Verdict {
         answer.verdict(self.was_sent || self.attempts.are_several())
     }
 
-    /// Returns the response of the last attempt, or the error of a call of which it is not known what became of it.
+    /// Returns the response of the last attempt, or the error of a call with an unknown outcome.
     pub(crate) fn finish(self, answer: Answer) -> Result<Response<ResponseBody<B>>, BoxError> {
         let verdict = self.verdict(&answer);
         if self.attempts.are_refused_by_budget() {

@@ -1,4 +1,4 @@
-//! The service around which the layer is, for what is sent after the first attempt.
+//! The inner service of the layer, for requests after the first attempt.
 
 use std::{
     collections::HashSet,
@@ -21,7 +21,7 @@ use crate::{
     answer::{Answer, Attempt},
 };
 
-/// The service around which the layer is.
+/// The inner service of the layer.
 #[derive(Debug)]
 pub(crate) struct Peer<S> {
     service: Mutex<S>,

@@ -1,4 +1,4 @@
-//! A call whose answer says that the work behind it has not ended, and what its server says of that when it is asked.
+//! A call that was answered before the work behind it ended, and looks at the status of that work.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ const UNTOLD: Duration = Duration::from_secs(3600);
 /// The longest time that the server is asked to wait at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// A call whose answer says that the work behind it has not ended.
+/// A call that was answered before the work behind it ended.
 pub(crate) struct Pending {
     pub(crate) attempt_timeout: Duration,
     /// The time at which its key stops to protect.
@@ -35,7 +35,7 @@ pub(crate) struct Pending {
     pub(crate) peer: Arc<dyn DynPeer>,
 }
 
-/// What the server says when it is asked.
+/// The server's reply to a look at the work.
 #[derive(Debug)]
 pub(crate) enum Look {
     /// The work has this status. The key may protect for longer.
@@ -126,7 +126,7 @@ fn of_operation(operation: &Operation) -> Look {
         // The work of a procedure without any is completed with the call.
         (State::Completed, Work::Completed | Work::Unspecified) => Look::Status(IdempotencyStatus::Completed, None),
         (State::Completed, Work::Processing) => Look::Status(IdempotencyStatus::Processing, None),
-        // The call has been answered, so this is of another one, or of another server.
+        // The call has been answered already, so this is about a different call, or from a different server.
         (State::Unspecified | State::Running | State::Unknown, _) => Look::CannotWait,
     }
 }

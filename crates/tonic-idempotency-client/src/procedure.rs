@@ -12,7 +12,7 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// What code says of procedures.
+/// The settings of procedures that are made in code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InCode {
     /// The paths of procedures that take keys, and of those that need none.
@@ -84,7 +84,7 @@ impl Procedures {
     }
 }
 
-/// Returns what the options of a procedure say; `None` if its calls are not to be sent again.
+/// Reads the options of a procedure; `None` if its calls are not retried.
 fn described(
     path: &str,
     method: &MethodDescriptor,

@@ -1,4 +1,4 @@
-//! What happens while the work behind a call is waited for.
+//! Progress events while a client waits for the work behind a call.
 
 use std::{
     fmt, mem,
@@ -32,7 +32,7 @@ pub struct Progress {
     pub event: ProgressEvent,
 }
 
-/// What a step of waiting is.
+/// The kind of a step of waiting.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ProgressEvent {

@@ -34,7 +34,7 @@ use crate::{
 
 const KEY: HeaderName = HeaderName::from_static(headers::KEY);
 
-/// What all services of a layer share.
+/// The shared state of a layer's services.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) journal: Option<Journal>,
@@ -66,7 +66,7 @@ impl Shared {
 /// [`IdempotencyClientLayer`](crate::IdempotencyClientLayer).
 pub struct IdempotencyClient<S> {
     inner: S,
-    /// What further attempts are made with.
+    /// The service that sends further attempts.
     peer: Arc<Peer<S>>,
     shared: Arc<Shared>,
 }

@@ -12,8 +12,8 @@
 //! | `idempotency_client_journal_entries` | the entries of a journal. With several in a process, of the one that changed last |
 //! | `idempotency_client_journal_oldest_seconds` | the age of a journal's oldest entry, when an entry was last added, sent or removed; 0 if there is none |
 //!
-//! Each operation that needed more than one attempt has a line in the log: at the level `INFO` if it has ended, at `WARN` if it is not known
-//! what became of it.
+//! Each operation that needed more than one attempt has a line in the log: at the level `INFO` if it has ended, at `WARN` if its outcome is
+//! unknown.
 
 use std::{
     fmt,

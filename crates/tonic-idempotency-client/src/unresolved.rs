@@ -1,4 +1,4 @@
-//! [`Unresolved`].
+//! The error of a call whose outcome is unknown.
 
 use std::{error::Error, fmt};
 
@@ -6,10 +6,10 @@ use tonic::Status;
 
 use crate::OperationKey;
 
-/// A call of which nobody knows what became of it: its last answer was lost, or is not the word of the server's layer. To call again with
-/// the same key is safe; with a new one it may happen twice.
+/// A call with an unknown outcome: its last answer was lost, or did not come from the server's layer. Calling again with the same key is
+/// safe; with a new key, the operation may happen twice.
 ///
-/// It is a source of the call's error, which only the client's own layer makes: no server can.
+/// It is the source of the call's error. Only the client's own layer makes it: no server can.
 ///
 /// ```
 /// use tonic_idempotency_client::Unresolved;
@@ -36,7 +36,7 @@ pub struct Unresolved {
 }
 
 impl Unresolved {
-    /// Returns what is known of the call with this error; `None` if it has ended, or was not sent.
+    /// Returns the unresolved call behind this error; `None` if the call has ended, or was not sent.
     pub fn of(error: &Status) -> Option<&Self> {
         Self::among(error)
     }

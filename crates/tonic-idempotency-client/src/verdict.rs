@@ -1,4 +1,4 @@
-//! What an answer means for its operation.
+//! Decides, for each answer, whether its operation has ended, is sent again, or is waited for.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) const STATUS: &str = "grpc-status";
 /// The begin of the content types of gRPC.
 const GRPC: &[u8] = b"application/grpc";
 
-/// What an answer means for its operation.
+/// The meaning of an answer for its operation.
 ///
 /// `docs/client.md` has the table of all answers; a test compares it with this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +27,16 @@ pub(crate) enum Verdict {
     Again(Option<Duration>),
     /// It is the answer of the operation.
     Ended,
-    /// The attempt's time is over. A further one takes the place of this one, and is no more at a time.
+    /// The attempt's time is over. The next attempt replaces it, so that no more are under way than before.
     Late,
-    /// A call with the key runs, and answers after this time at the earliest, if the server says so: what asks for it is no further attempt.
+    /// A call with the key is running, and is answered after this time at the earliest, if the server says so. Asking for it does not count
+    /// as an attempt.
     Running(Option<Duration>),
-    /// It is not known what became of the operation, and to send it again at once is no help.
+    /// The outcome of the operation is unknown, and an immediate retry does not help.
     Unknown,
 }
 
-/// The parts of an answer that say what it means.
+/// The parts of an answer that its verdict depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'a> {
     pub(crate) http: StatusCode,
@@ -153,7 +154,8 @@ mod tests {
     const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The verdicts on an answer after no other attempt, and after another one. It is in the headers, and in the trailers.
+    /// Returns the verdicts on an answer to a first attempt and to a later one. Checks that a status in the headers and one in the trailers
+    /// get the same verdict.
     fn of(status: &Status, outcome: Option<&'static str>) -> [Verdict; 2] {
         let mut metadata = HeaderMap::new();
         status.add_header(&mut metadata).expect("a status");
@@ -233,7 +235,7 @@ mod tests {
         }
     }
 
-    /// What the table in the documentation says of a reason or a code that stands in one of its rows.
+    /// Returns the verdicts that the table in the documentation gives for a reason or a code.
     fn documented(name: &str) -> [&'static str; 2] {
         let name = format!("`{name}`");
         let rows = DOCUMENTED.lines().filter(|line| line.starts_with("| ") && line.contains(&name));

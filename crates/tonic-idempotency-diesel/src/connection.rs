@@ -1,4 +1,4 @@
-//! [`DieselConnection`].
+//! A connection from a diesel pool, with the operations that the store needs: transactions, statements and cancellation.
 
 use std::{
     fmt,
@@ -42,7 +42,7 @@ pub struct DieselConnection {
     /// `None` once it is closed or given back.
     connection: Option<Pooled>,
     generation: Arc<Generation>,
-    /// Where it is given back: a pool may need a runtime for that.
+    /// The runtime in which it is given back to the pool: a pool may need one for that.
     runtime: Handle,
     is_lost: bool,
 }
@@ -58,8 +58,8 @@ impl DieselConnection {
         }
     }
 
-    /// Runs a statement, behind another one in the same round trip if there is one, without waiting for its answer. Where the
-    /// statement is not prepared yet, the other one is sent before it is prepared.
+    /// Runs a statement. `before`, if given, is sent ahead of it in the same round trip, without waiting for its answer. If the
+    /// statement is not prepared yet, `before` is sent before it is prepared.
     async fn run(&mut self, before: Option<&str>, statement: Statement<'_>) -> Result<Vec<DieselRow>, DriverError> {
         let generation = self.generation.load(Ordering::Relaxed);
         let bound = Bound::new(statement, generation);

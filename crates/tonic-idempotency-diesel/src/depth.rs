@@ -1,4 +1,4 @@
-//! What diesel knows of a connection's transaction: how many it counts, of which all but the first are savepoints.
+//! Keeps diesel's transaction depth in step with the server: the first level is the transaction, further levels are savepoints.
 
 use diesel::{
     connection::{

@@ -1,4 +1,4 @@
-//! [`Diesel`], and the store on it.
+//! The driver for diesel-async, and the store on it.
 
 use std::{
     error::Error,

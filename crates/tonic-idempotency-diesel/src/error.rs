@@ -1,4 +1,4 @@
-//! What an error of diesel, or of a pool, says.
+//! Classifies the errors of diesel and of its pools.
 
 use std::error::Error as StdError;
 
@@ -54,7 +54,7 @@ pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
     error.downcast_ref().is_some_and(DriverError::is_conflict)
 }
 
-/// What the server has answered.
+/// The server's answer, as an error of diesel reports it.
 enum Answer<'a> {
     Error { code: Option<&'static str>, message: &'a str },
     Lost,

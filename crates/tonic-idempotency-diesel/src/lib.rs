@@ -60,10 +60,10 @@
 //!
 //! # Errors
 //!
-//! diesel tells the SQLSTATE of a few errors only. The others are told by their messages, which have to be in English:
+//! diesel exposes the SQLSTATE of a few errors only. The store recognises the others by their messages, which have to be in English:
 //! [`verify`](tonic_idempotency::store::SqlStore::verify) warns if the setting `lc_messages` of the server says otherwise. An error that
-//! is not told, such as `RAISE EXCEPTION` in a trigger, never leads to a second run, or to an answer that is not true: the store
-//! looks whether the statement was carried out. What is lost is its kind: a client may get `INTERNAL` where it should try again.
+//! is not recognised, such as `RAISE EXCEPTION` in a trigger, never leads to a second run or to a wrong answer: the store
+//! checks whether the statement was carried out. Only its kind is lost: a client may get `INTERNAL` where it should try again.
 //!
 //! # Round trips
 //!

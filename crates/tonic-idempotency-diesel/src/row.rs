@@ -1,4 +1,4 @@
-//! [`DieselRow`].
+//! Rows of answers, and the conversion of their columns.
 
 use std::{array::TryFromSliceError, error::Error};
 

@@ -22,7 +22,7 @@ pub(crate) struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    /// `generation` is another one if what is prepared must not be used any longer: another text.
+    /// Binds the parameters. A new `generation` changes the SQL text, so that statements prepared under an older one are not reused.
     pub(crate) fn new(statement: Statement<'a>, generation: usize) -> Self {
         let Statement { sql, parameters } = statement;
         let sql = match generation {

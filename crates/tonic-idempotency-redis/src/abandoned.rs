@@ -107,8 +107,8 @@ struct Reserved {
 }
 
 impl Reserved {
-    /// Returns what the search wants to know; `Some(None)` if it does not look for such a reservation; `None` if the fields are not those
-    /// of a reservation.
+    /// Returns the fields that the search reports; `Some(None)` if the reservation does not match the search; `None` if the fields are not
+    /// those of a reservation.
     #[expect(clippy::option_option, reason = "nothing found, and nothing understood")]
     fn look(self, now: u64, search: &AbandonedQuery) -> Option<Option<(u64, String, RequestHashes)>> {
         let created = digits(&self.created?)?;

@@ -39,7 +39,7 @@ pub(crate) fn claimed(answer: Value) -> Result<ClaimOutcome, StoreError> {
     })
 }
 
-/// Returns what the server's clock shows by the answer to a claim, if that says it.
+/// Returns the server's clock from the answer to a claim, if the answer contains it.
 pub(crate) fn clock(answer: &Value) -> Option<Duration> {
     let Value::Array(parts) = answer else { return None };
     match parts.as_slice() {
@@ -203,7 +203,7 @@ impl Parts {
         }
     }
 
-    /// Returns a number of microseconds. What has just passed is none.
+    /// Returns a number of microseconds; zero if it is negative, for a time that has just passed.
     fn micros(&mut self) -> Option<Duration> {
         match self.0.next()? {
             Value::Int(micros) => Some(Duration::from_micros(micros.try_into().unwrap_or(0))),

@@ -150,7 +150,7 @@ impl Attempts {
         }
     }
 
-    /// Runs a script once, or twice: what often writes nothing waits for replicas after it has written.
+    /// Runs a script. One that often writes nothing is run without waiting for replicas, and then again with `WAIT` if it has written.
     async fn attempt(&self, call: &Call, ends: Instant) -> Result<Answer, Failure> {
         let waits = !call.durability.is_primary();
         if !(waits && call.may_not_write) {
@@ -160,12 +160,13 @@ impl Attempts {
         if !answer::holds_key(&answer.value) {
             return Ok(answer);
         }
-        // WAIT counts from the last write of its own connection, which is another one if that has ended: so this one writes as well.
+        // WAIT counts from the last write of its own connection. If the connection was replaced meanwhile, the new one has not written: so
+        // this attempt writes as well.
         let confirmed = self.send_script(call, ends, true).await;
         confirmed.map_err(|failure| Failure::Unconfirmed(Box::new(failure)))
     }
 
-    /// Returns what a server that refuses to write says without; `None` if it knows of nothing, or would have to write.
+    /// Returns the answer of a server that refuses writes; `None` if it has no record, or would have to write.
     async fn found(&self, call: &Call, ends: Instant) -> Option<Value> {
         let answer = self.send_script(&call.reading()?, ends, false).await.ok()?;
         (!answer::is_nothing(&answer.value)).then_some(answer.value)
@@ -260,18 +261,18 @@ impl Attempts {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) value: Value,
-    /// The number of replicas that have received what the script has written, if they were waited for.
+    /// The number of replicas that have received the script's writes, if they were waited for.
     reached: Option<i64>,
     /// Until when an attempt whose answer was lost may still be carried out.
     pub(crate) late_until: Option<Instant>,
 }
 
 impl Answer {
-    /// Checks that what the script has written has reached as many replicas as asked for.
+    /// Checks that the script's writes have reached as many replicas as asked for.
     ///
     /// # Errors
     ///
-    /// It has not. The kind is [`StoreErrorKind::Overloaded`], so that no policy lets the call run all the same; and the script was run.
+    /// They have not. The kind is [`StoreErrorKind::Overloaded`], so that no policy lets the call run all the same; and the script was run.
     pub(crate) fn check_replicas(&self, call: &Call) -> Result<(), StoreError> {
         let wanted = call.durability.waits_for();
         match self.reached {

@@ -1,12 +1,12 @@
-//! [`Durability`].
+//! The replicas that a write has to reach before the store believes it.
 
 use std::time::Duration;
 
-/// How far an answer of the server is written before the store believes it.
+/// The replicas that must have received a write before the store believes it.
 ///
-/// It concerns what a retry must find again: a reservation, before its handler runs; an outcome, before it counts as recorded; and the
-/// note that an outcome is unknown. Neither renewals nor releases wait: a lost renewal ends a lease earlier, and a lost release leaves
-/// the key reserved until its lease ends. A replay does not wait, either: it may be of a record that no replica has yet.
+/// It concerns the writes that a retry must find again: a reservation, before its handler runs; an outcome, before it counts as recorded;
+/// and the note that an outcome is unknown. Neither renewals nor releases wait: a lost renewal ends a lease earlier, and a lost release
+/// leaves the key reserved until its lease ends. A replay does not wait, either: it may be of a record that no replica has yet.
 ///
 /// With [`replicas`](Self::replicas), the store sends `WAIT` with each of these. **That does not make Redis consistent.** `WAIT` says that
 /// so many replicas have *received* a write. It does not say that one of these replicas becomes the next primary, and a replica need not have
@@ -38,7 +38,7 @@ impl Durability {
         Self { replicas, within: Duration::from_secs(1) }
     }
 
-    /// Sets how long to wait for the replicas, from 1 millisecond to 1 minute; another time counts as the nearer of these. A call that has
+    /// Sets how long to wait for the replicas, from 1 millisecond to 1 minute; other times are clamped to these. A call that has
     /// waited longer is refused with `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED`, whatever the policies; an outcome is recorded
     /// again in the background. Defaults to 1 second.
     #[must_use]

@@ -1,9 +1,9 @@
-//! Failures, and what each says.
+//! Failures of attempts, and their classes.
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 use tonic_idempotency::store::{StoreError, StoreErrorKind};
 
-/// What a server says that has no connection left. The code is that of any error.
+/// The text of a server's error when its connection limit is reached. Its code, `ERR`, is not specific.
 const MANY_CLIENTS: &str = "max number of clients";
 
 /// Why an attempt failed.
@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     /// It came too late, and has done nothing.
     #[error("the attempt has come too late")]
     Late,
-    /// Something was sent, perhaps several times, as to a cluster, and the client has an error for an answer.
+    /// The command was sent, perhaps several times if to a cluster, and the client got an error instead of an answer.
     #[error("the answer was lost")]
     Lost(#[source] RedisError),
     /// There was no connection, so nothing was sent.
@@ -30,31 +30,31 @@ pub(crate) enum Failure {
     /// There was no answer in time.
     #[error("there was no answer in time")]
     Silent,
-    /// The primary has written, and fewer replicas than asked for have in time.
+    /// The primary has written; in time, fewer replicas than asked for have received the write.
     #[error("{reached} replicas have received the write in time, and {wanted} were asked for")]
     TooFewReplicas { reached: i64, wanted: u32 },
-    /// The primary has written, and whether the replicas have was not learnt.
+    /// The primary has written; it is not known whether the replicas have received the write.
     #[error("the primary has written, and it is not known whether its replicas have")]
     Unconfirmed(#[source] Box<Self>),
-    /// The server sends to others, and is not asked as a node of a cluster.
+    /// The server redirects: it is a node of a cluster, and the store was not made for one.
     #[error("the server is a node of a cluster; use RedisStore::cluster")]
     WrongTopology,
 }
 
-/// What a failure says. Only [`Away`](Self::Away) may let a call run unprotected.
+/// The class of a failure. Only [`Away`](Self::Away) may let a call run unprotected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// There was no server to ask, or it says itself that it is going, or not there yet. Another attempt may find one.
+    /// There was no server to ask, or it is shutting down or starting up. Another attempt may find one.
     Away,
     /// The server can be asked, and another attempt may succeed.
     Busy,
-    /// There was an answer that nobody understands.
+    /// The answer cannot be understood.
     Corrupt,
-    /// The server can be asked, and does not write for now. It may answer what it can read.
+    /// The server can be asked, and refuses writes for now. It may still answer reads.
     ReadOnly,
     /// The server, or the client, refuses, and will refuse again.
     Refused,
-    /// The server is a replica: it may answer what it can read, and another attempt may find the primary.
+    /// The server is a replica: it may answer reads, and another attempt may find the primary.
     Replica,
 }
 
@@ -101,7 +101,7 @@ impl Failure {
 }
 
 impl Fault {
-    /// Returns what an error of the server says, by its code.
+    /// Classifies an error of the server by its code.
     fn of_answer(code: &str, details: Option<&str>) -> Self {
         match code {
             // A server that starts or ends, or whose cluster or primary is away. UNBLOCKED: it was a primary until now.
@@ -117,7 +117,7 @@ impl Fault {
         }
     }
 
-    /// Returns what an error of the client says.
+    /// Classifies an error of the client.
     fn of_error(error: &RedisError) -> Self {
         match error.kind() {
             ErrorKind::Extension | ErrorKind::Server(_) => {
@@ -128,7 +128,7 @@ impl Fault {
             ErrorKind::MasterNameNotFoundBySentinel => Self::Away,
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Self::Corrupt,
             // AuthenticationFailed, Client, EmptySentinelList, InvalidClientConfig, NoValidReplicasFoundBySentinel, RESP3NotSupported, Serialize,
-            // and what a later version adds: nobody runs unprotected because of it.
+            // and kinds that a later version adds: they never let a call run unprotected.
             _ => Self::Refused,
         }
     }

@@ -1,4 +1,4 @@
-//! [`LateClaims`].
+//! Tracks attempts of claims that had no answer and may still arrive.
 
 use std::{
     collections::HashMap,
@@ -8,8 +8,8 @@ use std::{
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-/// Claims that have ended while an attempt of theirs had no answer, by their tokens: it may still arrive, and reserve the key, until its time
-/// is over. While the reservation is there, that changes nothing.
+/// Claims that have ended although one of their attempts had no answer, by token. Until its deadline, such an attempt may still arrive and
+/// reserve the key. It changes nothing while the reservation exists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LateClaims(Arc<Mutex<HashMap<Uuid, Instant>>>);
 

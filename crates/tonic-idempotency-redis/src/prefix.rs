@@ -17,7 +17,7 @@ impl Prefix {
         }
     }
 
-    /// Returns the name of a record. What is in braces decides the slot, and is two UUIDs, whatever a user is called.
+    /// Returns the name of a record. The part in braces decides the slot. It consists of two UUIDs, whatever the user's own id is.
     pub(crate) fn name(&self, owner: OwnerId, key: KeyId) -> String {
         format!("{}:{{{}:{}}}", self.0, owner.as_uuid(), key.as_uuid())
     }

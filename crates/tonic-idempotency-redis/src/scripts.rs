@@ -90,15 +90,15 @@ impl Call {
         Self { durability, may_not_write: true, ..self }
     }
 
-    /// Returns the call for a server that refuses writes; `None` if that has no answer without one. What has a deadline is too late as soon
-    /// as it would have to write.
+    /// Returns the call for a server that refuses writes; `None` if the script has no answer without a write. A call with a deadline gets
+    /// the answer that it is too late where it would have to write.
     pub(crate) fn reading(&self) -> Option<Self> {
         let call = self.script.reading.as_deref()?.on(self.name.clone());
         let call = Self { arguments: self.arguments.clone(), ..call };
         Some(if self.has_deadline { call.arg("0") } else { call })
     }
 
-    /// Returns the commands: the call, by the hash of its script or with its text, and what waits for the replicas. The deadline is by the
+    /// Returns the commands: the call, by the hash of its script or with its text, and the `WAIT` for the replicas. The deadline is by the
     /// server's clock.
     pub(crate) fn commands(&self, source: Source, deadline: Duration, waits: bool) -> Pipeline {
         let mut call = match source {

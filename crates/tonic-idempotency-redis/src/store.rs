@@ -1,4 +1,4 @@
-//! [`RedisStore`].
+//! The store on Redis: each operation runs a script, and tries again until its timeout.
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -40,8 +40,8 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 ///
 /// **It can lose records in a failover**, and then a retried call runs again: see the crate's documentation, and [`Durability`].
 ///
-/// Everything that it reads from a record was written by somebody who can write to the server. So a server must not be shared with
-/// those who may not see all responses.
+/// The store trusts its records: anyone who can write to the server can forge responses. So do not share a server with parties who may not
+/// see all responses.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
     pub(crate) attempts: Attempts,
@@ -117,7 +117,7 @@ impl RedisStore {
         }
     }
 
-    /// Sets how long an operation may take, from 1 millisecond to 1 hour; another time counts as the nearer of these. Within it, an
+    /// Sets how long an operation may take, from 1 millisecond to 1 hour; other times are clamped to these. Within it, an
     /// operation is sent again if its answer is lost, or if the server may not write at the moment; each attempt has a quarter of it. The
     /// time for the [replicas](Durability::within) comes on top. Defaults to 5 seconds.
     #[must_use]
@@ -125,13 +125,13 @@ impl RedisStore {
         Self { attempts: self.attempts.with_timeout(timeout), ..self }
     }
 
-    /// Sets what a write has to reach before the store believes it. Defaults to the primary alone.
+    /// Sets the replicas that a write has to reach before the store believes it. Defaults to the primary alone.
     #[must_use]
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
     }
 
-    /// Sets the number of connections to each server, from 1 to 64; another number counts as the nearer of these. Each carries many
+    /// Sets the number of connections to each server, from 1 to 64; other numbers are clamped to these. Each carries many
     /// operations at once. With [`Durability::replicas`], an operation waits for those before it on its connection, so that more
     /// connections are faster. Defaults to 4.
     #[must_use]
@@ -155,7 +155,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// All that is wrong, or that a server could not be asked.
+    /// [`VerifyError`] lists all problems, or says that a server could not be asked.
     pub async fn verify(&self) -> Result<(), VerifyError> {
         verify::verify(self).await
     }
@@ -196,7 +196,7 @@ impl Store for RedisStore {
         if matches!(outcome, ClaimOutcome::Acquired | ClaimOutcome::TakenOver) {
             answer.check_replicas(&call)?;
         } else if !matches!(outcome, ClaimOutcome::Replay(_)) && self.late_claims.has(token) {
-            // What may still arrive reserves the key if its holder lets go of it.
+            // An attempt that still arrives reserves the key if its holder releases it meanwhile.
             self.release(&claim.reservation).await.map_err(StoreError::after_a_lost_answer)?;
         }
         Ok(outcome)

@@ -86,8 +86,8 @@ pub(crate) async fn verify(store: &RedisStore) -> Result<(), VerifyError> {
     Ok(())
 }
 
-/// Refuses servers that evict, once: perhaps nobody has called [`verify`]. Asks each primary for a part of the time of one attempt; one that is
-/// away is left to the claims that need it.
+/// Refuses servers that evict, in case the application has not called [`verify`]. Checks once. Asks each primary for a part of the time of
+/// one attempt; a primary that is away is left to the claims that need it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! [`SeaOrm`], and the store on it.
+//! The driver for sea-orm, and the store on it.
 
 use std::{error::Error, time::Instant};
 
@@ -34,8 +34,8 @@ pub type SeaOrmStore = SqlStore<SeaOrm>;
 /// # }
 /// ```
 ///
-/// It shares the pool with the application. If a clone of the `DatabaseConnection` is closed, the pool is closed for all: the store
-/// cannot be asked from then on. A `DatabaseConnection` that replaces another one is not seen.
+/// It shares the pool with the application. Closing any clone of the `DatabaseConnection` closes the pool for all: the store
+/// cannot be asked from then on. If the application replaces its `DatabaseConnection`, the store keeps the old pool.
 #[derive(Clone, Debug)]
 pub struct SeaOrm {
     sqlx: Sqlx,

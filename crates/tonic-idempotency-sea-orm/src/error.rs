@@ -1,4 +1,4 @@
-//! What an error of sea-orm says.
+//! Makes and classifies the errors of sea-orm.
 
 use std::{error::Error, sync::Arc};
 

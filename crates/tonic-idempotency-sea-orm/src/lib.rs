@@ -48,7 +48,7 @@
 //!
 //! # Functions of the application
 //!
-//! What takes `&impl ConnectionTrait` or `&impl TransactionTrait` takes a [`Transaction`] and a [`Savepoint`]. A function that takes
+//! Functions that take `&impl ConnectionTrait` or `&impl TransactionTrait` accept a [`Transaction`] and a [`Savepoint`]. One that takes
 //! `&DatabaseConnection` or `&DatabaseTransaction` by name must become generic: sea-orm cannot make those from a connection whose
 //! transaction has begun.
 //!
@@ -78,8 +78,8 @@
 //! | ends | record, COMMIT | COMMIT |
 //!
 //! This is one round trip more than the bare handler's, and one more than that if errors of the procedure are final (a savepoint). A
-//! nested transaction takes what it takes in sea-orm. More is said under the driver for sqlx, which this one is built on, among it
-//! [what poolers need](tonic_idempotency_sqlx#poolers); the handler's statements are not prepared there either.
+//! nested transaction takes as many as in sea-orm. This driver is built on the one for sqlx: see there for more, such as
+//! [the requirements of poolers](tonic_idempotency_sqlx#poolers); the handler's statements are not prepared there either.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

@@ -1,4 +1,4 @@
-//! [`SeaOrmSession`], and access to its connection.
+//! The session of a call: one connection in a transaction, which the handles share one statement at a time.
 
 use std::{
     fmt,
@@ -45,7 +45,7 @@ pub struct SeaOrmSession {
 /// The connection between two statements.
 struct Held {
     connection: InTransaction<SeaOrm>,
-    /// Where a statement was sent whose future was dropped before its answer had come.
+    /// The level of a statement whose future was dropped before its answer had come.
     given_up: Option<Level>,
 }
 
@@ -122,7 +122,7 @@ impl SeaOrmSession {
         Arc::new(error)
     }
 
-    /// Notes that the call has lost against another one, if this error says so.
+    /// Notes a conflict, if this error is a serialization failure or a deadlock.
     pub(crate) fn note(&self, error: &DbErr) {
         if is_conflict(error) {
             let mut levels = self.levels();

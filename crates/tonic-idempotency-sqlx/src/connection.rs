@@ -1,4 +1,4 @@
-//! [`SqlxConnection`].
+//! A connection from sqlx's pool, with the operations that the store needs: transactions, statements and cancellation.
 
 use std::{
     fmt,
@@ -39,7 +39,7 @@ pub struct SqlxConnection {
     /// `None` once it is closed or given back.
     connection: Option<PoolConnection<Postgres>>,
     driver: Sqlx,
-    /// Where it is given back: the pool needs a runtime for that.
+    /// The runtime in which it is given back: the pool needs one for that.
     runtime: Handle,
     begun: Option<Begun>,
     is_lost: bool,

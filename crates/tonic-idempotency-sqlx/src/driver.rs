@@ -1,4 +1,4 @@
-//! [`Sqlx`], and the store on it.
+//! The driver for sqlx, and the store on it.
 
 use std::{
     error::Error,
@@ -50,7 +50,7 @@ pub struct Sqlx {
     shared: Arc<Shared>,
 }
 
-/// What clones share.
+/// The shared state of a driver's clones.
 #[derive(Default)]
 struct Shared {
     /// How many tasks wait for a connection that is being made.

@@ -1,4 +1,4 @@
-//! What an error of sqlx says.
+//! Classifies the errors of sqlx and of its pool.
 
 use std::{error::Error as StdError, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::TransactionError;
 /// The SQLSTATE of BEGIN in an open transaction.
 const OPEN_TRANSACTION: &str = "25001";
 
-/// Says what an error of sqlx means to the store, for a driver on top of this one. `source` is the error that the
+/// Classifies an error of sqlx for the store, for a driver on top of this one. `source` is the error that the
 /// [`DriverError`] keeps.
 pub fn driver_error(error: &Error, source: impl Into<Box<dyn StdError + Send + Sync>>) -> DriverError {
     match error {

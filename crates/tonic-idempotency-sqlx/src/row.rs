@@ -1,4 +1,4 @@
-//! [`SqlxRow`].
+//! Rows of answers, and the conversion of their columns.
 
 use std::error::Error;
 

@@ -1,11 +1,11 @@
-//! What became of the key of a call that failed.
+//! The header by which a server tells whether the error of a failed call was recorded.
 
 use http::{HeaderMap, HeaderValue};
 
 use crate::headers;
 
-/// What became of the key of a call whose handler has answered with an error: the value of the header `Idempotency-Outcome`. It tells a client
-/// that the error is of this very operation, and not of a proxy.
+/// Whether the error of a call's handler was recorded under its key: the value of the header `Idempotency-Outcome`. The header shows a
+/// client that the error is this operation's own, and not a proxy's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the wire contract: there are no other values")]
 pub enum ErrorOutcome {

@@ -1,4 +1,4 @@
-//! What a client and a server of `tonic-idempotency` have in common.
+//! The wire contract of `tonic-idempotency`: the headers, reasons and protos that its clients and servers share.
 //!
 //! | | is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! [`Reason`].
+//! The reasons for which the layer refuses calls, and their status codes.
 
 use std::{fmt, str::FromStr};
 

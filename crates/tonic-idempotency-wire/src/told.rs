@@ -1,8 +1,8 @@
-//! Errors as a `main` that returns them shows them, and the names that somebody may have meant.
+//! Formats errors that a `main` returns, and suggests similar names for one that is unknown.
 
 use std::{error::Error, fmt};
 
-/// The least likeness of a name that somebody may have meant, from 0 to 1, and the most names.
+/// The least similarity of a suggested name, from 0 to 1, and the most suggestions.
 const LIKE: f64 = 0.8;
 const MOST: usize = 3;
 

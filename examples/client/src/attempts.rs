@@ -136,7 +136,7 @@ impl Death {
     }
 }
 
-/// What is said of a call with a key.
+/// Describes a call; `None` if it has no key.
 fn described_call(request: &Request<Body>) -> Option<String> {
     let key = request.headers().get("idempotency-key")?.to_str().ok()?;
     let method = request.uri().path().rsplit('/').next()?;

@@ -1,4 +1,4 @@
-//! What an earlier client has left in the journal.
+//! Resumes the calls that an earlier client has left in the journal.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What the command does.
+//! Runs the command: creates projects, resumes a journal, or kills a client in the middle of its calls.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ pub(crate) struct Server {
     _started: Option<Started>,
 }
 
-/// What a sample writes when it is ready.
+/// The ready file of a sample.
 #[derive(Debug, Deserialize)]
 struct Ready {
     address: SocketAddr,

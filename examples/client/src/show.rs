@@ -1,4 +1,4 @@
-//! What the person in front of the terminal sees: lines, and a bar below them.
+//! The output on the terminal: lines, and a progress bar below them.
 
 use std::{
     io::{self, IsTerminal as _},

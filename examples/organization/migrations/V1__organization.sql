@@ -131,7 +131,7 @@ CREATE TABLE tenant.api_keys (
         REFERENCES tenant.users (organization_id, id)
 );
 
--- Who was invited to the organisation.
+-- Invitations to the organisation.
 CREATE TABLE tenant.organization_users (
     id              uuid        NOT NULL DEFAULT tenant.idempotency_uuidv7() CONSTRAINT organization_users_pk PRIMARY KEY,
     organization_id uuid        NOT NULL DEFAULT authn.current_organization_id()
@@ -143,7 +143,7 @@ CREATE TABLE tenant.organization_users (
     created         timestamptz NOT NULL DEFAULT now()
 );
 
--- What a list by parent reads.
+-- Indexes for lists by parent.
 CREATE INDEX projects_idx_cluster ON tenant.projects (cluster_id);
 CREATE INDEX node_pools_idx_cluster ON tenant.node_pools (cluster_id);
 CREATE INDEX nodes_idx_cluster ON tenant.nodes (cluster_id);

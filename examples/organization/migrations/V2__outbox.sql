@@ -51,7 +51,7 @@ CREATE POLICY outbox_policy ON authz.outbox
     );
 
 -- Writes the outbox row of a new resource; the trigger's argument says which type it is. With the rights of its owner,
--- because the API itself may not write to the outbox. Nobody else may execute it: a trigger with this function on a table
+-- because the API itself may not write to the outbox. No other role may execute it: a trigger with this function on a table
 -- of one's own would write rows of any organisation.
 CREATE FUNCTION authz.outbox_resource_created() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER

@@ -1,4 +1,4 @@
--- What ties the organisation to tenant.idempotency_keys: the eight resource types, and where their status is found.
+-- Ties the organisation to tenant.idempotency_keys: registers the eight resource types, and the look-up of their status.
 
 SELECT tenant.idempotency_register_resource('project', 'project_id', 'tenant.projects');
 SELECT tenant.idempotency_register_resource('project_member', 'project_member_id', 'tenant.project_members');

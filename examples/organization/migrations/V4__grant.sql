@@ -1,4 +1,4 @@
--- What the API's own role needs, tenant.idempotency_keys included, and no more: it reads and creates, deletes
+-- Grants the API's own role the rights that it needs, tenant.idempotency_keys included, and no more: it reads and creates, deletes
 -- projects, changes nothing, and neither reads a hash of a secret nor writes to the outbox. Granting again changes nothing.
 CREATE FUNCTION tenant.organization_grant(p_role name) RETURNS void
 LANGUAGE plpgsql

@@ -1,4 +1,4 @@
--- What InviteMember needs to be reconciled: the key that an invitation was made with, and the mail that went out.
+-- Records the key that an invitation was made with, and the mail that went out, so that InviteMember can be reconciled.
 
 ALTER TABLE tenant.organization_users
     ADD COLUMN idempotency_key uuid,

@@ -1,5 +1,5 @@
-//! What is in the database before the first call. Doing it again changes nothing, so that a second start on the same
-//! database finds the first one's rows.
+//! Fills the database before the first call. Repeating it changes nothing, so that a second start on the same
+//! database finds the rows of the first.
 
 use tokio_postgres::{Client, Config, NoTls, error::SqlState, types::Type};
 use tonic_idempotency::{Caller, Scope, UserId};

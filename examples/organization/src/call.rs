@@ -27,7 +27,7 @@ pub struct Call {
     pub delay: Duration,
     /// The handle by which the handler reports to the idempotency layer.
     pub execution: Execution,
-    /// What the idempotency layer has put into the request: the driver's transaction, in transactional mode.
+    /// The request's extensions from the idempotency layer: the driver's transaction, in transactional mode.
     pub extensions: Extensions,
     /// The idempotency key as it is stored, if the call has one.
     pub key: Option<Uuid>,

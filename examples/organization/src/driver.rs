@@ -1,4 +1,4 @@
-//! [`Driver`].
+//! The abstraction over the client libraries of PostgreSQL that the sample can run on.
 
 use std::{fmt, time::Duration};
 
@@ -11,7 +11,7 @@ use tonic_idempotency::{
 
 use crate::{run::Error, server::Guard};
 
-/// The part of the sample that there is once for each client library of PostgreSQL: the pools, the store and the handlers.
+/// The parts of the sample that depend on the client library of PostgreSQL: the pools, the store and the handlers.
 pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {
     /// The store of the idempotency layer.
     type Store: Store + Clone;

@@ -12,7 +12,7 @@ mod embedded {
     refinery::embed_migrations!("migrations");
 }
 
-/// Where refinery records what it has run, beside the library's own history.
+/// The table in which refinery records the migrations that it has run, beside the library's own history.
 const HISTORY: &str = "idempotency_organization_migrations";
 
 /// How often to try, and the pause between two attempts.

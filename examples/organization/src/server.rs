@@ -116,7 +116,7 @@ fn call_span(request: &Request<()>) -> Span {
     tracing::trace_span!(target: "organization::step", "call", key)
 }
 
-/// What the command line says of every procedure.
+/// The settings that the command line overrides for every procedure.
 #[derive(Clone, Copy)]
 struct Overrides {
     lease: Option<Duration>,
@@ -168,7 +168,7 @@ impl Overrides {
     }
 }
 
-/// What stands in front of a service: authentication, then idempotency.
+/// The layers in front of a service: authentication, then idempotency.
 #[derive(Debug)]
 pub struct Guard {
     authentication: Authentication,

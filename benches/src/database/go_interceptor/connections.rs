@@ -18,7 +18,7 @@ const RESET_USER: &str = "RESET app.current_user_id";
 
 const RESET_ORGANIZATION: &str = "RESET app.current_organization_id";
 
-/// What the hooks of the pool do.
+/// The work of the pool's hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wiring {
     /// The least that the interceptor works with: they set the user, whom row-level security needs, and reset it.

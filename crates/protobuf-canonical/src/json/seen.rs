@@ -5,8 +5,8 @@ use std::{
     hash::{BuildHasher as _, Hash, RandomState},
 };
 
-/// Remembers a keyed hash of 64 bits for each member: a tenth of the memory of the shortest names. Of a million members,
-/// two that differ have the same hash once in ten million objects; nobody can choose them.
+/// Remembers a keyed hash of 64 bits for each member, which takes a tenth of the memory of the shortest names. In an object of a
+/// million members, two different members collide once in ten million objects. The key is random, so collisions cannot be provoked.
 #[derive(Default)]
 pub(super) struct Seen {
     hasher: RandomState,

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
-/// Reads JSON text from its start. What is not well formed is an error, or is read as some other token: serde_json has checked
-/// the text before.
+/// Reads JSON text from its start. Malformed text is an error, or is read as some other token: serde_json has checked the text
+/// before.
 pub(super) struct Text<'a> {
     rest: &'a str,
 }

@@ -1,4 +1,4 @@
-//! What was written.
+//! The summary of a run, printed at its end.
 
 use std::{fmt, path::PathBuf};
 

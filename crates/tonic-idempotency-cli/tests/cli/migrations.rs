@@ -246,7 +246,7 @@ fn are_written_once() {
         let folder = folder();
         stdout(&write(&folder, format, &[INVOICE, ROLE]));
         let written = files(&folder);
-        // As Git gives them to somebody on Windows.
+        // As Git checks them out on Windows.
         let path = folder.path().join("migrations").join(written.last().expect("a file"));
         let text = fs::read_to_string(&path).expect("the file");
         fs::write(&path, text.replace('\n', "\r\n")).expect("the file");

@@ -37,17 +37,16 @@ impl JournalBuilder {
     }
 
     /// Names metadata that is stored with a call, to be sent again, beside the key, trace context and language. Values that are marked as
-    /// sensitive are never stored. A warning says once which of its metadata a call has that is not stored; credentials belong to an
+    /// sensitive are never stored. A warning names, once, the metadata of a call that is not stored. Credentials belong to an
     /// interceptor inside the layer, which adds them again. Defaults to none.
     pub fn metadata(mut self, names: impl IntoIterator<Item: Into<String>>) -> Self {
         self.settings.metadata.extend(names.into_iter().map(|name| name.into().to_ascii_lowercase()));
         self
     }
 
-    /// Sets a function that is told of each entry that was resumed and has ended or expired, by [`Journal::resume`] or a
-    /// [`Worker`](super::Worker), before the entry is removed. Without it, one that has failed stays in the journal. If the process dies in
-    /// between, it is told again: it has to be idempotent.
-    /// An entry whose call is still there is the caller's, and not told of.
+    /// Sets a callback for entries that [`Journal::resume`] or a [`Worker`](super::Worker) has resumed and that have ended or expired. It
+    /// is called before the entry is removed. If the process dies in between, it is called again for the entry: it has to be idempotent. It
+    /// is not called for an entry whose caller still waits. Without a callback, failed entries stay in the journal.
     pub fn on_outcome<F>(mut self, on_outcome: impl Fn(Resumed) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -74,7 +73,7 @@ impl JournalBuilder {
     ///
     /// # Errors
     ///
-    /// [`JournalError::InUse`] if it is open already, in this process or another one; another one if it cannot be made or read.
+    /// [`JournalError::InUse`] if it is open already, in this process or in another; a different error if it cannot be made or read.
     #[cfg(feature = "redb")]
     pub fn open(self, path: impl Into<std::path::PathBuf>) -> Result<Journal, JournalError> {
         self.store(super::RedbStore::open(path)?)

@@ -25,7 +25,7 @@ const ACCEPT: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 pub struct Entry {
     /// The number of attempts that are known. Those of a process that died are not.
     pub attempts: u32,
-    /// What it has failed with, if its state is [`Failed`](EntryState::Failed).
+    /// The error it failed with, if its state is [`Failed`](EntryState::Failed).
     pub error: Option<Status>,
     /// The headers that its attempts have, without credentials: see [`JournalBuilder::metadata`](super::JournalBuilder::metadata).
     pub headers: HeaderMap,
@@ -39,7 +39,7 @@ pub struct Entry {
     pub protected_until: Option<SystemTime>,
     /// Its caller, if it has one.
     pub caller: Option<Caller>,
-    /// What becomes of it.
+    /// Its state.
     pub state: EntryState,
     /// The time that the call may take each time that it is sent, if its caller has set one.
     pub timeout: Option<Duration>,
@@ -50,7 +50,7 @@ pub struct Entry {
     uri: Uri,
 }
 
-/// What becomes of an entry.
+/// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryState {
@@ -215,7 +215,7 @@ pub(crate) fn decode(id: u64, record: Bytes) -> Result<Entry, JournalError> {
     Entry::decode(record).map_err(|error| JournalError::store(format!("entry {id}"), error))
 }
 
-/// What the operation of a record is known by; `None` if it cannot be read.
+/// Returns the identity of a record's operation; `None` if the record cannot be read.
 #[cfg(feature = "redb")]
 pub(crate) fn identity(record: &Bytes) -> Option<Identity> {
     let entry = Entry::decode(record.clone()).ok()?;

@@ -15,7 +15,7 @@ use crate::BoxError;
 ///
 /// | error | code | what to do |
 /// |---|---|---|
-/// | [`Expired`](Self::Expired) | `FAILED_PRECONDITION` | find out what became of the operation, and give its entry up |
+/// | [`Expired`](Self::Expired) | `FAILED_PRECONDITION` | find out whether the operation took effect, and give its entry up |
 /// | [`Full`](Self::Full) | `RESOURCE_EXHAUSTED` | free space on the journal's disk, and call again |
 /// | [`InUse`](Self::InUse) | `INTERNAL` | give each process a journal of its own |
 /// | [`KeyReused`](Self::KeyReused) | `INVALID_ARGUMENT`, `IDEMPOTENCY_KEY_REUSED` | use a new key for another request |
@@ -40,7 +40,7 @@ pub enum JournalError {
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// Another journal, in this process or another one, has the file open.
+    /// Another journal has the file open, in this process or in another.
     #[error("the journal {journal} is open already, in this process or another one; each needs a journal of its own")]
     InUse {
         /// The path of the file.

@@ -98,7 +98,7 @@ impl Held {
     /// Ends the entry with this error, which no caller waits for: it stays, as failed, until it is acknowledged.
     pub(crate) async fn fail(self, mut entry: Entry, error: Status) {
         entry.error = Some(error);
-        // If that is lost, the entry is sent once more, and fails again.
+        // If the note is lost, the entry is sent again, and fails again.
         let _ = self.journal.note(self.id, &entry).await;
         self.journal.index.fail(self.id);
     }
@@ -109,7 +109,7 @@ impl Held {
         self.due = Instant::now().checked_add(self.journal.settings.longest_pause());
     }
 
-    /// Notes what was learnt of an entry that stays.
+    /// Leaves the entry in the journal, to be sent again, with its new number of attempts and its protection.
     pub(crate) fn leave(mut self, entry: Entry, answer: &Answer, attempts: u32) {
         self.note(entry, answer, attempts);
         self.due = Instant::now().checked_add(self.pause());

@@ -44,7 +44,7 @@ pub(crate) struct Slot {
     under_way: u32,
 }
 
-/// What a call finds of an entry with its key.
+/// The result of entering a call: the state of the entry with its key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
     /// It has been written before.
@@ -57,7 +57,7 @@ pub(crate) enum Entered {
     Unwritten,
 }
 
-/// What was found in taking an entry to send it.
+/// The result of taking an entry to send it.
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// An earlier entry of its lane has not ended, or another call sends it.
@@ -70,7 +70,7 @@ pub(crate) enum Taken {
     ToSend(Slot),
 }
 
-/// What an entry is known by.
+/// The identity of an entry: its caller and its key.
 pub(crate) type Identity = (Option<Caller>, OperationKey);
 
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ struct Slots {
 }
 
 impl Index {
-    /// The index of entries of a store, by their numbers, of which this one is the last that is used.
+    /// Makes the index of a store's entries, by number. `last` is the highest number in use.
     pub(crate) fn new(last: u64, stored: impl IntoIterator<Item = (u64, Slot)>) -> Self {
         let mut slots = Slots { last, ..Slots::default() };
         for (id, mut slot) in stored {
@@ -209,7 +209,7 @@ impl Index {
         }
     }
 
-    /// The entries that nobody sends, in the order in which they were written; those of one lane together.
+    /// Returns the entries that are to be resumed and that no call is sending, grouped by lane, in the order in which they were written.
     pub(crate) fn by_lane(&self) -> Vec<Vec<u64>> {
         let slots = self.slots();
         let mut groups: Vec<Vec<u64>> = Vec::new();

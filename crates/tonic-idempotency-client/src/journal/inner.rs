@@ -1,4 +1,4 @@
-//! What the clones of a journal share.
+//! The shared state behind all clones of a journal: its index, settings, store and writer.
 
 use std::{
     error::Error as _,
@@ -78,7 +78,7 @@ impl Settings {
     }
 }
 
-/// What the clones of a journal share.
+/// The shared state of a journal's clones.
 pub(crate) struct Inner {
     pub(crate) index: Arc<Index>,
     pub(crate) settings: Settings,
@@ -111,7 +111,7 @@ impl Inner {
         Ok(Self { index, settings, store, told_of_metadata, told_of_credentials, writer: Mutex::new(writer) })
     }
 
-    /// Says once which metadata of a call is not stored.
+    /// Logs, once, the metadata of a call that is not stored.
     pub(crate) fn tell_of_metadata(&self, headers: &HeaderMap) {
         if self.told_of_metadata.is_completed() || headers.keys().all(|name| self.settings.keeps(name)) {
             return;
@@ -127,7 +127,7 @@ impl Inner {
         });
     }
 
-    /// Says once that calls which are resumed have no credentials.
+    /// Logs, once, that resumed calls have no credentials.
     pub(crate) fn tell_of_credentials(&self, procedure: &str) {
         self.told_of_credentials.call_once(|| {
             tracing::warn!(
@@ -148,7 +148,7 @@ impl Inner {
         durable(receiver)
     }
 
-    /// Ends an entry. Nobody waits until that is durable: if it is lost, the entry is sent again, and its answer is a replay.
+    /// Ends an entry, without waiting until that is durable: if the end is lost, the entry is sent again, and its answer is a replay.
     pub(crate) fn end(&self, id: u64) {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if self.index.remove(id) {

@@ -1,4 +1,4 @@
-//! What a caller says of a call for the journal, in the extensions of its request.
+//! The settings of a single call for the journal, in the extensions of its request.
 
 use std::{fmt, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! A journal of operations, so that a client survives its own death.
 //!
-//! An operation is written down, with its key, **before** it is sent, and struck out when it has ended. What a process that died has
-//! left is sent by the next one, with the same keys, so that it happens once.
+//! An operation is written down, with its key, **before** it is sent, and struck out when it has ended. If the process dies, the next one
+//! sends the remaining operations with the same keys, so that each happens once.
 //!
 //! ```no_run
 //! use tonic::transport::Channel;
@@ -21,30 +21,32 @@
 //!
 //! # Which calls are written down
 //!
-//! Those of procedures that take keys. A call of a procedure that is repeatable without a key is not. One that cannot be is refused, and not
-//! sent: a stream, or a message larger than [`max_request_bytes`](crate::IdempotencyClientBuilder::max_request_bytes).
+//! Calls of procedures that take keys. A call of a procedure that is repeatable without a key is not written down. A call that cannot be
+//! written down is refused, and not sent: a stream, or a message larger than
+//! [`max_request_bytes`](crate::IdempotencyClientBuilder::max_request_bytes).
 //!
 //! # What ends an entry
 //!
 //! | the call | its entry |
 //! |---|---|
-//! | gets a response, or an error of which the server's layer says that it is this operation's | ends |
+//! | gets a response, or an error that the server's layer marks as this operation's own | ends |
 //! | gets another error for its first attempt, with a code that neither proxies nor transports make | ends |
-//! | gets anything else, or uses up its attempts, its budget or its deadline: nobody knows what became of it | stays; [`Unresolved`](crate::Unresolved) tells its caller |
-//! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until somebody has heard of it |
+//! | gets anything else, or uses up its attempts, its budget or its deadline: its outcome is unknown | stays; its caller gets [`Unresolved`](crate::Unresolved) |
+//! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until the application acknowledges it |
 //! | is dropped by its caller | stays, and is sent again |
 //! | dies with its process | stays |
 //! | is older than [`max_age`](JournalBuilder::max_age), or than the server says its key is protected | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
 //!
-//! What has failed with no caller there to hear of it is in [`Journal::entries`] and [`Journal::export`] until it is
-//! [sent again](Journal::send_again) or [given up](Journal::give_up), or at once if [`on_outcome`](JournalBuilder::on_outcome) is told.
-//! [`Journal::give_up`] ends any entry. The end of an entry is written after its caller has the answer, with the next write: if the
-//! process dies in between, the entry is sent once more, and the server replays the answer.
+//! A failed entry that no caller waits for stays in [`Journal::entries`] and [`Journal::export`] until it is
+//! [sent again](Journal::send_again) or [given up](Journal::give_up). With [`on_outcome`](JournalBuilder::on_outcome), it ends as soon as
+//! the callback has run. [`Journal::give_up`] ends any entry. The end of an entry is written after its caller has the answer, with the next
+//! write: if the process dies in between, the entry is sent once more, and the server replays the answer.
 //!
 //! # What is stored
 //!
 //! The key, the procedure, the encoded message, trace context, language and the metadata that is
-//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Caller`]. The file is readable by its owner alone; it is not encrypted. Put the interceptor that adds credentials *inside* the layer
+//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Caller`]. The file is readable by its owner alone; it
+//! is not encrypted. Put the interceptor that adds credentials *inside* the layer
 //! (`layer.layer(InterceptedService::new(channel, authenticate))`): then calls that are resumed have them, too.
 //!
 //! # What it costs
@@ -55,10 +57,10 @@
 //! | module | holds |
 //! |---|---|
 //! | `builder`, `inner` | the settings, and what clones share |
-//! | `entry`, `lane` | an entry, and what callers say of a call |
+//! | `entry`, `lane` | an entry, and the settings of single calls |
 //! | `index` | which entries are under way, and which are sent next |
 //! | `held` | an entry that this process sends |
-//! | `resume`, `worker` | sending what has not ended, once or in the background |
+//! | `resume`, `worker` | sending the remaining entries, once or in the background |
 //! | `store`, `redb`, `writer` | the contract of a store, the store in a file, the thread that writes |
 
 mod builder;
@@ -116,7 +118,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`JournalError::InUse`] if it is open already, in this process or another one; another one if it cannot be made or read.
+    /// [`JournalError::InUse`] if it is open already, in this process or in another; a different error if it cannot be made or read.
     #[cfg(feature = "redb")]
     pub fn open(path: impl Into<std::path::PathBuf>) -> Result<Self, JournalError> {
         Self::builder().open(path)
@@ -127,14 +129,14 @@ impl Journal {
         JournalBuilder::default()
     }
 
-    /// Sends all entries once, with their own keys, that no call or worker of this process sends, and returns what came of each, in the
-    /// order in which they were written. The service is that of the client, with the layer, whose retries they have.
+    /// Sends each entry once, with its own key, unless a call or a worker of this process is sending it. Returns the outcomes, in the
+    /// order in which the entries were written. `service` is the client's, with the layer, whose retries apply.
     ///
     /// At most [`parallelism`](JournalBuilder::parallelism) are under way at a time; those of one [`Lane`] one after the other.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves what has not ended in the journal.
+    /// Dropping the future leaves the entries that have not ended in the journal.
     pub async fn resume<S, B>(&self, service: S) -> Vec<Resumed>
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone,
@@ -145,12 +147,12 @@ impl Journal {
         resume::all(&self.inner, &service).await
     }
 
-    /// Sends what has not ended in the background, until the worker is dropped: what an earlier process has left, and the calls of this
-    /// one that end without a known outcome. The service is that of the client, with the layer.
+    /// Sends entries in the background, until the worker is dropped: those that an earlier process has left, and calls of this process
+    /// whose outcome is unknown. `service` is the client's, with the layer.
     ///
     /// # Panics
     ///
-    /// It is called outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn spawn<S, B>(&self, service: S) -> Worker
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -183,8 +185,8 @@ impl Journal {
         self.inner.with_store(read).await
     }
 
-    /// Returns all entries as lines of JSON, each an object with `attempts`, `caller`, `error`, `headers` (pairs), `key`, `lane`, `message` (in Base64),
-    /// `procedure`, `protectedUntil`, `state`, `timeout` and `written`. Times are in milliseconds.
+    /// Returns all entries as lines of JSON, each an object with `attempts`, `caller`, `error`, `headers` (pairs), `key`, `lane`, `message`
+    /// (in Base64), `procedure`, `protectedUntil`, `state`, `timeout` and `written`. Times are in milliseconds.
     ///
     /// # Errors
     ///
@@ -213,8 +215,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the store cannot be read, or the end is not durable: the entries are not sent by this process, and perhaps by
-    /// the next one.
+    /// [`JournalError`] if the store cannot be read, or the end is not durable. This process does not send the entries then; the next one
+    /// may.
     pub async fn give_up(&self, key: &OperationKey) -> Result<Vec<Entry>, JournalError> {
         let mut entries = Vec::new();
         for id in self.inner.index.with_key(key) {

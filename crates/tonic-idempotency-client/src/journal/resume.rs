@@ -1,4 +1,4 @@
-//! Sending what has not ended.
+//! Sends the entries that an earlier process has left, or whose outcome is unknown.
 
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
@@ -28,25 +28,25 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromJournal;
 
-/// An entry that was resumed, and what came of it.
+/// An entry that was resumed, and its outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Resumed {
     /// The key.
     pub key: OperationKey,
-    /// The lane of its caller, if it has one.
+    /// Its lane, if it has one.
     pub lane: Option<Lane>,
-    /// What came of it.
+    /// The outcome of sending it.
     pub outcome: Outcome,
     /// The path of the procedure.
     pub procedure: String,
     /// The encoded message of the call; empty if the entry could not be read.
     pub request: Bytes,
-    /// The caller of its caller, if it has one.
+    /// Its [`Caller`], if it has one.
     pub caller: Option<Caller>,
 }
 
-/// What came of an entry.
+/// The outcome of sending an entry.
 ///
 /// | outcome | the entry |
 /// |---|---|
@@ -61,14 +61,14 @@ pub enum Outcome {
     Answered(Reply),
     /// An earlier entry of its lane has not ended, so that this one was not sent.
     Behind,
-    /// It was not sent, because its key may not protect any more: it could happen twice. Find out from the service what became of it.
+    /// It was not sent, because its key may no longer protect: it could happen twice. Ask the service whether the operation took effect.
     Expired {
         /// The time since it was written.
         age: Duration,
     },
     /// The operation has failed, and no retry can change that.
     Failed(Status),
-    /// It is not known what became of it: the last answer.
+    /// Its outcome is unknown. Holds the last answer.
     Unresolved(Status),
 }
 
@@ -102,7 +102,7 @@ impl Resumed {
     }
 }
 
-/// Sends all entries once that nobody sends, those of one lane in their order.
+/// Sends each entry once, unless it is being sent already. Entries of one lane are sent in their order.
 pub(super) async fn all<S, B>(journal: &Arc<Inner>, service: &S) -> Vec<Resumed>
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone,
@@ -126,7 +126,7 @@ where
 {
     let mut resumed = Vec::new();
     for id in ids {
-        // Another one that sends it tells of it.
+        // `None` if the entry has ended, or was given up, meanwhile.
         if let Some(outcome) = one(journal, id, journal.index.take(id), service.clone()).await {
             resumed.push((id, outcome));
         }
@@ -134,7 +134,7 @@ where
     resumed
 }
 
-/// Sends an entry that was taken, and tells what came of it.
+/// Sends an entry that was taken, and returns its outcome; `None` if it has ended, or was given up.
 pub(super) async fn one<S, B>(journal: &Arc<Inner>, id: u64, taken: Taken, service: S) -> Option<Resumed>
 where
     S: Service<Request<Body>, Response = Response<B>>,
@@ -201,7 +201,7 @@ async fn request_of(journal: &Inner, id: u64) -> Bytes {
     journal.read(id).await.ok().flatten().map(|entry| entry.message()).unwrap_or_default()
 }
 
-/// Returns whether somebody was told.
+/// Calls `on_outcome`, and returns whether it is set.
 async fn tell(journal: &Inner, resumed: &Resumed) -> bool {
     let Some(on_outcome) = &journal.settings.on_outcome else { return false };
     on_outcome(resumed.clone()).await;

@@ -19,7 +19,7 @@ pub trait JournalStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if they may not be durable. The journal then removes what it tried to put with the next changes.
+    /// [`JournalError`] if they may not be durable. The journal then removes the records that it tried to put, with the next changes.
     fn commit(&self, changes: &[Change]) -> Result<(), JournalError>;
 
     /// Returns the numbers of all records, in ascending order.

@@ -16,12 +16,12 @@ use tower_service::Service;
 use super::{inner::Inner, resume::one};
 use crate::BoxError;
 
-/// The time after which an entry that has no answer lets another one be sent beside it, and how many may be under way then, in terms of the
-/// journal's parallelism: a few procedures that hang do not hold the others.
+/// The time after which an unanswered entry gives its place to the next, and the most entries under way, as a multiple of the journal's
+/// parallelism. So a few procedures that hang do not block the others.
 const SLOW: Duration = Duration::from_secs(1);
 const MOST: usize = 8;
 
-/// Works off the entries of a journal in the background. Ends when dropped: what it sends at that moment stays in the journal.
+/// Sends the entries of a journal in the background. Ends when dropped: entries that are under way stay in the journal.
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub struct Worker {
@@ -42,7 +42,7 @@ impl Worker {
         Self { stop: Some(stop), task: tokio::spawn(work(journal, service, stopped)) }
     }
 
-    /// Sends nothing more, and waits for the answers of what it sends.
+    /// Sends nothing more, and waits for the answers of the entries that are under way.
     ///
     /// # Cancel safety
     ///

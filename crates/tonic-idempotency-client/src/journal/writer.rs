@@ -33,12 +33,12 @@ pub(crate) struct Command {
     done: Option<oneshot::Sender<Result<(), JournalError>>>,
 }
 
-/// What a change is for.
+/// The purpose of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A new entry, which must not be sent before it is durable.
     Write,
-    /// What was learnt of an entry.
+    /// New facts about an entry, such as its attempts or its error.
     Note,
     /// The end of an entry.
     End,

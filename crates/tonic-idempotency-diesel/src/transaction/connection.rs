@@ -1,4 +1,4 @@
-//! [`TransactionConnection`].
+//! The connection of a call's transaction, as its handler borrows it.
 
 use std::{
     fmt,

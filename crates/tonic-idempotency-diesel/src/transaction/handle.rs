@@ -1,4 +1,4 @@
-//! [`Transaction`].
+//! The handle by which a handler uses its call's transaction.
 
 use std::{fmt, sync::Arc};
 
@@ -46,7 +46,7 @@ pub type OwnedTransaction = Owned<Transaction>;
 /// - **Row-level security.** The setting `app.current_user_id` holds the call's user for this transaction, if the user's id
 ///   is a UUID. `session_settings` of the layer's builder sets others, such as the tenant.
 /// - **Clones** are handles of the same transaction. One at a time has its [`connection`](Self::connection).
-/// - **Conflicts.** A call that has lost against another one (a serialization failure or a deadlock) is rolled back, and the client
+/// - **Conflicts.** A call that loses a conflict (a serialization failure or a deadlock) is rolled back, and the client
 ///   is told to retry with `ABORTED`. The layer learns of each serialization failure; of a deadlock if the handler answers with the
 ///   error as the source of its [`Status`](tonic::Status), as [`TransactionError`] does, or [notes](Self::note) it.
 /// - **Neither `COMMIT` nor `ROLLBACK`.** The layer ends the transaction. If the handler does, or answers with success after a
@@ -93,7 +93,7 @@ impl Transaction {
         Ok(TransactionConnection::new(self.session.lock().await?))
     }
 
-    /// Notes that the call has lost against another one, if this error says so: it is rolled back, and the client is told to retry,
+    /// Notes a conflict, if this error is a serialization failure or a deadlock: the call is rolled back, and the client is told to retry,
     /// whatever the handler answers. For a handler whose [`Status`](tonic::Status) does not have the error as its source. Not for an
     /// error in a savepoint that is rolled back.
     ///
@@ -112,7 +112,7 @@ impl Transaction {
 
     /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
     /// no key, no record and no user; the caller commits. The database needs the migrations of `tonic-idempotency`,
-    /// in the schema with the default name; [`begin_on`](Self::begin_on) takes another one.
+    /// in the schema with the default name; [`begin_on`](Self::begin_on) takes another schema.
     ///
     /// ```no_run
     /// use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};

@@ -32,7 +32,7 @@ pub(crate) struct Connections {
 #[derive(Default)]
 struct Line {
     open: Mutex<Option<Open>>,
-    /// Held by the one that connects.
+    /// Held by the task that connects.
     connecting: AsyncMutex<()>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Sent {
     newest: u64,
 }
 
-/// Where commands go.
+/// The destination of commands.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "without a cluster there is one place"))]
 pub(crate) enum Target<'a> {
@@ -115,8 +115,8 @@ impl Connections {
         Box::pin(connection.send(target, commands)).await
     }
 
-    /// Forgets all connections that there were when something was sent, so that the next operations make others: what has become of one has
-    /// probably become of all. Operations that wait for an answer go on.
+    /// Forgets all connections that existed when something was sent, so that the next operations open new ones: if one has failed, probably
+    /// all have. Operations that wait for an answer go on.
     pub(crate) fn discard(&self, sent: Sent) {
         for line in &self.lines {
             let mut open = line.open();

@@ -5,9 +5,9 @@
 -- ARGV     token, procedure, canonical hash, arrival hash or '', lease in µs, lifetime of the reservation in µs,
 --          'reconcile', 'refuse' or 'rerun', and the time in µs after which it writes nothing
 --
--- An attempt may arrive after its call has given it up, has claimed the key with another one, and has released it: nobody would hold what it
--- reserves. So each has its time, by the server's clock, which the client reads off earlier answers. With the
--- time 0 it never writes: so a server that refuses writes still replays.
+-- An attempt may arrive late: after its call gave up on it, claimed the key with a later attempt, and released the key. Its reservation
+-- would have no holder. So each attempt has a deadline on the server's clock, which the client knows from earlier answers. With the
+-- deadline 0 it never writes, so that a server that refuses writes still replays.
 --
 -- Returns {'acquired', clock in µs}, {'taken_over', clock}, {'late', clock}, {'in_flight', µs left}, {'mismatch', 'procedure' or 'request'},
 -- {'unknown'}, or {'replay', kind, body, metadata, resource type, resource id, µs left}.

@@ -9,7 +9,7 @@ local key, token, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- What is completed, abandoned or released has no lease.
+-- A completed, abandoned or released record has no lease.
 local record = redis.call('HMGET', key, 'token', 'lease')
 if record[1] ~= token or not record[2] then
   return {'not_held'}

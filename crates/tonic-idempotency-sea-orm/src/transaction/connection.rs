@@ -1,4 +1,4 @@
-//! [`Transaction`] and [`Savepoint`] in the place of a connection of sea-orm.
+//! sea-orm's connection traits for [`Transaction`] and [`Savepoint`], so that they stand in the place of a connection.
 
 use std::{fmt, pin::Pin};
 

@@ -1,4 +1,4 @@
-//! [`TransactionError`].
+//! The error of statements in a call's transaction, and the status that it turns into.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`Transaction`].
+//! The handle by which a handler uses its call's transaction.
 
 use std::{fmt, sync::Arc};
 
@@ -51,7 +51,7 @@ pub type OwnedTransaction = Owned<Transaction>;
 ///   is a UUID. `session_settings` of the layer's builder sets others, such as the tenant.
 /// - **Clones** are handles of the same transaction. One at a time has the connection, for one statement.
 /// - **Nested transactions** are [`Savepoint`](crate::Savepoint)s.
-/// - **Conflicts.** A call that has lost against another one (a serialization failure or a deadlock) is rolled back, and the client
+/// - **Conflicts.** A call that loses a conflict (a serialization failure or a deadlock) is rolled back, and the client
 ///   is told to retry with `ABORTED`, whatever the handler answers, unless the statement was in a nested transaction that is rolled back.
 /// - **Neither `COMMIT` nor `ROLLBACK`** in SQL. The layer ends the transaction. If the handler does, or answers with success after a
 ///   failed statement, the call is refused with `INTERNAL`.
@@ -95,7 +95,7 @@ impl Transaction {
         extensions.get().cloned().ok_or_else(|| TransactionErrorKind::Missing.into())
     }
 
-    /// Notes that the call has lost against another one, if this error says so: it is rolled back, and the client is told to retry,
+    /// Notes a conflict, if this error is a serialization failure or a deadlock: the call is rolled back, and the client is told to retry,
     /// whatever the handler answers. For the error of a statement on another connection; those of this transaction are noted anyway.
     pub fn note(&self, error: &DbErr) {
         self.session.note(error);
@@ -103,7 +103,7 @@ impl Transaction {
 
     /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
     /// no key, no record and no user; the caller commits. The database needs the migrations of `tonic-idempotency`,
-    /// in the schema with the default name; [`begin_on`](Self::begin_on) takes another one.
+    /// in the schema with the default name; [`begin_on`](Self::begin_on) takes another schema.
     ///
     /// ```no_run
     /// use sea_orm::DatabaseConnection;

@@ -1,4 +1,4 @@
-//! [`Savepoint`].
+//! Nested transactions, as savepoints of a call's transaction.
 
 use std::{fmt, ops::Deref};
 
@@ -29,8 +29,7 @@ use super::Transaction;
 /// - **The end of a savepoint** ends those that were set inside of it, in the same way: a commit keeps their writes, a
 ///   rollback does not. After that, statements of their handles, and of clones of these, fail; the transaction goes on.
 /// - **A conflict** in a savepoint that is rolled back does not fail the call: after a deadlock, say, the handler may go
-///   on. A transaction that loses to another one because of its isolation level will most likely lose again when it
-///   commits.
+///   on. A transaction that has had a serialization failure will most likely have one again when it commits.
 /// - **Isolation level and access mode** are set as sea-orm sets them, by `SET TRANSACTION` after `SAVEPOINT`. PostgreSQL refuses
 ///   another level than the transaction's, which is a setting of the procedure (`isolation`).
 #[must_use = "a savepoint that is dropped is rolled back"]
@@ -49,7 +48,7 @@ impl Savepoint {
     /// # Errors
     ///
     /// [`DbErr`] if a statement since then has failed: these writes are rolled back. Also if the savepoint
-    /// has ended with another one, the connection is lost, or the call has ended.
+    /// has ended with one around it, the connection is lost, or the call has ended.
     ///
     /// # Cancel safety
     ///
@@ -62,7 +61,7 @@ impl Savepoint {
     ///
     /// # Errors
     ///
-    /// [`DbErr`] if the savepoint has ended with another one, the connection is lost, or the call has ended.
+    /// [`DbErr`] if the savepoint has ended with one around it, the connection is lost, or the call has ended.
     ///
     /// # Cancel safety
     ///

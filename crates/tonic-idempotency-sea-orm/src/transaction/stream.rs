@@ -1,4 +1,4 @@
-//! [`RowStream`].
+//! The rows of a statement in a transaction, streamed.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! [`TransactionConnection`].
+//! The connection of a call's transaction, as its handler borrows it.
 
 use std::{
     fmt,
@@ -15,11 +15,11 @@ use crate::driver::Sqlx;
 ///
 /// `connection.begin()` sets a savepoint, and its transactions nest.
 ///
-/// **If a `begin` fails, or its future is dropped before its end, as by a timeout, answer with an error.** sqlx has rolled back the call's whole
-/// transaction then, and sends further statements outside of it. The call is refused with `INTERNAL`, and what is sent by `&mut *connection` from
-/// then on fails. But a `&mut PgConnection` that was borrowed before, and the transactions of sqlx around the one that did not begin, are out of the
-/// layer's sight: what they send or commit has its effect, without a record. In the same way a `commit` of an inner transaction whose future is
-/// dropped may undo more than that transaction.
+/// **If a `begin` fails, or its future is dropped before its end, as by a timeout, answer with an error.** sqlx has then rolled back the
+/// call's whole transaction, and sends further statements outside of it. The call is refused with `INTERNAL`, and further statements by
+/// `&mut *connection` fail. But the layer does not see a `&mut PgConnection` that was borrowed before, or the transactions of sqlx around
+/// the one that did not begin: their statements and commits take effect, without a record. Similarly, a `commit` of an inner transaction
+/// whose future is dropped may undo more than that transaction.
 pub struct TransactionConnection {
     guard: Guard<Sqlx>,
 }

@@ -1,4 +1,4 @@
-//! [`TransactionError`].
+//! The error of statements in a call's transaction, and the status that it turns into.
 
 use tonic::Status;
 use tonic_idempotency::store::{TransactionErrorKind, driver::DriverError};

@@ -1,4 +1,4 @@
-//! The handler's [`Transaction`].
+//! The handler's side: its call's [`Transaction`], the connection in it, and their error.
 
 mod connection;
 mod error;

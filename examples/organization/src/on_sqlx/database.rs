@@ -20,7 +20,7 @@ use crate::{
     run::Error,
 };
 
-/// What a new connection does first. The transaction fails at a standby, which is not to be in the pool.
+/// Sets a new connection up. The transaction fails on a standby, which keeps standbys out of the pool.
 const SETUP: &str = "SET ROLE organization_api; BEGIN READ WRITE; COMMIT";
 
 /// The maximum number of connections in a pool.

@@ -11,14 +11,14 @@ use std::{
 const UNFINISHED: &str = ".new";
 const ATTEMPTS: u32 = 10;
 
-/// What follows the name of a journal in that of a damaged file, which is kept.
+/// The suffix that is added to the name of a damaged journal. The file is kept.
 const DAMAGED: &str = ".damaged";
 
-/// Makes an empty journal under a name of its own, and gives it this one when it is whole and durable: a file that a process has left while it
-/// wrote the first pages would never open again. If another process is faster, its journal counts.
+/// Makes an empty journal under a temporary name, and renames it when it is whole and durable: a file that a process left behind while
+/// writing the first pages would never open again. If another process is faster, its journal is kept.
 pub(super) fn make(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     for left in unfinished(path)? {
-        // Of a process that has died; one that lives makes it once more.
+        // Left by a process that died. One that is alive makes its file again.
         fs::remove_file(left).or_else(if_missing)?;
     }
     for _ in 0..ATTEMPTS {
@@ -32,7 +32,7 @@ pub(super) fn make(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::R
     Err(io::Error::other("other processes make it and remove it all the time"))
 }
 
-/// Makes a journal in the place of a damaged file, whose content is kept under another name. Returns that.
+/// Replaces a damaged file by a new journal. Keeps the content of the damaged file under another name, and returns that name.
 pub(super) fn replace(path: &Path, content: &[u8], fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
     let unfinished = unnamed(path, &fill)?;
     let kept = set_aside(path, content)?;
@@ -41,7 +41,7 @@ pub(super) fn replace(path: &Path, content: &[u8], fill: impl Fn(&Path) -> io::R
     Ok(kept)
 }
 
-/// Makes a journal under a name of its own, and returns that. When this ends, what is in it is durable.
+/// Makes a journal under a temporary name, and returns that name. The content is durable on return.
 fn unnamed(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
     let unfinished = PathBuf::from(with(path, &format!(".{:016x}{UNFINISHED}", fastrand::u64(..))));
     fill(&unfinished)?;
@@ -61,7 +61,7 @@ fn name_it(unfinished: &Path, path: &Path) -> io::Result<()> {
     fs::remove_file(unfinished).or_else(if_missing)
 }
 
-/// Writes the content of a damaged file into another one, and returns its path.
+/// Writes the content of a damaged file into a new file, and returns its path.
 fn set_aside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     for number in 1.. {
         let end = if number == 1 { DAMAGED.to_owned() } else { format!("{DAMAGED}-{number}") };

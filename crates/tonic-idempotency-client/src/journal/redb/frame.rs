@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-/// What a frame begins with: three bytes that no text has, and the version of the frame.
+/// The magic number of a frame: three bytes that do not occur in text, and the version of the frame.
 const BEGIN: [u8; 4] = [0xc9, 0xfd, 0xe7, 1];
 
 /// The length of what precedes the record: the begin, the checksum of what follows it, the numbers of the commit and the record, and the

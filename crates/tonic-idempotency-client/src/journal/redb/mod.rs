@@ -249,7 +249,7 @@ fn keep_what_no_commit_has(content: &[u8], database: &Database, path: &Path) -> 
     apply_after(lost, database, &changes)
 }
 
-/// Makes what a commit has written that failed unreadable: its callers hear that their calls were not sent, and
+/// Makes the records of a failed commit unreadable: its callers are told that their calls were not sent, so
 /// [`keep_what_no_commit_has`] must not find them.
 fn scrub(path: &Path) -> Result<(), Error> {
     let last = {

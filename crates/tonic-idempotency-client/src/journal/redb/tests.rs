@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 
-/// What is done to a disk.
+/// An operation on a disk.
 #[derive(Clone, Debug)]
 enum Deed {
     Resize(u64),
@@ -93,7 +93,7 @@ fn commits() -> impl Iterator<Item = Vec<Change>> {
     })
 }
 
-/// What a store has after so many commits.
+/// Returns the ids that a store has after so many commits.
 fn expected(commits_done: usize) -> Vec<u64> {
     let mut ids = Vec::new();
     for change in commits().take(commits_done).flatten() {
@@ -198,7 +198,7 @@ fn keys(path: &Path) -> Vec<String> {
     keys.collect()
 }
 
-/// Its process has died, so that nobody has heard of it; or redb took the commit before a damaged one.
+/// Either the process died before it could report the commit, or redb fell back to the commit before a damaged one.
 #[test]
 fn what_the_last_commit_has_written_is_kept_once() {
     let directory = Directory::new();
@@ -210,7 +210,7 @@ fn what_the_last_commit_has_written_is_kept_once() {
     assert_eq!(keys(&path), ["k-1"]);
 }
 
-/// Its callers have heard that their calls were not sent.
+/// Its callers were told that their calls were not sent.
 #[test]
 fn what_a_failed_commit_has_written_is_no_entry() {
     let directory = Directory::new();
@@ -232,7 +232,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Fails if somebody has removed it.
+        // Fails if it was removed already.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
