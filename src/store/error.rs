@@ -115,7 +115,7 @@ impl StoreErrorKind {
             Self::Refused => "the idempotency store refused the operation",
             Self::TransactionLimit => "there are as many transactions as there may be",
             Self::Unreachable => "the idempotency store cannot be reached",
-            Self::UserFull => "the user has too many records, or too large ones",
+            Self::UserFull => "the user has too many records",
             Self::UserLimit => "the user has too many transactions at once",
         }
     }

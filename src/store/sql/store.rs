@@ -357,7 +357,6 @@ impl<D: Driver> Store for SqlStore<D> {
             late_claims.are_over(reservation.token, self.connections.deadline()).await?;
             completed = self.complete_without_reference_if_need_be(reservation, completion).await;
         }
-        if let Ok(CompleteOutcome::Completed) = completed {}
         completed
     }
 

@@ -1,6 +1,7 @@
 //! The metrics of the service that tells callers what became of their calls. They have a recorder of their own, on one thread.
 
 use std::time::Duration;
+use tonic_idempotency::policy::{Limit, Limits};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::time::sleep;
@@ -41,11 +42,13 @@ async fn quiet() {
 
 async fn requests_that_wait(snapshotter: &Snapshotter) {
     let store = MemoryStore::new();
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).build().expect("a layer");
+    let limits = Limits { waiting: Limit::new(4096, 1), ..Limits::default() };
+    let layer =
+        IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).limits(limits).build().expect("a layer");
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
     let claim = claim(user, key);
     store.claim(&claim).await.expect("the store answers");
-    let service = InterceptedService::new(layer.operations().max_waiting_per_user(1).build(), shop::authenticate);
+    let service = InterceptedService::new(layer.operations().build(), shop::authenticate);
     let client = OperationServiceClient::new(shop::serve_in_memory(Routes::new(service)).await);
     let wait = |user| {
         let (mut client, message) =

@@ -10,14 +10,14 @@ pub struct WaitOperationRequest {
     /// The key, as the call had it.
     #[prost(string, tag = "1")]
     pub key: ::prost::alloc::string::String,
-    /// What to wait for. The call, if unspecified.
+    /// The event to wait for. The end of the call, if unspecified.
     #[prost(enumeration = "Until", tag = "2")]
     pub until: i32,
     /// How long to wait. At most what the server allows, 30 seconds if it says nothing else, which is also the default.
     #[prost(message, optional, tag = "3")]
     pub timeout: ::core::option::Option<::prost_types::Duration>,
 }
-/// What became of a call.
+/// The state and the outcome of a call.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Operation {
     #[prost(string, tag = "1")]
@@ -55,7 +55,7 @@ pub struct Resource {
     #[prost(string, tag = "2")]
     pub id: ::prost::alloc::string::String,
 }
-/// What WaitOperation waits for.
+/// The event that WaitOperation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Until {
