@@ -1,4 +1,4 @@
-//! [`Lines`].
+//! Log lines in memory, for assertions.
 
 use std::{
     io,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-/// What the move needs. Each is left out once, and the checker then finds a row that is lost or left behind.
+/// The guards of the move. Each is left out once, and the checker then finds a row that is lost or left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
     /// The copier locks a row from its read until its copy is committed (FOR SHARE).
@@ -36,12 +36,12 @@ type Row = Option<u8>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
-    /// What is committed in each of the tables.
+    /// The committed row of each table.
     old: Row,
     next: Row,
-    /// What calls have to see: the last row that was committed, wherever.
+    /// The row that calls have to see: the last that was committed, in either table.
     truth: Row,
-    /// Who has locked the row of the old table.
+    /// The holder of the lock on the row of the old table.
     lock: Option<Holder>,
     phase: Phase,
     copier: Copier,
@@ -177,7 +177,7 @@ impl Model for Moving {
             (Phase::Plain, _) if !waits || !self.holds(Guard::MirrorWaitsForTransactions) => steps.push(Step::Mirror),
             (Phase::Mirroring, Copier::Before) => steps.push(Step::Read),
             (Phase::Mirroring, Copier::PassedOver) if world.lock.is_none() => steps.push(Step::Read),
-            // The unique constraint of the new table: an insertion waits for another one of the key.
+            // The unique constraint of the new table: an insertion waits for an earlier insertion of the key.
             (Phase::Mirroring, Copier::Read(_)) if !waits => steps.push(Step::Copy),
             (Phase::Mirroring, Copier::Done) if !waits => steps.push(Step::Switch),
             _ => {}

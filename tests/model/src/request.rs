@@ -20,7 +20,7 @@ pub(crate) enum Fate {
     Lost,
     /// The request is carried out, and a pooler that has lost its server answers with an error.
     Misleading,
-    /// The request is sent on a connection on which somebody else's transaction is open.
+    /// The request is sent on a connection that came with an open transaction.
     OpenTransaction,
     /// The database refuses the request: a grant is missing, a row is corrupt, or the request lost a conflict.
     Refused,

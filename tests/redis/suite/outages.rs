@@ -83,7 +83,7 @@ async fn a_claim_whose_answer_was_lost_is_made_once() {
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 }
 
-/// What may still arrive changes nothing as long as the key is held: only the release waits for it.
+/// An earlier attempt that may still arrive changes nothing as long as the key is held. Only the release waits for it.
 #[tokio::test]
 async fn a_claim_that_holds_its_key_does_not_wait_for_an_earlier_attempt() {
     if are_missing() {
@@ -114,7 +114,7 @@ async fn a_claim_that_holds_its_key_does_not_wait_for_an_earlier_attempt() {
     assert!(began.elapsed() >= attempt, "{:?}", began.elapsed());
 }
 
-/// The beginning of an answer is not an answer that nobody understands.
+/// A truncated answer counts as lost, and not as corrupt.
 #[tokio::test]
 async fn an_answer_that_ends_in_the_middle_is_asked_for_again() {
     if are_missing() {
@@ -330,7 +330,7 @@ async fn a_response_of_any_bytes_is_kept() {
     }
 }
 
-/// The first attempt is held up, another one reserves the key, and the call releases it; or another call holds the key, and lets go of it.
+/// The first attempt stalls, a second attempt reserves the key, and the call releases it; or another call holds the key, and releases it.
 #[tokio::test]
 async fn a_claim_that_arrives_after_its_call_reserves_nothing() {
     if are_missing() {

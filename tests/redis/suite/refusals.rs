@@ -44,7 +44,7 @@ impl Trouble {
     fn begin(self, server: &Server) {
         match self {
             Self::Full => set(server, "maxmemory", "1"),
-            // Nobody listens there.
+            // No server listens there.
             Self::Replica => assert!(server.ask(&["REPLICAOF", "127.0.0.1", "1"]).contains("OK")),
             Self::Snapshot => {
                 set(server, "save", "3600 1000000");
@@ -67,7 +67,7 @@ impl Trouble {
         }
     }
 
-    /// What the server says to a command that writes.
+    /// The error code of the server's answer to a command that writes.
     fn code(self) -> &'static str {
         match self {
             Self::Full => "OOM",

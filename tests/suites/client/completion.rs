@@ -245,7 +245,7 @@ struct Waiting {
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// Who asked, by the metadata of the call, and for what.
+/// The user in the metadata of a call, and its request.
 type Asked = (Option<String>, WaitOperationRequest);
 
 #[async_trait]

@@ -44,7 +44,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The time that a call may take: longer than a pushback, and shorter than the backoff of ten minutes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What goes over the wire of a server.
+/// The traffic of a server.
 #[derive(Clone, Debug, Default)]
 struct Wire(Arc<Mutex<Traffic>>);
 

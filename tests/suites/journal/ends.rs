@@ -1,4 +1,4 @@
-//! What ends an entry, and what does not.
+//! Answers and events that end an entry, and those that do not.
 
 use std::{convert::Infallible, time::Duration};
 

@@ -90,7 +90,7 @@ pub(crate) async fn at_every_server_connection(pool: &Pool, query: &str) -> Vec<
     rows
 }
 
-/// What is left at each server connection.
+/// The state that is left at each server connection.
 async fn server_connections(pool: &Pool) -> Vec<Found> {
     let look = "
         SELECT pg_backend_pid(),

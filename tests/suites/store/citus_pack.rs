@@ -55,8 +55,8 @@ async fn has_the_routines_of_the_core() {
     assert_eq!(added, Vec::<&String>::new());
 }
 
-/// What is done with a row is done where the row is, by one planned call of each procedure. A node would evaluate an argument that is more than
-/// a name, and does not have the coordinator's settings.
+/// Each procedure does its work on a row in one planned call, which runs on the row's node. Arguments are plain names: a node would evaluate
+/// an expression itself, and does not have the coordinator's settings.
 #[tokio::test]
 async fn sends_every_function_of_a_row_whole() {
     let (_database, owner, _) = database().await;

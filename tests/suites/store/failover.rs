@@ -178,7 +178,7 @@ async fn a_connection_to_a_standby_is_replaced_by_one_to_the_primary_in_the_same
     assert!(matches!(begun, Ok(BeginOutcome::Open { .. })), "{begun:?}");
 }
 
-/// What a standby has may be taken back by a failover, and it may lack the last of what its primary has.
+/// A failover may undo changes that a standby has, and the standby may lack the last changes of its primary.
 #[tokio::test]
 async fn a_standby_answers_nothing_about_a_key() {
     let Some(scene) = Scene::new().await else { return };
@@ -318,8 +318,8 @@ async fn a_lost_commit_is_not_looked_up_at_a_standby() {
     assert_replays(store.claim(&again(&claim)).await);
 }
 
-/// The connections of the pool lead to two primaries. The new one has what was committed; the old one, which nobody has fenced, still waits
-/// for the answer of its standby.
+/// The connections of the pool lead to two primaries. The new one has the commit; the old one, which is not fenced, still waits for the
+/// answer of its standby.
 #[tokio::test]
 async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
     let Some(mut scene) = Scene::new().await else { return };

@@ -42,7 +42,7 @@ async fn open(store: &impl Store, claim: &Claim, options: TransactionOptions) ->
     }
 }
 
-/// Has a call begin, and get its key's lock only when another one has committed the record of the key.
+/// Begins a call that gets its key's lock only after another call has committed the record of the key.
 async fn begun_before_another_commits(database: &Database, isolation: Isolation) -> BeginOutcome {
     let (owner, watch) = (database.owner().await, database.owner().await);
     let first = claim(Uuid::new_v4(), Uuid::new_v4());

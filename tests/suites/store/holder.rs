@@ -1,4 +1,4 @@
-//! What a call learns of the transaction that holds its key.
+//! The details that a call learns of the transaction that holds its key.
 
 use protobuf_canonical::RequestHash;
 use tokio_postgres::{Client, types::Type};

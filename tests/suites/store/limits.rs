@@ -211,7 +211,7 @@ async fn are_exceeded_by_no_record_whatever_a_user_does_on_ten_servers() {
         assert_eq!(usize::try_from(count().await), Ok(made));
         let limit = usize::try_from(limit).expect("it is small");
         assert!((limit * 9 / 10..=limit).contains(&made), "{made} records of {limit}");
-        // What the others were allowed and have not used is for whoever asks next.
+        // Allowances that the other servers have not used go to the next server that asks.
         let_time_pass(&owner).await;
         let more = async || matches!(servers[0].claim(&of(user)).await, Ok(ClaimOutcome::Acquired));
         until("the limit is reached", async || {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::record::{HOUR, acquire, claim, completion};
 
-/// What a caller may leave on a connection: with and without a snapshot, failed, and with another isolation level.
+/// Transactions that a caller may leave on a connection: with and without a snapshot, failed, and with another isolation level.
 const LEFT: [&str; 4] =
     ["BEGIN", "BEGIN; SELECT 1", "BEGIN; SELECT 1/0", "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"];
 

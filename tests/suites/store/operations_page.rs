@@ -46,7 +46,7 @@ fn statements_of(page: &'static str, word: &str) -> Vec<(&'static str, String)> 
 struct Page {
     operated: Operated,
     owner: Client,
-    /// What each role of the page is called here.
+    /// Each role of the page, with its name here.
     names: [(&'static str, String); 4],
     /// Reserved, with the key and the token of the page.
     stuck: Claim,

@@ -278,7 +278,7 @@ async fn are_verified_together_with_the_resource_types() {
     assert_eq!(problems(&one).await, []);
 }
 
-/// What a `main` prints that returns the error.
+/// Checks the text that a `main` prints if it returns the error.
 #[tokio::test]
 async fn that_are_all_missing_are_one_line_with_one_remedy() {
     let (database, owner) = core().await;

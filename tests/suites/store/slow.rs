@@ -126,7 +126,6 @@ async fn a_connection_whose_status_is_slow_is_kept_until_it_has_answered() {
     assert_eq!(pool.status().size, size);
 }
 
-/// Slow statuses do not use up the connections of everybody else.
 #[tokio::test]
 async fn slow_statuses_leave_connections_to_other_claims() {
     let database = Database::new().await;

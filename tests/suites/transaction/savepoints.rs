@@ -358,7 +358,7 @@ impl Run {
     }
 }
 
-/// What the statements of a transaction should leave: the innermost savepoint has the marks that are written.
+/// The expected effects of a transaction's statements: new marks belong to the innermost savepoint.
 struct Model {
     frames: Vec<Frame>,
     next: usize,

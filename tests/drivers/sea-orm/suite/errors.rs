@@ -1,4 +1,4 @@
-//! What errors of sea-orm become.
+//! The mapping of sea-orm's errors to kinds, codes and statuses.
 
 use std::sync::Arc;
 

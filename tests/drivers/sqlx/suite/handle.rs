@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::stack::{SqlxStack, insert};
 
-/// What a derive makes.
+/// A row, read as `#[derive(FromRow)]` would read it.
 struct Project {
     id: Uuid,
     name: String,

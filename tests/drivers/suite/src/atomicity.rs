@@ -281,7 +281,7 @@ pub async fn a_call_whose_key_another_server_has_taken_meanwhile_leaves_nothing<
     }
 }
 
-/// What another server writes.
+/// The INSERT of a record by another server, and the project of its response.
 struct Record {
     insert: String,
     project: Uuid,

@@ -184,7 +184,7 @@ pub async fn of_a_pool_that_is_in_use_are_enough_for_claims<S: Stack>() {
     drop(connections);
 }
 
-/// What is logged of a procedure whose transactions idle for longer than they work.
+/// The times that are logged of a procedure whose transactions idle for longer than they work.
 pub async fn tell_how_long_they_were_used_and_how_long_not<S: Stack>() {
     let database = Database::new().await;
     let store = patient::<S>(pool::<S>(&database, 1));
@@ -231,7 +231,7 @@ pub async fn a_call_whose_handler_keeps_its_connection_is_refused_or_the_connect
     let late = S::insert(&mut kept, "late").await;
     let left = if S::IS_EXCLUSIVE {
         assert_eq!(reason(answer), Reason::StoreUnavailable);
-        // What it does with it is lost.
+        // Its write is lost.
         late.expect("a project");
         assert_eq!(open_transactions(&owner).await, 1);
         [0, 0, 0]

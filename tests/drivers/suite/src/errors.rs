@@ -1,4 +1,4 @@
-//! What the store makes of the errors of the library.
+//! The kinds that the store gives to the errors of the library.
 
 use std::time::Duration;
 

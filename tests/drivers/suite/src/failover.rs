@@ -47,7 +47,7 @@ pub async fn a_call_at_a_standby_is_refused_and_its_connection_is_closed<S: Stac
     proxy.lead_to(pair.address_of_standby());
     proxy.cut_connections();
 
-    // What the standby has is no answer, either.
+    // The records of a standby are no answer, either.
     let keys = [service.with_new_key().key, service.key, None];
     for (key, name) in keys.into_iter().zip(["another", "shop", "another"]) {
         let refused = service.with_key(key).create(name).await.expect_err("a standby");
@@ -138,7 +138,7 @@ pub async fn commits_that_hang_take_no_more_processes_than_the_pool_may_have<S: 
     assert!(begun.iter().all(|begun| matches!(begun, Ok(BeginOutcome::Open { .. }))));
 }
 
-/// Their statements were in time, and nobody holds what they reserve. Some go alone, and some together.
+/// Their statements are in time and their commits late, so no call holds the keys that they reserve. Some go alone, and some together.
 pub async fn claims_whose_commits_are_later_than_their_calls_keep_no_key<S: Stack>() {
     let Some(pair) = pair().await else { return };
     let database = Database::on(&pair.primary()).await;

@@ -11,7 +11,7 @@ use tonic_idempotency_tests::{Database, until};
 
 use crate::{CREATE_PROJECT, Stack, all_are_back, new_claim, patient, pool, store, take, text};
 
-/// What someone leaves: a transaction whose snapshot is from before everything that follows.
+/// Opens a transaction to be left behind, whose snapshot is older than everything that follows.
 const LEFT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1";
 
 /// The connections of a pool.

@@ -12,7 +12,7 @@ use tonic_idempotency_tests::{Database, Proxy, until};
 
 use crate::{Stack, all_are_back, new_claim, patient, pool_through_proxy, rows, store, take};
 
-/// How long an attempt has before another one is made, which is a quarter of an operation's time.
+/// The time that an attempt has before the next is made: a quarter of an operation's time.
 const SHARE: Duration = Duration::from_secs(1);
 
 /// The connections that a pool may have.
@@ -57,7 +57,7 @@ async fn assert_free<S: Stack>(world: (&Database, &Proxy, &S::Pool, &SqlStore<S:
     let (database, proxy, pool, store) = world;
     proxy.release();
     all_are_back::<S>(pool).await;
-    // What arrives on a connection that its client has closed is carried out, too.
+    // Statements that arrive on a connection that its client has closed are carried out, too.
     let owner = database.owner().await;
     let connections = "SELECT count(*) FROM pg_stat_activity
                        WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";

@@ -1,4 +1,4 @@
-//! What a handler's transaction has set of its caller, which row-level security sees.
+//! The settings that name the caller in a handler's transaction, for row-level security.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

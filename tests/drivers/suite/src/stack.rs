@@ -1,4 +1,4 @@
-//! [`Stack`].
+//! The interface of a driver and its client library to the tests.
 
 use std::error::Error;
 
@@ -36,7 +36,7 @@ pub trait Stack: Send + Sync + Sized + 'static {
     /// The handle that a handler finds in its request. Clones are handles of the same transaction.
     type Transaction: Clone + Send + Sync + 'static;
 
-    /// What a handler writes with: the guard of the connection, or a handle, if that is enough.
+    /// The means by which a handler writes: the guard of the connection, or a handle, if that is enough.
     type Connection: Send + 'static;
 
     /// The error that turns into the handler's [`Status`].

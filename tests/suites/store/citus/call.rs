@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::record::{claim, completion};
 
-/// What became of a call.
+/// The end of a call.
 #[derive(Debug)]
 pub(super) enum Ended {
     Committed,

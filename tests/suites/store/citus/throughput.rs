@@ -26,7 +26,7 @@ const CALLERS: &str = "16";
 const ROUNDS: usize = 3;
 const SECONDS: &str = "4";
 
-/// What was found in a mode: one for each round.
+/// The measurements of a mode: one for each round.
 #[derive(Default)]
 struct Found {
     /// Calls per second.

@@ -25,7 +25,7 @@ use crate::{
     record::{acquire, again, complete, completion, patient, take_over},
 };
 
-/// What became of a caller's keys.
+/// The keys of a caller, by their outcomes.
 #[derive(Default)]
 struct Log {
     committed: Vec<Claim>,
@@ -250,7 +250,7 @@ async fn mirrors_every_change() {
         owner.query_typed(update, &[(user as _, Type::UUID)]).await.expect("by hand: another user's now");
     }
     assert_eq!(count(&owner, differences).await, 0);
-    // Those that nobody has touched are copied later: here, none.
+    // Rows that were not changed are copied later: here, there are none.
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 8);
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys_next").await, 8);
     owner.batch_execute("TRUNCATE tenant.idempotency_keys").await.expect_err("it would not be mirrored");

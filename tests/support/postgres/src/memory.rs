@@ -7,7 +7,7 @@ use std::env;
 
 use rustix::fs::statvfs;
 
-/// Where Linux keeps files in memory.
+/// Linux's directory for files in memory.
 pub(crate) const DIRECTORY: &str = "/dev/shm";
 
 /// The bytes that a server's files may take: several databases, and the log of their changes.

@@ -1,4 +1,4 @@
-//! [`Cluster`].
+//! A private Redis Cluster.
 
 use std::thread;
 
