@@ -121,7 +121,7 @@ impl Moving {
         self.left_out != Some(guard)
     }
 
-    /// Changes the row in a table, as a transaction that has seen this. `Err` if it fails because of what it has not seen.
+    /// Changes the row in a table, as a transaction that has seen the row `seen`. `Err` if a change that it has not seen fails it.
     fn write(repeatable: bool, seen: Row, committed: Row, row: Row) -> Result<Row, ()> {
         if repeatable && committed.is_some() && seen != committed || repeatable && seen.is_some() && committed.is_none()
         {

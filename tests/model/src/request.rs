@@ -31,7 +31,7 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// Takes the fate from the failures that are left. Nothing is left of what happens by itself.
+    /// Takes the fate from the failures that are left, unless it happens by itself.
     pub(crate) fn spend(self, left: &mut Chaos) {
         let budget = match self {
             Self::Answered | Self::Unsent => return,

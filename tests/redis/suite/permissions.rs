@@ -91,7 +91,7 @@ async fn those_of_the_page_are_enough_while_a_slot_moves() {
     assert_eq!(state(&store, &first).await, KeyState::Completed);
 }
 
-/// A client that may not ask where the slots are is set up wrongly, and no server is away.
+/// A client that may not ask for the map of slots is set up wrongly: that is no outage.
 #[tokio::test]
 async fn a_right_that_is_missing_is_no_outage() {
     if are_missing() {

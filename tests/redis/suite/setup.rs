@@ -96,7 +96,7 @@ async fn the_first_claim_refuses_a_cluster_of_which_a_primary_evicts() {
     let (primary, replica) = pairs[2];
     replica.kill();
     primary.pause();
-    // A claim of a slot that is there: the slots of the others are two thirds.
+    // A claim of a slot whose primary answers: two thirds of the slots are the others'.
     let store = on_cluster(&cluster).timeout(4 * DOWN_AFTER_TIME);
     let mut acquired = 0;
     while acquired < 3 {

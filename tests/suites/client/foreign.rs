@@ -1,4 +1,4 @@
-//! A server that is not ours: it notes what it is sent, and answers what a test says.
+//! A server that is not ours: it records the calls, and gives the answers that a test has set.
 
 use std::{
     collections::VecDeque,

@@ -35,7 +35,7 @@ use crate::{
     protocol::Protocol,
 };
 
-/// By which a library says how often it has sent the call before.
+/// The header in which a library reports how often it has sent the call before.
 const PREVIOUS: &str = "grpc-previous-rpc-attempts";
 
 /// The delay of `IDEMPOTENCY_IN_PROGRESS`.

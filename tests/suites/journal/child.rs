@@ -1,4 +1,4 @@
-//! The other process of a test: this program again, told what to do by its environment.
+//! The other process of a test: this program again, with a role from its environment.
 
 use std::{
     env, fs, iter,
@@ -170,7 +170,7 @@ async fn write(file: &str) {
     }
 }
 
-/// Writes entries until there is no space, and says what the call hears that is not sent. Then removes the file beside the journal, if
+/// Writes entries until there is no space, and prints the error of the call that is not sent. Then removes the file beside the journal, if
 /// there is one, and goes on.
 async fn fill(file: &str) {
     let server = Foreign::default();

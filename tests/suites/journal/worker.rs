@@ -1,4 +1,4 @@
-//! The worker, which sends what has not ended in the background.
+//! The worker, which sends unfinished entries in the background.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which calls are written down, when, and what of them.
+//! The calls that are written to the journal: which, when, and which of their parts.
 
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ async fn report_of(database: &Database, failure: &str) -> Report {
 async fn each_kind_of_failure_is_told_from_the_others() {
     let database = Database::new().await;
     let table = [
-        // Lost: the answer says nothing of the statement. It is asked again.
+        // Lost: the answer tells nothing about the statement, which is repeated.
         ("08000", Interrupted, true, true),
         ("08003", Interrupted, true, true),
         ("08006", Interrupted, true, true),
@@ -124,7 +124,7 @@ const NO_ROW_AT_FIRST: &str = "
             format('BEGIN IF nextval(''public.attempts'') > 1 THEN RETURN QUERY SELECT * FROM tenant.begin_of_before(%s); END IF; END', v_inputs));
     END $$";
 
-/// Behind a pooler that mixes answers up, the next answer on such a connection would be the one to this statement.
+/// Behind a pooler that mixes up answers, the answer to this statement would come next on that connection.
 #[tokio::test]
 async fn an_answer_to_another_statement_is_a_lost_one_and_its_connection_is_closed() {
     let database = Database::new().await;

@@ -192,7 +192,7 @@ async fn claim_everywhere(servers: &[PostgresStore], user: Uuid) -> usize {
     callers.join_all().await.into_iter().sum()
 }
 
-/// Says that there is time for another count, and for no allowance of a server that does not ask.
+/// Ends all allowances, as if their time had passed, so that records are counted again.
 async fn let_time_pass(owner: &Client) {
     let later = "UPDATE tenant.idempotency_allowances SET until = '-infinity'";
     owner.batch_execute(later).await.expect("time");
@@ -249,7 +249,7 @@ async fn are_exceeded_by_no_transaction_on_ten_servers() {
     assert!((10..=15).contains(&made), "{made} records");
 }
 
-/// Until then, what it was allowed is taken for what it has made.
+/// Until then, its allowance counts as if it were used up.
 #[tokio::test]
 async fn get_back_what_a_server_that_died_was_allowed() {
     let database = partitioned().await;

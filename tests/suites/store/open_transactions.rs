@@ -1,4 +1,4 @@
-//! Connections that come out of the pool with a transaction that someone left open: nothing of ours is done in it.
+//! Connections that come out of the pool with a transaction that was left open: the store does nothing in it.
 
 use deadpool_postgres::Pool;
 use scratch_postgres::{PgBouncer, skip};

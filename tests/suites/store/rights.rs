@@ -1,4 +1,4 @@
-//! The rights of the API's role: what it is granted, who must not be the API's role, and the check of it all at start.
+//! The rights of the API's role: its grants, the roles that must not be the API's, and the check of all this at the start.
 
 use futures_util::{StreamExt as _, stream};
 use tokio_postgres::{AsyncMessage, Client, NoTls, error::SqlState};

@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 use tokio_postgres::error::SqlState;
 use tonic_idempotency_tests::{Database, until};
 
-/// The functions and the plain statements, each with its guard against left-open transactions. All others are procedures, which begin with
-/// COMMIT.
+/// The functions and the plain statements, each with its guard against a transaction that was left open. All others are procedures, which
+/// begin with COMMIT.
 const FUNCTIONS: [(&str, Guard); 9] = [
     ("abandoned", Guard::Begin),
     ("begin", Guard::Begin),
@@ -18,7 +18,7 @@ const FUNCTIONS: [(&str, Guard); 9] = [
     ("allow", Guard::Begin),
 ];
 
-/// The guard that keeps a function from acting in a left-open transaction.
+/// The guard that keeps a function from acting in a transaction that was left open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guard {
     /// It is sent after a BEGIN, which fails there: `driver_suite::functions`.

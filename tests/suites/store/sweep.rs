@@ -275,7 +275,7 @@ async fn a_batch_does_not_pass_over_what_earlier_ones_have_deleted() {
     assert!((5_000..40_000).contains(&read), "{read} index entries read to delete 5,000 rows");
 }
 
-/// Rows that are locked while the sweep comes by, or that expire behind it, are deleted before the sweep ends.
+/// Rows that are locked when the sweep passes them, or that expire behind it, are deleted before the sweep ends.
 #[tokio::test]
 async fn ends_when_nothing_is_left_behind_it() {
     let database = Database::new().await;

@@ -130,7 +130,7 @@ async fn key_is_free(owner: &Client) {
     until("the lock is released", async || owner.query_one(select, &[]).await.expect("the locks").get(0)).await;
 }
 
-/// An attempt finds out, and a later one has another connection.
+/// The first attempt fails, and a later one gets another connection.
 pub async fn pooled_connections_that_were_terminated_are_replaced<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
@@ -159,7 +159,7 @@ pub async fn a_call_is_refused_if_there_is_no_connection<S: Stack>() {
     service.create("shop").await.expect("a call");
 }
 
-/// Transactions leave a quarter of the pool to claims; a call waits for its turn, and is then told so.
+/// Transactions leave a quarter of the pool to claims. A further call waits for its turn, and is then refused.
 pub async fn of_a_pool_that_is_in_use_are_enough_for_claims<S: Stack>() {
     let database = Database::new().await;
     let pool = pool::<S>(&database, 4);

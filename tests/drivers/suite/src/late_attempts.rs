@@ -1,4 +1,4 @@
-//! Attempts that arrive after their call has given them up.
+//! Attempts that arrive after their call has abandoned them.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ pub async fn that_are_answered_do_not_keep_the_key<S: Stack>() {
     assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
 }
 
-/// The second attempt is told that another call runs, which lets go of the key then.
+/// The second attempt finds the key held by another call, which then releases it.
 pub async fn to_claim_a_key_that_another_call_holds_reserve_nothing<S: Stack>() {
     let (database, proxy, pool, store) = stalled::<S>(1).await;
     let claims = [Claim { resource_type: Some("project".to_owned()), ..new_claim() }];
@@ -123,7 +123,7 @@ pub async fn to_claim_many_keys_together_reserve_nothing<S: Stack>() {
     assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
 }
 
-/// The attempt that was given up may have the key's lock until the server notices that its connection is gone. Here another call has it.
+/// An abandoned attempt may hold the key's lock until the server notices that its connection is lost. Here another call holds it.
 pub async fn to_begin_a_transaction_do_not_count_as_another_call<S: Stack>() {
     let database = Database::new().await;
     let (proxy, pool) = pool_through_proxy::<S>(&database, 1).await;

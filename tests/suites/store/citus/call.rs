@@ -17,7 +17,7 @@ use crate::record::{claim, completion};
 #[derive(Debug)]
 pub(super) enum Ended {
     Committed,
-    /// The key was not to be had.
+    /// The key was not free.
     Refused(ClaimOutcome),
     /// Another call was recorded first.
     Superseded,

@@ -120,7 +120,7 @@ async fn until_one_waits(distributed: &Distributed) -> (usize, i32) {
     waiting(distributed).await[0]
 }
 
-/// Ends the wait of a connection: the server says that it has committed if the wait is cancelled, and says nothing if the connection is ended.
+/// Ends the wait of a connection. If the wait is cancelled, the server reports the commit; if the connection is ended, it reports nothing.
 async fn end_wait(distributed: &Distributed, (worker, pid): (usize, i32), function: &str) {
     let client = distributed.connect(&distributed.workers[worker], SUPERUSER).await;
     let end = format!("SELECT {function}({pid})");

@@ -1,4 +1,4 @@
-//! The calls per second of one server, and of clusters, and what they cost: the table in `results/citus.md`. pgbench sends what the store
+//! The calls per second of one server, and of clusters, and their cost: the table in `results/citus.md`. pgbench sends what the store
 //! sends for a first call. All nodes and pgbench share this machine.
 
 use std::{fs, path::Path};

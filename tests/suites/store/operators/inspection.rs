@@ -84,7 +84,7 @@ async fn see_each_state_as_the_layer_does() {
     operated.drop_owner().await;
 }
 
-/// Of all users, and only what is stuck: neither what has an outcome nor what is running.
+/// Stuck keys of all users, without those that have an outcome or a running call.
 #[tokio::test]
 async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
     let operated = Operated::new().await;

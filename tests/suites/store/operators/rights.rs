@@ -34,7 +34,7 @@ async fn are_audited_with_their_names_also_when_nothing_is_released() {
     operated.drop_owner().await;
 }
 
-/// Whoever may look at a key may do nothing else: neither read a table, nor write the audit, nor claim or sweep.
+/// A role that may look at a key may do nothing else: neither read a table, nor write the audit, nor claim or sweep.
 #[tokio::test]
 async fn have_no_other_right() {
     let operated = Operated::new().await;

@@ -17,7 +17,7 @@ use crate::{
     record::{complete, completion},
 };
 
-/// The lock of whoever does a step of the move.
+/// The lock that is held during a step of the move.
 const MOVE: &str = "7594306392365691954";
 
 /// A lock of the tests.
@@ -40,7 +40,7 @@ async fn stop(owner: &Client) {
     }
 }
 
-/// Asserts that a mover was told that its move was taken back.
+/// Asserts that the mover's error says that the move was taken back.
 #[track_caller]
 fn was_told(moved: Result<(), MigrationError>) {
     let error = moved.expect_err("the move was taken back");

@@ -1,4 +1,4 @@
-//! Whether the files of servers may be in memory.
+//! Decides whether the files of servers are in memory.
 //!
 //! A new database is some hundred files, and a file system on a disk takes longer to make and to delete them than the database takes for the
 //! rest of a test.
