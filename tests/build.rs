@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&native)?;
     connectrpc_build::Config::new()
         .descriptor_set(descriptors)
-        // It would name the descriptors, which each run of this script writes anew, and so cause the next one.
+        // The directives would name the descriptors. Each run of this script rewrites them, and so would cause the next run.
         .emit_rerun_directives(false)
         .files(&["catalog/v1/catalog.proto"])
         .include_file("catalog.rs")

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where a published package links to.
+/// The base of the links in a published package.
 const REPOSITORY: &str = "https://github.com/tonic-idempotency/tonic-idempotency/blob/main/";
 
 #[test]

@@ -10,5 +10,5 @@ mod promises;
 mod sample;
 mod testing;
 
-/// Where the tests that `docs/testing.md` shows have it.
+/// The path by which the tests in `docs/testing.md` import it.
 use testing::orders;

@@ -1,4 +1,4 @@
-//! [`Lines`].
+//! Log lines in memory, for assertions.
 
 use std::{
     io,
@@ -8,8 +8,8 @@ use std::{
 use tracing::{Dispatch, level_filters::LevelFilter, subscriber::DefaultGuard};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// A subscriber that lives as long as the process: if there is one alone, tracing asks only that of the thread which comes first to an event
-/// whether anybody wants it, and a test in another thread would miss its lines.
+/// A second subscriber, which lives as long as the process. With only one, tracing caches for all threads whether the first thread that
+/// reaches an event wants it, and a test in another thread would miss its lines.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| {
     Dispatch::new(tracing_subscriber::fmt().with_max_level(LevelFilter::ERROR).with_writer(io::sink).finish())
 });

@@ -1,4 +1,4 @@
-//! What a caller with keys would send: keys, users and retries, which the suite's client does not know.
+//! Gives calls the keys, users and retries of a caller with keys, which the suite's client does not know.
 
 use std::task::{Context, Poll};
 

@@ -1,7 +1,7 @@
 //! Requests of gRPC-Web over HTTP/1.1, read completely before tonic gets them.
 //!
-//! tonic answers some requests without reading them. The connection breaks, and with it the suite's next call, whichever
-//! that is. The rest of the suite would fail at random.
+//! tonic answers some requests without reading them. The connection breaks, and with it whichever call of the
+//! suite comes next. The rest of the suite would fail at random.
 
 use http::{Request, Version, header};
 use http_body_util::{BodyExt as _, Full};

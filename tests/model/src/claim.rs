@@ -116,7 +116,8 @@ fn hear(scenario: &Scenario, world: &mut World, id: AttemptId) {
     }
 }
 
-/// Ends a call whose key another one holds. A claim that may still come reserves the key if that lets go of it.
+/// Ends a call whose key another call holds. If a claim of the ended call may still come, its key is released first: the claim could
+/// reserve the key as soon as the holder lets go of it.
 pub(crate) fn end(scenario: &Scenario, world: &mut World, id: AttemptId, answer: Answer) {
     if may_come(scenario, world, id) && !matches!(answer, Answer::Replayed(_)) {
         world.attempts[id].answer = Some(answer);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-/// What the move needs. Each is left out once, and the checker then finds a row that is lost or left behind.
+/// The guards of the move. Each is left out once, and the checker then finds a row that is lost or left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guard {
     /// The copier locks a row from its read until its copy is committed (FOR SHARE).
@@ -36,12 +36,12 @@ type Row = Option<u8>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
-    /// What is committed in each of the tables.
+    /// The committed row of each table.
     old: Row,
     next: Row,
-    /// What calls have to see: the last row that was committed, wherever.
+    /// The row that calls have to see: the last that was committed, in either table.
     truth: Row,
-    /// Who has locked the row of the old table.
+    /// The holder of the lock on the row of the old table.
     lock: Option<Holder>,
     phase: Phase,
     copier: Copier,
@@ -121,7 +121,7 @@ impl Moving {
         self.left_out != Some(guard)
     }
 
-    /// Changes the row in a table, as a transaction that has seen this. `Err` if it fails because of what it has not seen.
+    /// Changes the row in a table, as a transaction that has seen the row `seen`. `Err` if a change that it has not seen fails it.
     fn write(repeatable: bool, seen: Row, committed: Row, row: Row) -> Result<Row, ()> {
         if repeatable && committed.is_some() && seen != committed || repeatable && seen.is_some() && committed.is_none()
         {
@@ -177,7 +177,7 @@ impl Model for Moving {
             (Phase::Plain, _) if !waits || !self.holds(Guard::MirrorWaitsForTransactions) => steps.push(Step::Mirror),
             (Phase::Mirroring, Copier::Before) => steps.push(Step::Read),
             (Phase::Mirroring, Copier::PassedOver) if world.lock.is_none() => steps.push(Step::Read),
-            // The unique constraint of the new table: an insertion waits for another one of the key.
+            // The unique constraint of the new table: an insertion waits for an earlier insertion of the key.
             (Phase::Mirroring, Copier::Read(_)) if !waits => steps.push(Step::Copy),
             (Phase::Mirroring, Copier::Done) if !waits => steps.push(Step::Switch),
             _ => {}

@@ -31,7 +31,7 @@ pub(crate) fn is_taken_by_one(scenario: &Scenario, world: &World) -> bool {
 fn has_permit(scenario: &Scenario, world: &World, of_this_user: u8) -> bool {
     scenario.connections.is_none_or(|connections| {
         let permits = permits(scenario, connections);
-        // The last one is for a user who has none.
+        // The last permit is for a user who has none.
         let kept = u8::from(of_this_user > 0 && scenario.holds(Guard::UsersShareTransactions));
         transactions(world) + kept < permits
     })

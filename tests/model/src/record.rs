@@ -19,7 +19,7 @@ pub(crate) enum View {
     OutcomeUnknown,
 }
 
-/// What the attempt finds: `idempotency_state` and `idempotency_may_take_over`.
+/// The record as the attempt finds it: `idempotency_state` and `idempotency_may_take_over`.
 pub(crate) fn view(scenario: &Scenario, world: &World, id: AttemptId) -> View {
     view_as(scenario, world.record.as_ref(), world.attempts[id].token, scenario.servers[id])
 }

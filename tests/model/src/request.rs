@@ -20,7 +20,7 @@ pub(crate) enum Fate {
     Lost,
     /// The request is carried out, and a pooler that has lost its server answers with an error.
     Misleading,
-    /// The request is sent on a connection on which somebody else's transaction is open.
+    /// The request is sent on a connection that came with an open transaction.
     OpenTransaction,
     /// The database refuses the request: a grant is missing, a row is corrupt, or the request lost a conflict.
     Refused,
@@ -31,7 +31,7 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// Takes the fate from the failures that are left. Nothing is left of what happens by itself.
+    /// Takes the fate from the failures that are left, unless it happens by itself.
     pub(crate) fn spend(self, left: &mut Chaos) {
         let budget = match self {
             Self::Answered | Self::Unsent => return,

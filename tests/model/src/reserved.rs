@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Claim(Fate),
-    /// No claim was answered, and the store is asked whether it can be asked.
+    /// No claim was answered, and a probe asks whether the store answers at all.
     Decide(Probe),
     /// The server gives up recording the outcome, because the lease is over. Only with a guard left out.
     GiveUp,
@@ -201,8 +201,8 @@ fn looks(scenario: &Scenario, world: &World, id: AttemptId) -> Option<Step> {
     together::look_decides(scenario, world, id).then_some(Step::Look)
 }
 
-/// Whether a claim of the attempt may still come, and change what the disposition is about: not if the attempt holds a reservation, and records
-/// an outcome.
+/// Whether a claim of the attempt may still come, and affect the disposition. It cannot if the attempt holds the reservation and records an
+/// outcome.
 fn waits_for_claims(scenario: &Scenario, world: &World, id: AttemptId, disposition: Disposition) -> bool {
     let is_held = world.record.as_ref().is_some_and(|record| record.token == world.attempts[id].token);
     claim::may_come(scenario, world, id) && !(is_held && matches!(disposition, Disposition::Complete(_)))

@@ -183,7 +183,7 @@ pub(crate) fn beside_go_interceptor() -> Scenario {
     }
 }
 
-/// The store is there, but slow, it refuses, or what it answers is not true.
+/// The store answers, but slowly, with refusals, or untruthfully.
 pub(crate) fn fooled() -> Scenario {
     Scenario {
         name: "reserved, fooled",

@@ -161,7 +161,7 @@ fn reserves(scenario: &Scenario, world: &mut World, id: AttemptId) -> bool {
     }
 }
 
-/// A call that is told nothing goes alone. One that has left does not hear.
+/// A call that the batch does not answer goes alone. A call that has left the queue ignores the answer.
 fn hear(world: &mut World, id: AttemptId, is_told: bool) {
     if is_told && world.attempts[id].stage == Stage::Claiming {
         world.attempts[id].claim_may_stand = false;

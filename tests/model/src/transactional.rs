@@ -168,7 +168,7 @@ pub(crate) fn end(world: &mut World, id: AttemptId) {
     }
 }
 
-/// Ends the transaction of a client that is gone; when the database restarts, of every client.
+/// Ends the transaction of a client that has gone; when the database restarts, of every client.
 pub(crate) fn reap(scenario: &Scenario, world: &mut World, id: AttemptId) {
     let lock = world.lock;
     end(world, id);

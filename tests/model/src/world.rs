@@ -149,7 +149,7 @@ pub(crate) struct Attempt {
     pub(crate) queued: bool,
     /// A claim of this attempt is still under way on a lost connection.
     pub(crate) stray_claim: bool,
-    /// Whether such a claim is in its COMMIT, and nobody waits for it any more. Only with a guard left out.
+    /// Whether such a claim is in its COMMIT, for which no call waits any more. Only with a guard left out.
     pub(crate) stray_commit: bool,
     /// Its transaction lost a conflict.
     pub(crate) in_conflict: bool,
@@ -205,7 +205,7 @@ impl Stage {
     }
 }
 
-/// What a handler's end means for the key.
+/// The consequence of a handler's end for the key.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) enum Disposition {
     Abandon,
@@ -250,7 +250,7 @@ pub(crate) enum Answer {
     OutcomeUnknown,
     /// The outcome of its own handler.
     Own(Outcome),
-    /// What the reconciler found.
+    /// The outcome that the reconciler found.
     Reconciled(Outcome),
     Replayed(Outcome),
     /// The answer to COMMIT was lost; a lookup found no record, so nothing was done.

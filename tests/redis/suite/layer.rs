@@ -1,4 +1,4 @@
-//! The layer on Redis: its calls, and what it refuses to be built with.
+//! The layer on Redis: its calls, and the settings with which it is not built.
 
 use std::{net::TcpListener, time::Duration};
 

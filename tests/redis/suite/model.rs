@@ -78,7 +78,7 @@ fn time(runs: bool) -> Duration {
     if runs { HOUR } else { Duration::ZERO }
 }
 
-/// Takes a step, and describes what is the same on every store.
+/// Takes a step, and describes the part of its outcome that must be the same on every store.
 async fn take(store: &impl Store, key: &Key, step: Step) -> String {
     match step {
         Step::Abandon { call } => format!("{:?}", store.abandon(&key.reservation(call)).await),

@@ -1,4 +1,4 @@
-//! Servers that are away, silent, busy, or set up wrongly: what the store says of each, and that nothing is done twice.
+//! Servers that are away, silent, busy, or set up wrongly: the store reports the right error for each, and does nothing twice.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -32,7 +32,7 @@ fn through_proxy(server: &Server) -> (Proxy, RedisStore) {
     (proxy, store)
 }
 
-/// The next answer is lost, after the server has done what it answers.
+/// Loses the next answer, after the server has executed the command.
 fn lose_an_answer(proxy: &Proxy) {
     let moment = Moment::Bytes { direction: Direction::Answers, left: 0 };
     proxy.cut_later(Cut { all: true, moment }, || {});
@@ -83,7 +83,7 @@ async fn a_claim_whose_answer_was_lost_is_made_once() {
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 }
 
-/// What may still arrive changes nothing as long as the key is held: only the release waits for it.
+/// An earlier attempt that may still arrive changes nothing as long as the key is held. Only the release waits for it.
 #[tokio::test]
 async fn a_claim_that_holds_its_key_does_not_wait_for_an_earlier_attempt() {
     if are_missing() {
@@ -110,11 +110,11 @@ async fn a_claim_that_holds_its_key_does_not_wait_for_an_earlier_attempt() {
     let began = Instant::now();
     let outcome = store.claim(&again(&held)).await.expect("an answer");
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
-    // Its key is another call's, which may let go of it.
+    // Another call holds its key, and may release it.
     assert!(began.elapsed() >= attempt, "{:?}", began.elapsed());
 }
 
-/// The beginning of an answer is not an answer that nobody understands.
+/// A truncated answer counts as lost, and not as corrupt.
 #[tokio::test]
 async fn an_answer_that_ends_in_the_middle_is_asked_for_again() {
     if are_missing() {
@@ -130,7 +130,7 @@ async fn an_answer_that_ends_in_the_middle_is_asked_for_again() {
     }
 }
 
-/// An answer that is not one of Redis is an answer, and no reason to run unprotected.
+/// An answer in another protocol is an answer, and no reason to run unprotected.
 #[tokio::test]
 async fn a_server_that_is_not_redis_is_corrupt() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
@@ -233,7 +233,7 @@ async fn a_server_that_says_nothing_cannot_be_asked() {
     server.resume();
     let store = store.timeout(PATIENCE);
     complete(&store, &first, "first").await;
-    // It may have carried out the claim, whose token it knows then.
+    // The server may have carried out the claim, and then knows its token.
     acquire(&store, &second).await;
 }
 
@@ -330,7 +330,7 @@ async fn a_response_of_any_bytes_is_kept() {
     }
 }
 
-/// The first attempt is held up, another one reserves the key, and the call releases it; or another call holds the key, and lets go of it.
+/// The first attempt stalls, a second attempt reserves the key, and the call releases it; or another call holds the key, and releases it.
 #[tokio::test]
 async fn a_claim_that_arrives_after_its_call_reserves_nothing() {
     if are_missing() {

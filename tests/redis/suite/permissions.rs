@@ -62,7 +62,7 @@ async fn those_of_the_page_reach_no_other_names() {
     }
 }
 
-/// What is half moved is asked for at its new place, which needs a right of its own.
+/// A key whose slot is half moved is looked up at the new node, after an `ASKING` that needs a right of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_of_the_page_are_enough_while_a_slot_moves() {
     if are_missing() {
@@ -91,7 +91,7 @@ async fn those_of_the_page_are_enough_while_a_slot_moves() {
     assert_eq!(state(&store, &first).await, KeyState::Completed);
 }
 
-/// A client that may not ask where the slots are is set up wrongly, and no server is away.
+/// A client that may not ask for the map of slots is set up wrongly: that is no outage.
 #[tokio::test]
 async fn a_right_that_is_missing_is_no_outage() {
     if are_missing() {

@@ -1,5 +1,5 @@
-//! Servers that refuse to write: full, without enough replicas, with a disk that failed, or a replica that was cut off. A record that is
-//! found may be believed, whoever has it; only a primary that could write may say that there is none.
+//! Servers that refuse to write: full, without enough replicas, with a disk that failed, or a replica that was cut off. A record counts
+//! wherever it is found, but only a primary that can write may report that there is none.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -44,7 +44,7 @@ impl Trouble {
     fn begin(self, server: &Server) {
         match self {
             Self::Full => set(server, "maxmemory", "1"),
-            // Nobody listens there.
+            // No server listens there.
             Self::Replica => assert!(server.ask(&["REPLICAOF", "127.0.0.1", "1"]).contains("OK")),
             Self::Snapshot => {
                 set(server, "save", "3600 1000000");
@@ -67,7 +67,7 @@ impl Trouble {
         }
     }
 
-    /// What the server says to a command that writes.
+    /// The error code of the server's answer to a command that writes.
     fn code(self) -> &'static str {
         match self {
             Self::Full => "OOM",
@@ -95,7 +95,7 @@ fn snapshot(server: &Server) -> PathBuf {
     PathBuf::from(answer.lines().nth(1).expect("a directory")).join("dump.rdb")
 }
 
-/// A store with time enough, and one for what is asked again until its time is over.
+/// A store with enough time, and one with little, for operations that are repeated until their time is over.
 fn stores(server: &Server) -> (RedisStore, RedisStore) {
     let store = on(server);
     (store.clone(), store.timeout(SHORT))
@@ -145,7 +145,7 @@ async fn a_record_that_is_found_is_believed_and_none_is_not() {
         // No time was spent on other attempts.
         assert!(began.elapsed() < Duration::from_secs(5), "{trouble:?}: {:?}", began.elapsed());
 
-        // These would have to write, or to know that there is nothing.
+        // These would have to write, or to know that there is no record.
         let (new, taken_over) = (claim(), again(&ended));
         let claims =
             tokio::join!(hasty.claim(&new), hasty.claim(&taken_over), hasty.claim(&running), look_up(&hasty, &new));

@@ -60,7 +60,7 @@ async fn a_script_is_sent_with_its_text_once() {
     assert_eq!((calls(&server, "eval"), calls(&server, "evalsha")), (1, 11));
 }
 
-/// By which leases are renewed if it jumps.
+/// If the clock jumps, leases are renewed by it.
 #[tokio::test]
 async fn the_answer_to_a_claim_tells_the_servers_clock() {
     if are_missing() {

@@ -37,7 +37,7 @@ async fn finds_those_of_all_primaries_among_many_others() {
     assert_eq!(oldest.iter().map(|found| found.key).collect::<Vec<_>>(), expected[..7]);
 }
 
-/// Names that begin alike, and those of other programs, are none of this store's.
+/// Names with a similar beginning, and those of other programs, do not belong to this store.
 #[tokio::test]
 async fn does_not_find_what_is_not_the_stores_own() {
     if are_missing() {

@@ -1,4 +1,4 @@
-//! What `verify` says of servers that are set up wrongly.
+//! The problems that `verify`, and the first claim, report of servers that are set up wrongly.
 
 use std::{error::Error as _, time::Duration};
 
@@ -48,7 +48,7 @@ async fn a_server_that_evicts_is_wrong() {
     assert!(text.contains("noeviction"), "{text}");
 }
 
-/// Also where nobody has called `verify`.
+/// Even if `verify` is never called.
 #[tokio::test]
 async fn the_first_claim_refuses_a_server_that_evicts() {
     if are_missing() {
@@ -77,7 +77,7 @@ async fn the_first_claim_refuses_a_server_that_evicts() {
     assert_eq!(calls(&server, "info"), before + 1, "the question of this test itself");
 }
 
-/// Each primary is asked, and one that is away refuses nobody.
+/// Each primary is asked, and an unreachable one does not fail the claims of the others.
 #[tokio::test]
 async fn the_first_claim_refuses_a_cluster_of_which_a_primary_evicts() {
     if are_missing() {
@@ -96,7 +96,7 @@ async fn the_first_claim_refuses_a_cluster_of_which_a_primary_evicts() {
     let (primary, replica) = pairs[2];
     replica.kill();
     primary.pause();
-    // A claim of a slot that is there: the slots of the others are two thirds.
+    // A claim of a slot whose primary answers: two thirds of the slots are the others'.
     let store = on_cluster(&cluster).timeout(4 * DOWN_AFTER_TIME);
     let mut acquired = 0;
     while acquired < 3 {

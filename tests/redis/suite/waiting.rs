@@ -83,7 +83,7 @@ async fn a_repeated_attempt_writes_before_it_waits() {
     let watched = watched();
     let [primary, _] = watched.servers();
     let (waiting, trusting) = (waiting(&primary.url(), PATIENCE), at(&primary.url()));
-    // A claim renews its lease, and once more what waits for it. A recorded outcome is written again only if it waits.
+    // A repeated claim renews its lease, twice on a store that waits. A recorded outcome is written again only on a store that waits.
     for (store, claimed, completed) in [(waiting, 2, 1), (trusting, 1, 0)] {
         let first = claim();
         acquire(&store, &first).await;
@@ -97,7 +97,7 @@ async fn a_repeated_attempt_writes_before_it_waits() {
     }
 }
 
-/// Also while the replicas are slow, a call that writes nothing does not wait for what others have written.
+/// Even while the replicas are slow, a call that writes nothing does not wait for the writes of others.
 #[tokio::test]
 async fn what_has_written_nothing_does_not_wait() {
     if are_missing() {

@@ -1,4 +1,4 @@
-//! What the migrations promise with any runner.
+//! The promises of the migrations, with any runner.
 
 use std::{path::Path, sync::Arc};
 

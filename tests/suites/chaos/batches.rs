@@ -1,4 +1,4 @@
-//! The promises hold with and without statements that calls share, and the harness sees which it is.
+//! The promises hold with and without shared statements, and the harness sees whether statements are shared.
 
 use crate::{
     harness::run,

@@ -1,4 +1,4 @@
-//! What a run behind PgBouncer has besides.
+//! The faults that a run has only behind PgBouncer.
 
 /// Faults that happen behind PgBouncer.
 pub(crate) const BOUNCER_FAULTS: [&str; 5] = [

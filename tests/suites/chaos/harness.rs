@@ -130,7 +130,7 @@ impl Directory {
         self.0.join("reports")
     }
 
-    /// Where the run has its temporary files.
+    /// The directory for the run's temporary files.
     pub(crate) fn temporary(&self) -> PathBuf {
         self.0.join("temporary")
     }

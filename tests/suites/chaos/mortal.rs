@@ -60,7 +60,7 @@ async fn clients_with_a_journal_end_each_operation_once_wherever_they_are_killed
     assert!(ended.number("entries that a new life has found") > 0, "{}", ended.said());
 }
 
-/// What a proxy says in the place of an answer.
+/// Replies of a proxy in place of the server's answer.
 const DISTORTED: [&str; 6] = [
     "a proxy's page",
     "a proxy's error",

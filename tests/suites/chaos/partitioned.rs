@@ -5,7 +5,7 @@ use crate::{
     kept::{SHARED, SHORT, all_promises_were_kept},
 };
 
-/// What happens to the move itself. In a short run not all of it finds a move.
+/// Disturbances of the move itself. In a short run, some of them come when no move is under way.
 const DISTURBANCES: [&str; 3] = ["| move taken back", "| second mover started", "| movers killed"];
 
 #[tokio::test]

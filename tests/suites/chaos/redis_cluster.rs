@@ -28,7 +28,7 @@ async fn run_with(flags: &[&str]) -> Option<Ended> {
     Some(ended)
 }
 
-/// What is lost depends on the moment; that it is counted, and breaks no other promise, does not.
+/// The number of lost records depends on the moment.
 #[tokio::test]
 async fn what_redis_loses_is_counted_and_breaks_no_other_promise() {
     let Some(ended) = run_with(&["--replicas", "1"]).await else { return };

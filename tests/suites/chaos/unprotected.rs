@@ -13,7 +13,7 @@ async fn are_kept_in_reserved_mode_that_proceeds_without_its_store_while_everyth
     all_promises_were_kept(&ended);
 }
 
-/// While everything fails, the database may be away just when no server is up, and then no call runs unprotected.
+/// With every fault, the database may be away only while no server is up, and no call runs unprotected. This run has one fault.
 #[tokio::test]
 async fn are_kept_by_calls_that_run_unprotected_while_their_database_is_away() {
     let flags = [&run_of("1000")[..], &PROCEED, &["--faults", "database-kill"]].concat();

@@ -131,8 +131,8 @@ async fn do_not_wait_for_ever_for_one_answer() {
     assert_eq!(refused.code(), Code::DeadlineExceeded);
 }
 
-/// Handlers that take longer than an attempt may. What asks for a call that runs is no further attempt, and what takes the place of an attempt
-/// is not of the budget: of many slow calls at once each has its answer.
+/// Handlers that take longer than an attempt may. A request for a running call is no further attempt, and one that replaces an attempt
+/// does not use the budget, so that each of many slow calls at once gets its answer.
 #[tokio::test(start_paused = true)]
 async fn of_slow_calls_end_with_the_time_of_the_operation_alone() {
     let server = Foreign::default();
@@ -182,7 +182,7 @@ async fn collect_no_answer_without_end() {
     let large = large.expect_err("it has no end");
     assert_eq!(large.code(), Code::OutOfRange, "{large:?}");
     assert_eq!(Unresolved::of(&large).map(|call| call.attempts), Some(1), "what became of it is not known");
-    // A body that is always ready lets the time of the attempt pass all the same.
+    // Even a body that is always ready lets the time of the attempt pass.
     let (empty, took) = endless(0).await;
     assert_eq!(empty.expect_err("it has no end").code(), Code::DeadlineExceeded);
     assert!(took < Duration::from_secs(30), "{took:?}");

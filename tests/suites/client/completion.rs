@@ -237,7 +237,7 @@ async fn is_not_looked_for_any_more_if_its_future_is_dropped() {
     assert!(looks > 1 && server.seen().is_empty());
 }
 
-/// An `OperationService` that says what a test tells it.
+/// An `OperationService` that gives the answer that a test has set.
 #[derive(Clone, Default)]
 struct Waiting {
     answer: Option<Operation>,
@@ -245,7 +245,7 @@ struct Waiting {
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// Who asked, by the metadata of the call, and for what.
+/// The user in the metadata of a call, and its request.
 type Asked = (Option<String>, WaitOperationRequest);
 
 #[async_trait]

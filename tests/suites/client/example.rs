@@ -49,7 +49,7 @@ fn keys(lines: &str, part: &str) -> BTreeSet<String> {
     lines.filter_map(|line| Some(line.split_once("key ")?.1.get(..36)?.to_owned())).collect()
 }
 
-/// Without a terminal it prints lines. The last one has what it counted.
+/// Without a terminal it prints lines, of which the last has the counts.
 #[test]
 fn creates_each_project_once_though_answers_are_lost() {
     let database = Runtime::new().expect("a runtime").block_on(scratch_postgres::database(None));

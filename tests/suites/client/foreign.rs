@@ -1,4 +1,4 @@
-//! A server that is not ours: it notes what it is sent, and answers what a test says.
+//! A server that is not ours: it records the calls, and gives the answers that a test has set.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +29,7 @@ pub(crate) type Client = ShopClient<IdempotencyClient<Channel>>;
 /// A server that is not ours. Clones are the same one.
 #[derive(Clone, Default)]
 pub(crate) struct Foreign {
-    /// What it answers, in turn, before it answers with success.
+    /// The next answers, in turn. When there are none left, it answers with success.
     answers: Arc<Mutex<VecDeque<Answer>>>,
     /// Whether its successes say nothing of their status.
     lacks_status: Arc<AtomicBool>,

@@ -31,7 +31,7 @@ fn by_key(seen: &[Seen]) -> Vec<(&str, Vec<&Seen>)> {
     keys
 }
 
-/// A server that answers each key once, as others do, would have each effect once.
+/// A server that deduplicates by key, as others do, would have each effect once.
 #[tokio::test]
 async fn each_operation_is_one_key_however_often_its_connection_is_cut() {
     let server = Foreign::default();

@@ -30,7 +30,7 @@ async fn whose_message_is_too_large_to_keep_are_made_once_without_a_key() {
     assert_eq!((seen.len(), seen[0].key(), &seen[0].message), (1, None, &large));
 }
 
-/// A caller that has chosen a key wants the call to be protected, and so does who has a journal.
+/// A caller with a key of its own, or with a journal, expects protection.
 #[tokio::test(start_paused = true)]
 async fn that_are_to_be_protected_and_cannot_be_are_refused_unless_that_is_allowed() {
     let large = || {

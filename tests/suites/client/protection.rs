@@ -55,7 +55,7 @@ async fn that_is_required_allows_no_second_attempt_until_an_answer_has_it() {
         if has_journal {
             let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).journal(journal.clone());
             let service = layer.build().expect("the layer").layer(server.channel().await);
-            // This one knows nothing of the server until it is told.
+            // The new client knows nothing of the server until its first answer.
             let mut other = ShopClient::new(service.clone());
             other.create_order(order("shop")).await.expect("an order");
             server.seen();

@@ -1,4 +1,4 @@
-//! What an operator sees of a client: metrics, and one line for each operation that needed several attempts.
+//! Telemetry of a client: metrics, and one log line for each operation that needed several attempts.
 
 use std::collections::BTreeMap;
 

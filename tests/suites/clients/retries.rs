@@ -35,7 +35,7 @@ use crate::{
     protocol::Protocol,
 };
 
-/// By which a library says how often it has sent the call before.
+/// The header in which a library reports how often it has sent the call before.
 const PREVIOUS: &str = "grpc-previous-rpc-attempts";
 
 /// The delay of `IDEMPOTENCY_IN_PROGRESS`.
@@ -44,7 +44,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The time that a call may take: longer than a pushback, and shorter than the backoff of ten minutes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What goes over the wire of a server.
+/// The traffic of a server.
 #[derive(Clone, Debug, Default)]
 struct Wire(Arc<Mutex<Traffic>>);
 

@@ -1,4 +1,4 @@
-//! Statements that many calls share: how many there are, and what a call costs that waits for one.
+//! Shared statements: their number, and the cost of a call that waits for one.
 
 use std::{pin::pin, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the client's layer allocates for a call that succeeds at once.
+//! Allocations of the client's layer for a call that succeeds at once.
 
 use std::{
     convert::Infallible,

@@ -1,9 +1,9 @@
-//! The memory that messages take which are made to cost as much as possible.
+//! The memory that hostile messages take.
 
 use hostile_messages::{Shape, descriptor, hostile, json, plain};
 use protobuf_canonical::{Canonical, CanonicalErrorKind, json::Json};
 
-/// Large enough that what is allowed to messages of any size does not count.
+/// Large enough that the constant allowance for messages of any size does not count.
 const SIZE: usize = 1 << 20;
 
 const FACTOR: f64 = 3.0;

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::harness::{CREATE, bare, call};
 
-/// Returns the number of blocking threads that a call takes whose message has this many bytes of padding.
+/// Returns the number of blocking threads of a call whose message has this many bytes of padding.
 fn threads(padding: usize, compressed: bool) -> usize {
     let threads = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&threads);

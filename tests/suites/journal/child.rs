@@ -1,4 +1,4 @@
-//! The other process of a test: this program again, told what to do by its environment.
+//! The other process of a test: this program again, with a role from its environment.
 
 use std::{
     env, fs, iter,
@@ -27,7 +27,7 @@ const SERVER: &str = "JOURNAL_TEST_SERVER";
 const STEP: &str = "JOURNAL_TEST_STEP";
 const USER: &str = "JOURNAL_TEST_USER";
 
-/// What begins a line of the other process, wherever the test harness has put it.
+/// Marks the start of a line of the other process, wherever the test harness has put it.
 const SAYS: &str = "says: ";
 
 /// The command of a process with this role and journal.
@@ -50,7 +50,7 @@ pub(crate) fn client(role: &str, file: &Path, server: SocketAddr, user: Uuid, st
     command
 }
 
-/// What a line of the other process says.
+/// Returns the text after the mark, if it is a line of the other process.
 pub(crate) fn said(line: &str) -> Option<&str> {
     Some(line.split_once(SAYS)?.1)
 }
@@ -78,7 +78,7 @@ fn say(text: impl AsRef<str>) {
     println!("{SAYS}{}", text.as_ref());
 }
 
-/// Dies as if somebody had pulled the plug.
+/// Dies as in a power failure.
 fn die() -> ! {
     Command::new("kill").args(["-9", &std::process::id().to_string()]).status().expect("kill");
     loop {
@@ -170,7 +170,7 @@ async fn write(file: &str) {
     }
 }
 
-/// Writes entries until there is no space, and says what the call hears that is not sent. Then removes the file beside the journal, if
+/// Writes entries until there is no space, and prints the error of the call that is not sent. Then removes the file beside the journal, if
 /// there is one, and goes on.
 async fn fill(file: &str) {
     let server = Foreign::default();

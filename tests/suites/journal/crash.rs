@@ -20,7 +20,7 @@ use super::{
 
 /// Each step at which the client dies, and how often the operation then happens.
 const STEPS: [(&str, usize); 7] = [
-    // It was neither sent nor written: for the world, it has not begun.
+    // It was neither sent nor written, so it has not begun.
     ("before_write", 0),
     ("after_write", 1),
     ("before_send", 1),
@@ -30,7 +30,7 @@ const STEPS: [(&str, usize); 7] = [
     ("after_end", 1),
 ];
 
-/// Our server, and what counts its effects.
+/// Our server, and the counter of its effects.
 async fn service() -> (Counting, SocketAddr) {
     let handler = Counting::default();
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("the layer");

@@ -1,4 +1,4 @@
-//! What ends an entry, and what does not.
+//! Answers and events that end an entry, and those that do not.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -45,7 +45,7 @@ async fn a_call_whose_outcome_nobody_knows_leaves_its_entry_and_its_caller_hears
     assert!(setup.journal.entries().await.expect("the entries").iter().all(|entry| entry.state == EntryState::Waiting));
 }
 
-/// Of an earlier attempt, or of one whose answer is a proxy's, only the server's layer knows what became.
+/// Only the server's layer knows the outcome of an earlier attempt, or of one that a proxy answered.
 #[tokio::test]
 async fn an_error_that_may_be_another_ones_leaves_an_entry_until_the_layer_says_that_it_is_this_operations() {
     let mut setup = Setup::in_memory().await;
@@ -95,7 +95,7 @@ async fn a_page_of_a_proxy_is_no_success() {
     }
 }
 
-/// A server that knows the name of a trailer of ours can say what it likes.
+/// A server is not believed that sends the metadata with which the layer marks a kept entry.
 #[tokio::test]
 async fn no_server_says_that_an_entry_stays() {
     let mut setup = Setup::in_memory().await;

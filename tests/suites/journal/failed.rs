@@ -1,4 +1,4 @@
-//! What a worker gives up stays until somebody has heard of it.
+//! Operations that have failed for good: their entries stay in the journal until the application is told, or decides.
 
 use std::{
     sync::{Arc, Mutex},
@@ -88,7 +88,7 @@ async fn is_sent_again_given_up_or_called_again() {
     let (server, client) = (setup.server.clone(), setup.client.clone());
     drop(setup);
     drop(client);
-    // What was said of them is durable.
+    // The decisions are durable.
     let mut setup = Setup::with(server, quick().open(directory.file()).expect("a journal"), |layer| layer).await;
     let resumed = setup.journal.resume(setup.service.clone()).await;
     assert!(matches!(&resumed[..], [one] if one.key == key("k-1") && matches!(one.outcome, Outcome::Answered(_))));

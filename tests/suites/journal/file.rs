@@ -58,7 +58,7 @@ fn that_is_none_or_cannot_be_made_is_an_error_with_its_name() {
     }
 }
 
-/// Whatever a process has written of it.
+/// It opens no matter how much of it was written.
 #[test]
 fn of_a_process_that_is_killed_while_it_makes_it_opens() {
     let directory = Directory::new();
@@ -113,7 +113,7 @@ async fn keeps_every_entry_of_a_process_that_is_killed_while_it_writes() {
 
 #[tokio::test]
 async fn that_has_no_space_fails_the_call_before_it_is_sent() {
-    // The shell ignores the signal, and so does what it becomes: a write beyond the limit is an error.
+    // The shell ignores the signal, and so does the program that replaces it: a write beyond the limit is an error.
     let mut limited = Command::new("sh");
     let directory = Directory::new();
     let program = command("fill", &directory.file());

@@ -1,4 +1,4 @@
-//! What the files share: a client with a journal, and stores that can be watched.
+//! A client with a journal, and stores that can be watched.
 
 use std::{
     path::{Path, PathBuf},

@@ -12,7 +12,7 @@ use super::{
     harness::{Directory, Setup, keyed, keys},
 };
 
-/// What an application was told, and the keys of the journal at that time.
+/// A report to the application, and the keys of the journal at that time.
 type Told = (Resumed, Vec<String>);
 
 #[tokio::test]

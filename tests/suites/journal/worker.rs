@@ -1,4 +1,4 @@
-//! The worker, which sends what has not ended in the background.
+//! The worker, which sends unfinished entries in the background.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ async fn sends_no_more_at_a_time_than_it_is_told() {
     })
     .await;
     assert!(seen <= 2, "{seen}");
-    // What it sends when it is dropped stays.
+    // The entries that it was sending when it was dropped stay.
     drop(worker);
     until("nothing is under way", async || {
         let entries = setup.journal.entries().await.expect("the entries");

@@ -1,4 +1,4 @@
-//! Which calls are written down, when, and what of them.
+//! The calls that are written to the journal: which, when, and which of their parts.
 
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ async fn an_entry_has_the_metadata_that_is_named_and_what_is_not_kept_is_said_on
     );
 }
 
-/// Nobody waits for a disk beyond the deadline of a call.
+/// No call waits for the disk beyond its deadline.
 #[tokio::test]
 async fn a_call_whose_journal_is_slow_ends_with_its_deadline_and_is_not_sent() {
     let (store, mut setup) = watched().await;

@@ -14,7 +14,7 @@ pub(crate) fn resource_types() -> ResourceTypes {
     ResourceTypes::new(["order", "payment"].map(|name| resource_type(name).tracked()))
 }
 
-/// A type that nobody knows the status of.
+/// A type whose status is not tracked.
 pub(crate) fn resource_type(name: &str) -> ResourceType {
     ResourceType::new(name, format!("{name}_id"), "shop.orders")
 }

@@ -1,4 +1,4 @@
-//! What the layer says of the key beside an error of the handler: kept, freed, or nothing.
+//! The `idempotency-outcome` that the layer adds to an error of the handler: kept, freed, or none.
 
 use http::HeaderMap;
 use tonic::{Code, Status};
@@ -20,14 +20,14 @@ fn some_are_final(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
     builder.adjust_procedures(|procedure| procedure.final_errors([Code::FailedPrecondition]))
 }
 
-/// What is said beside an error.
+/// Returns the `idempotency-outcome` of an error.
 fn said(status: Status) -> Option<String> {
     let headers: HeaderMap = status.metadata().clone().into_headers();
     headers.get("idempotency-outcome").map(|said| said.to_str().expect("a text").to_owned())
 }
 
-/// The name of a call, and what is said beside its error; twice, as the second may be a replay. The handler says the contrary of its final
-/// error itself.
+/// The name of a call, and the `idempotency-outcome` of its error; twice, as the second may be a replay. On its final error, the handler
+/// itself sets the contrary.
 const TABLE: [(&str, [Option<&str>; 2]); 5] = [
     ("fail", [Some("freed"), Some("freed")]),
     ("fail with 14", [Some("freed"), Some("freed")]),
@@ -60,7 +60,7 @@ async fn is_said_beside_each_error_of_a_handler_on_postgres() {
     is_as_in_the_table(async || Shop::with(|builder| some_are_final(builder).store(store.clone())).await).await;
 }
 
-/// Nobody knows whether a retry runs, or gets the error again.
+/// A retry may run, or get the error again.
 #[tokio::test(start_paused = true)]
 async fn is_not_said_if_the_store_has_not_taken_it() {
     for (operation, name) in [(Operation::Release, "fail"), (Operation::Complete, "fail for good")] {
@@ -77,7 +77,7 @@ async fn is_not_said_beside_an_error_of_a_call_that_runs_unprotected() {
     let shop = Shop::in_memory(|builder| some_are_final(builder).store(store.clone()).degrade_gracefully()).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     assert_eq!(said(shop.create("fail").await.expect_err("it fails")), None);
-    // What the handler says of a key is not the layer's word.
+    // A header that the handler has set is not passed on as the layer's.
     assert_eq!(said(shop.create("fail for good").await.expect_err("it fails")), None);
 }
 

@@ -33,10 +33,10 @@ fn expires(headers: &HeaderMap) -> Option<u64> {
     Some(value.to_str().expect("text").parse().expect("a number of seconds"))
 }
 
-/// Asserts that the header says what is left of an hour.
+/// Asserts that the header has the rest of an hour.
 fn assert_left(answer: &Answer, passed: Duration, case: &str) {
     let (left, expected) = (expires(&answer.headers), (HOUR - passed).as_secs());
-    // Rounded down, and what the test has taken.
+    // Rounded down, and less the time that the test has taken.
     assert!(
         left.is_some_and(|left| (expected.saturating_sub(30)..=expected).contains(&left)),
         "{case}: {left:?} of {expected}"

@@ -1,4 +1,4 @@
-//! Keys that are no UUIDs.
+//! Keys that are not UUIDs.
 
 use tonic::{Code, Request, Status};
 use tonic_idempotency::{

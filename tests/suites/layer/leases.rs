@@ -164,8 +164,8 @@ async fn a_handler_that_runs_for_many_leases_keeps_its_key_on_postgres() {
     assert_eq!(shop.handler.started(), 1);
 }
 
-/// Another server must not take its key over. The runtime has another thread to renew the lease: one that is at work, because
-/// Tokio may leave the timers to the thread that is blocked while all others sleep, unless it is told (`block in place`).
+/// Another server must not take its key over. Another thread of the runtime renews the lease. It is kept busy: while all others sleep,
+/// Tokio may leave the timers to the blocked thread, which does not use `block_in_place`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handler_that_blocks_its_thread_for_many_leases_keeps_its_key() {
     let database = Database::new().await;
@@ -230,7 +230,7 @@ async fn a_handler_is_told_as_soon_as_its_unrenewed_lease_ends_and_not_before() 
             Some(after) => store.fail_after(Operation::Extend, StoreErrorKind::Unreachable, after),
             None => store.hang(Operation::Extend),
         }
-        // It ends when it is told. No other call took the key, so its outcome is recorded.
+        // It ends when it learns of the loss. No other call took the key, so its outcome is recorded.
         call.await.expect("no panic").expect("it succeeded");
         let told = began.elapsed();
         let late = Duration::from_millis(20);

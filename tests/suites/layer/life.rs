@@ -144,7 +144,7 @@ fn does_not_store_a_response_with_unknown_fields_beside_a_redacted_one() {
         let refused = redacting(&[path]).redacted(response.into());
         assert_eq!(refused, Err(ResponseError::UnknownFields), "{path}");
     }
-    // Where they cannot be what is redacted, they are stored.
+    // Unknown fields that cannot be the redacted field are stored.
     for (path, response) in [("id", within(4, unknown)), ("inner.id", entry(unknown))] {
         assert_eq!(redacting(&[path]).redacted(response.clone().into()).as_deref(), Ok(response.as_slice()), "{path}");
     }

@@ -172,7 +172,7 @@ pub(crate) fn timeless(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     headers.remove("date");
     headers.remove("idempotency-expires");
-    // Beside an error, the layer's word on the key.
+    // Beside an error, the layer's report on the key.
     headers.remove("idempotency-outcome");
     headers
 }

@@ -1,4 +1,4 @@
-//! The service that tells callers what became of their calls.
+//! The service that reports the outcomes of calls to their callers.
 
 use std::time::Duration;
 
@@ -411,7 +411,7 @@ async fn answer_with_what_is_known_when_the_time_is_up() {
     }
 }
 
-/// A store that hangs does not keep an answer back that is known.
+/// A store that hangs does not delay an answer that is known.
 #[tokio::test(start_paused = true)]
 async fn answer_with_what_is_known_though_the_store_hangs() {
     let store = Watched::default();

@@ -1,4 +1,4 @@
-//! The service that tells callers what became of their calls, on PostgreSQL: transactions and connections.
+//! The service that reports the outcomes of calls to their callers, on PostgreSQL: transactions and connections.
 
 use std::time::Duration;
 

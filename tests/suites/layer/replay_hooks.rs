@@ -31,7 +31,7 @@ use crate::{
     harness::{CREATE, Shop, assert_rejected, order_id, quiet},
 };
 
-/// Members who may be given replays, and what was asked about them.
+/// The members who may be given replays, and the questions about them.
 #[derive(Clone, Default)]
 struct Membership {
     has_ended: Arc<AtomicBool>,
@@ -209,7 +209,7 @@ async fn a_replay_is_rebuilt_from_todays_state_and_nothing_is_stored_but_the_id(
     let gone = shop.create("a").await.expect_err("no replay");
     assert_eq!((gone.code(), gone.message()), (Code::NotFound, "it is gone"));
 
-    // The same call may still be told what became of it.
+    // The same call may still get its outcome.
     *name.lock().expect("no panic") = Ok("restored".to_owned());
     shop.create("a").await.expect("a replay").assert("processing", true);
     assert_eq!(shop.handler.started(), 1);

@@ -165,7 +165,7 @@ async fn are_told_if_the_response_was_not_stored() {
     assert_eq!(status.get_details_error_info().expect("an ErrorInfo").metadata["resource_id"], "ord_17");
 }
 
-/// Its first response is stored all the same.
+/// The first response is stored nevertheless.
 #[tokio::test]
 async fn are_left_out_of_the_record_if_they_are_too_long() {
     let (shop, seen) = named(&MemoryStore::new()).await;

@@ -139,7 +139,7 @@ async fn is_processing_if_the_resolver_panics() {
     }
 }
 
-/// Its id is recorded all the same.
+/// Its id is recorded nevertheless.
 #[tokio::test]
 async fn is_completed_from_the_first_response_on_if_the_resource_is_not_tracked() {
     let store = MemoryStore::new();

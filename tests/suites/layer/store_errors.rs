@@ -1,4 +1,4 @@
-//! Claims that fail, in every way: which of them run their handler, and what the others are answered.
+//! Claims that fail, in every way: some run their handler, and the others are refused.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Failure {
         unavailable && self.policy == StorePolicy::Proceed && self.mode == Mode::Reserved
     }
 
-    /// The code, the reason, and whether the client is told when to retry.
+    /// The code, the reason, and whether the answer has a retry delay.
     fn refusal(self) -> (Code, Reason, bool) {
         match self.kind {
             StoreErrorKind::Conflict => (Code::Aborted, Reason::Conflict, true),

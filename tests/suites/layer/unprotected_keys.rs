@@ -112,7 +112,7 @@ fn cannot_have_a_policy_of_a_procedure_that_does_not_exist_or_is_opted_in() {
     assert!(message.contains("/shop.v1.Shop/GetOrders") && message.contains("no such procedure"), "{message}");
     let message = error(with("/shop.v1.Shop/Pay"));
     assert!(message.contains("/shop.v1.Shop/Pay") && message.contains("leave it out"), "{message}");
-    // What is not in the descriptors may be served all the same.
+    // A procedure that is not in the descriptors may be served all the same.
     with("/billing.v1.Payments/Pay").build().expect("a layer");
 }
 

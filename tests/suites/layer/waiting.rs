@@ -123,7 +123,7 @@ async fn a_thousand_duplicates_hold_no_connection_while_they_wait() {
 
     let round_trips = proxy.round_trips();
     assert!(round_trips < 20, "the waiters took {round_trips} round trips");
-    // A slow claim is made twice, and its other connection comes back when that has an answer.
+    // A slow claim is sent twice, and the other connection returns to the pool when it has its answer.
     let are_back = async || {
         let status = pool.status();
         (status.waiting, status.available) == (0, status.size)

@@ -24,7 +24,7 @@ pub(crate) struct Watched {
     operations: Arc<Mutex<HashMap<Operation, State>>>,
     effects: Arc<Mutex<Vec<EffectPolicy>>>,
     late: Arc<Mutex<Option<Claim>>>,
-    /// What the clock of its server has shown, as far as it is known.
+    /// The clock of its server, as far as it is known.
     pub(crate) clock: Arc<ServerClock>,
 }
 

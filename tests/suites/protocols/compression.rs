@@ -182,7 +182,7 @@ async fn is_not_needed_for_the_limit_to_apply() {
     }
 }
 
-/// A caller that names an encoding which the server does not have is told so, even before it compresses a message.
+/// A caller that names an encoding which the server lacks gets this error even before it compresses a message.
 #[tokio::test]
 async fn of_an_unknown_encoding_is_unimplemented_with_a_key_and_without() {
     for kind in Kind::BOTH {

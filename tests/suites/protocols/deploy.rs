@@ -235,7 +235,7 @@ async fn a_retry_to_a_server_with_another_version_is_in_progress_while_the_first
                         assert_eq!(answer.error().code(), Code::Aborted, "{first} then {server}: {order:?} {answer:?}");
                         assert_eq!(Reason::of(answer.error()), Some(Reason::InProgress), "{order:?}");
                         let answer = fleet.send(server, key, Order { message: &other, ..order }).await;
-                        // A transaction does not tell which request it is of.
+                        // A transaction does not reveal its request.
                         let is_transactional = procedure == "PlaceInTransaction";
                         let expected = if is_transactional { Reason::InProgress } else { Reason::KeyReused };
                         let reason = Reason::of(answer.error());

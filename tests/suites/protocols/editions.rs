@@ -219,7 +219,7 @@ fn that_are_not_supported_are_named() {
     assert!(why.contains("2026"), "{why}");
 }
 
-/// What `docs/settings.md` says of these. A failure means that it can say more.
+/// Checks the limitation in `docs/settings.md`. A failure means that it is gone, and that the page can say so.
 #[test]
 fn are_not_known_to_protox_and_prost() {
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/data/editions");

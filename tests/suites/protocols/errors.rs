@@ -11,10 +11,10 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// By which gRPC's own retry policies are told whether to try again.
+/// The header by which gRPC's own retry policies decide whether to try again.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
-/// By which a client tells the layer's word from a proxy's.
+/// The header by which a client distinguishes an answer of the layer from a proxy's.
 const OUTCOME: &str = "idempotency-outcome";
 
 /// Calls a procedure that fails with a code.

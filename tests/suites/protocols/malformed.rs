@@ -126,7 +126,7 @@ async fn json_is_refused() {
     }
 }
 
-/// A call without a key is compared with no other one, so that the layer is no stricter with it than the service is by itself.
+/// A call without a key is not compared with others, so the layer is no stricter with it than the service itself.
 #[tokio::test]
 async fn json_with_unknown_fields_is_refused_with_a_key_and_as_by_the_service_itself_without() {
     use tonic_idempotency::{

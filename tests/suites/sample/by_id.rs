@@ -14,7 +14,7 @@ pub(crate) const COVERED: [&str; 2] = ["ClusterService/RegisterNode", "ProjectSe
 const INVALID_ARGUMENT: u64 = 3;
 const ALREADY_EXISTS: u64 = 6;
 
-/// The modes of `--mode`: what the layer forgets, the handler has to find, in both.
+/// The modes of `--mode`. In both, the handler has to find the calls that the layer has forgotten.
 const MODES: [&str; 2] = ["transactional", "reserved"];
 
 /// Removes all records, as the sweep does when they have expired.
@@ -100,7 +100,7 @@ async fn a_node_registers_itself_once_whether_or_not_its_record_lives() {
         let sample = sample.restart(&["--mode", mode]).await; // its replay cache is empty
         assert_replayed(&sample, &call, &first).await; // from the table of nodes
         assert_replayed(&sample, &call, &first).await; // from the second record
-        // The guard is not the user's: another user's record does not have this call.
+        // The guard does not depend on the user: Bob has no record of this call.
         let bob = sample.as_bob(call.clone()).await.succeeded();
         assert_eq!((&bob.body, bob.replayed()), (&first.body, Some("true")), "{mode}");
         assert_eq!(sample.count("tenant.nodes").await, 1, "{mode}");

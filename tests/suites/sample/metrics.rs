@@ -1,4 +1,4 @@
-//! What the sample serves to Prometheus.
+//! The metrics that the sample serves to Prometheus.
 
 use uuid::Uuid;
 

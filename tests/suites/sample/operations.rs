@@ -1,4 +1,4 @@
-//! The service that tells callers what became of their calls: with grpcurl, over Connect and over gRPC-Web.
+//! The service that reports the outcomes of calls to their callers: with grpcurl, over Connect and over gRPC-Web.
 
 use prost::Message as _;
 use serde_json::{Value, json};

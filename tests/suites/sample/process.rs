@@ -105,7 +105,7 @@ impl Process {
         fs::read_to_string(self.directory.join("stderr")).unwrap_or_default()
     }
 
-    /// What it has printed so far.
+    /// Its standard output so far.
     pub(crate) fn stdout(&self) -> String {
         fs::read_to_string(self.directory.join("stdout")).unwrap_or_default()
     }

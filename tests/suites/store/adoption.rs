@@ -165,7 +165,7 @@ impl Adopted {
     }
 }
 
-/// The file of the table, another one after each time that the table was written anew.
+/// The file of the table. It changes whenever the table is rewritten.
 async fn file(client: &Client) -> u32 {
     let select = "SELECT pg_relation_filenode('tenant.idempotency_keys')";
     client.query_one(select, &[]).await.expect("the file").get(0)

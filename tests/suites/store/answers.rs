@@ -1,4 +1,4 @@
-//! What the store makes of the server's answers: which are lost, which are tried again, and which are final.
+//! The store's classification of the server's answers: which are lost, which are tried again, and which are final.
 
 use deadpool_postgres::Pool;
 use scratch_postgres::{PgBouncer, skip};
@@ -14,7 +14,7 @@ use crate::record::{HOUR, acquire, again, claim, completion, patient};
 
 use StoreErrorKind::{Conflict, Interrupted, Overloaded, Refused, Unreachable};
 
-/// What an operation reports if each attempt fails in the same way.
+/// The report of an operation of which each attempt fails in the same way.
 #[derive(Debug, PartialEq, Eq)]
 struct Report {
     kind: StoreErrorKind,
@@ -22,7 +22,7 @@ struct Report {
     tried_again: bool,
 }
 
-/// How an operation ends whose statement fails like this each time.
+/// Runs an operation whose statement fails like this each time.
 async fn report_of(database: &Database, failure: &str) -> Report {
     let owner = database.owner().await;
     owner
@@ -45,7 +45,7 @@ async fn report_of(database: &Database, failure: &str) -> Report {
 async fn each_kind_of_failure_is_told_from_the_others() {
     let database = Database::new().await;
     let table = [
-        // Lost: the answer says nothing of the statement. It is asked again.
+        // Lost: the answer tells nothing about the statement, which is repeated.
         ("08000", Interrupted, true, true),
         ("08003", Interrupted, true, true),
         ("08006", Interrupted, true, true),
@@ -64,7 +64,7 @@ async fn each_kind_of_failure_is_told_from_the_others() {
         ("XX002", Refused, true, true),
         // A standby: another connection may lead to its primary.
         ("25006", Overloaded, false, true),
-        // The connection came with an open transaction: another one may not.
+        // The connection came with an open transaction: the next may come without.
         ("25001", Refused, false, true),
         ("25P02", Refused, false, true),
         ("2D000", Refused, false, true),
@@ -124,7 +124,7 @@ const NO_ROW_AT_FIRST: &str = "
             format('BEGIN IF nextval(''public.attempts'') > 1 THEN RETURN QUERY SELECT * FROM tenant.begin_of_before(%s); END IF; END', v_inputs));
     END $$";
 
-/// Behind a pooler that mixes answers up, the next answer on such a connection would be the one to this statement.
+/// Behind a pooler that mixes up answers, the answer to this statement would come next on that connection.
 #[tokio::test]
 async fn an_answer_to_another_statement_is_a_lost_one_and_its_connection_is_closed() {
     let database = Database::new().await;
@@ -145,7 +145,7 @@ async fn an_answer_to_another_statement_is_a_lost_one_and_its_connection_is_clos
     assert_eq!((count("attempts").await, count("connections").await), (2, 2));
 }
 
-/// What the client fails at says nothing of the network.
+/// An error of the client itself says nothing about the network.
 #[tokio::test]
 async fn what_the_client_fails_at_is_no_lost_connection() {
     let database = Database::new().await;

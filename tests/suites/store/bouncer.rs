@@ -90,7 +90,7 @@ pub(crate) async fn at_every_server_connection(pool: &Pool, query: &str) -> Vec<
     rows
 }
 
-/// What is left at each server connection.
+/// The state that is left at each server connection.
 async fn server_connections(pool: &Pool) -> Vec<Found> {
     let look = "
         SELECT pg_backend_pid(),
@@ -292,8 +292,8 @@ async fn migrations_run_concurrently() {
     assert_eq!(owner.query_one(left, &[]).await.expect("the locks").get::<_, i64>(0), 0);
 }
 
-/// PgBouncer before version 1.21 gives the server of a client that leaves between two answers to another client, which then
-/// gets the second.
+/// If a client leaves between two answers, PgBouncer before version 1.21 gives its server to another client, which then gets the
+/// second answer.
 #[tokio::test]
 async fn an_operation_that_is_cut_off_leaves_no_answer_to_another() {
     let Some((database, bouncer, pool)) = behind_bouncer().await else { return };

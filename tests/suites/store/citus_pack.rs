@@ -1,4 +1,4 @@
-//! The pack for Citus on a server without Citus, whose own functions are stubs: that the pack fits to the core.
+//! The pack for Citus fits the core: tested on a server without Citus, with stubs of its functions.
 
 use std::collections::BTreeSet;
 
@@ -55,8 +55,8 @@ async fn has_the_routines_of_the_core() {
     assert_eq!(added, Vec::<&String>::new());
 }
 
-/// What is done with a row is done where the row is, by one planned call of each procedure. A node would evaluate an argument that is more than
-/// a name, and does not have the coordinator's settings.
+/// Each procedure does its work on a row in one planned call, which runs on the row's node. Arguments are plain names, because a node would
+/// evaluate an expression without the coordinator's settings.
 #[tokio::test]
 async fn sends_every_function_of_a_row_whole() {
     let (_database, owner, _) = database().await;
@@ -83,7 +83,7 @@ async fn sends_every_function_of_a_row_whole() {
     }
 }
 
-/// A node has what the functions there call, however deep.
+/// A node has every function that is called there, directly or indirectly.
 #[tokio::test]
 async fn sends_what_a_node_needs() {
     let (_database, owner, _) = database().await;

@@ -1,4 +1,4 @@
--- What the pack for Citus calls of Citus itself, on a server that does not have it. Nothing is distributed: each node is this server.
+-- Stubs of the parts of Citus that the pack for Citus calls, for a server without Citus. Nothing is distributed: each node is this server.
 SET allow_system_table_mods = on;
 INSERT INTO pg_extension VALUES (65000, 'citus', 10, 'pg_catalog'::regnamespace, true, 'stub', NULL, NULL);
 CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid regclass);

@@ -42,7 +42,7 @@ impl Scene {
         Some(Self { database, pair, proxy })
     }
 
-    /// A store on a pool whose connections take the way of the proxy.
+    /// A store on a pool that connects through the proxy.
     fn through_proxy(&self, size: usize) -> (Pool, PostgresStore) {
         let address = self.proxy.address().to_string();
         let url = self.pair.primary().replacen(&self.pair.address_of_primary().to_string(), &address, 1);
@@ -94,7 +94,7 @@ async fn a_pool_with_both_hosts_finds_the_new_primary_and_the_records_are_there(
     assert_eq!(completed, CompleteOutcome::Completed);
 }
 
-/// There and back again.
+/// The primary changes twice.
 #[tokio::test]
 async fn an_old_primary_that_rejoins_takes_over_with_the_records_of_the_new_one() {
     let Some(mut scene) = Scene::new().await else { return };
@@ -178,7 +178,7 @@ async fn a_connection_to_a_standby_is_replaced_by_one_to_the_primary_in_the_same
     assert!(matches!(begun, Ok(BeginOutcome::Open { .. })), "{begun:?}");
 }
 
-/// What a standby has may be taken back by a failover, and it may lack the last of what its primary has.
+/// A failover may undo changes that a standby has, and the standby may lack the last changes of its primary.
 #[tokio::test]
 async fn a_standby_answers_nothing_about_a_key() {
     let Some(scene) = Scene::new().await else { return };
@@ -205,7 +205,7 @@ async fn a_standby_answers_nothing_about_a_key() {
         assert_refused(store.begin(&again(claim), TransactionOptions::default()).await, &pool);
         assert_refused(store.look_up(&look_up(claim)).await, &pool);
     }
-    // Not even to the call whose reservation it is.
+    // Not even to the call that holds the reservation.
     assert_refused(store.claim(&reserved).await, &pool);
 }
 
@@ -318,8 +318,8 @@ async fn a_lost_commit_is_not_looked_up_at_a_standby() {
     assert_replays(store.claim(&again(&claim)).await);
 }
 
-/// The connections of the pool lead to two primaries. The new one has what was committed; the old one, which nobody has fenced, still waits
-/// for the answer of its standby.
+/// The connections of the pool lead to two primaries. The new one has the commit; the old one, which is not fenced, still waits for the
+/// answer of its standby.
 #[tokio::test]
 async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
     let Some(mut scene) = Scene::new().await else { return };
@@ -339,7 +339,7 @@ async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
     let standby = Database::of(&scene.pair.standby()).owner().await;
     let has_it = async || standby.query_one(received, &[]).await.expect("a position").get::<_, i64>(0) >= written;
     until("the standby has it", has_it).await;
-    // Otherwise it might say that it shows it now, just before it is promoted.
+    // Otherwise the standby might report the replay just before it is promoted.
     let part = "SELECT pg_terminate_backend(pid) FROM pg_stat_replication";
     owner.execute(part, &[]).await.expect("the standby receives nothing any more");
 

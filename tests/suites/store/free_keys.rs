@@ -1,4 +1,4 @@
-//! The plain statements of a transactional call: what takes a key that is free, and what records it.
+//! The plain statements of a transactional call, which take a free key and record it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::record::{HOUR, again, claim, complete, completion};
 
-/// Has each attempt to get a key's lock wait for the lock of the test, after its statement has got its snapshot.
+/// Makes each attempt to get a key's lock wait for the test's own lock, after its statement has its snapshot.
 const GATE: &str = "
     CREATE OR REPLACE FUNCTION tenant.idempotency_lock_id(p_user uuid, p_key uuid) RETURNS bigint LANGUAGE plpgsql AS $$
     BEGIN
@@ -26,7 +26,7 @@ const GATE: &str = "
     END $$;
     SELECT pg_advisory_lock(4711)";
 
-/// Also where the functions do everything else.
+/// A store that uses the plain statements even if the functions do everything else.
 fn store(database: &Database) -> PostgresStore {
     database.store().common_path(true)
 }
@@ -42,7 +42,7 @@ async fn open(store: &impl Store, claim: &Claim, options: TransactionOptions) ->
     }
 }
 
-/// Has a call begin, and get its key's lock only when another one has committed the record of the key.
+/// Begins a call that gets its key's lock only after another call has committed the record of the key.
 async fn begun_before_another_commits(database: &Database, isolation: Isolation) -> BeginOutcome {
     let (owner, watch) = (database.owner().await, database.owner().await);
     let first = claim(Uuid::new_v4(), Uuid::new_v4());

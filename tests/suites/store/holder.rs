@@ -1,4 +1,4 @@
-//! What a call learns of the transaction that holds its key.
+//! The details that a call learns of the transaction that holds its key.
 
 use protobuf_canonical::RequestHash;
 use tokio_postgres::{Client, types::Type};
@@ -42,7 +42,7 @@ async fn refused(store: &impl Store, claim: &Claim) -> ClaimOutcome {
     }
 }
 
-/// Only a record tells of which request it is.
+/// Only a record has the request.
 #[tokio::test]
 async fn is_in_progress_while_a_handler_runs_whatever_its_request() {
     let database = Database::new().await;
@@ -56,7 +56,7 @@ async fn is_in_progress_while_a_handler_runs_whatever_its_request() {
     }
 }
 
-/// A misuse of the key holds the key's lock until its ROLLBACK arrives. The legitimate call is not told that it is the
+/// A call that misuses the key holds the key's lock until its ROLLBACK arrives. Meanwhile, the legitimate call is not refused as the
 /// misuse.
 #[tokio::test]
 async fn is_in_progress_while_a_misuse_of_the_key_is_refused() {
@@ -75,7 +75,7 @@ async fn is_in_progress_while_a_misuse_of_the_key_is_refused() {
     }
 }
 
-/// Whoever holds the key's lock without a handler: a look-up after a lost COMMIT, or another application.
+/// The key's lock may be held without a handler: by a look-up after a lost COMMIT, or by another application.
 #[tokio::test]
 async fn is_in_progress_while_something_else_holds_the_keys_lock() {
     let database = Database::new().await;

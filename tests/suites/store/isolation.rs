@@ -266,7 +266,7 @@ async fn the_layers_owner_opens_no_rows_but_its_own() {
     }
 }
 
-/// A setting that someone left on a connection opens nothing to the layer's statements.
+/// A setting that was left on a connection opens nothing to the layer's statements.
 #[tokio::test]
 async fn an_owner_that_was_left_on_a_connection_counts_for_nothing() {
     let database = Database::new().await;

@@ -192,7 +192,7 @@ async fn claim_everywhere(servers: &[PostgresStore], user: Uuid) -> usize {
     callers.join_all().await.into_iter().sum()
 }
 
-/// Says that there is time for another count, and for no allowance of a server that does not ask.
+/// Ends all allowances, as if their time had passed, so that records are counted again.
 async fn let_time_pass(owner: &Client) {
     let later = "UPDATE tenant.idempotency_allowances SET until = '-infinity'";
     owner.batch_execute(later).await.expect("time");
@@ -211,7 +211,7 @@ async fn are_exceeded_by_no_record_whatever_a_user_does_on_ten_servers() {
         assert_eq!(usize::try_from(count().await), Ok(made));
         let limit = usize::try_from(limit).expect("it is small");
         assert!((limit * 9 / 10..=limit).contains(&made), "{made} records of {limit}");
-        // What the others were allowed and have not used is for whoever asks next.
+        // Allowances that the other servers have not used go to the next server that asks.
         let_time_pass(&owner).await;
         let more = async || matches!(servers[0].claim(&of(user)).await, Ok(ClaimOutcome::Acquired));
         until("the limit is reached", async || {
@@ -249,7 +249,7 @@ async fn are_exceeded_by_no_transaction_on_ten_servers() {
     assert!((10..=15).contains(&made), "{made} records");
 }
 
-/// Until then, what it was allowed is taken for what it has made.
+/// Until then, its allowance counts as if it were used up.
 #[tokio::test]
 async fn get_back_what_a_server_that_died_was_allowed() {
     let database = partitioned().await;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// Users of the database, with records.
 const USERS: usize = 12;
 
-/// Whom the role is in these tests.
+/// The user of the role in these tests.
 const OWN: Uuid = Uuid::max();
 
 /// A table with records of users, none of whom is known to the API's role.
@@ -22,14 +22,14 @@ async fn filled(partitions: Option<u16>) -> (Database, Client) {
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let others = format!("SELECT gen_random_uuid() AS id FROM generate_series(1, {USERS})");
     owner.batch_execute(&records(&others)).await.expect("records");
-    // Many of one's own make estimates of what is combined with them large.
+    // Many own records make the planner's estimates of combined conditions large.
     let api = database.api().await;
     api.batch_execute(&format!("SET idempotency.owner = '{OWN}'")).await.expect("an owner");
     for _ in 0..10 {
         api.batch_execute(&records(&format!("SELECT '{OWN}'::uuid AS id"))).await.expect("records");
     }
     owner.batch_execute("VACUUM (ANALYZE) tenant.idempotency_keys").await.expect("statistics");
-    // All pages are in the cache: what is read is the same each time.
+    // All pages are in the cache, so that each statement reads the same.
     owner.query_one("SELECT count(*) FROM tenant.idempotency_keys WHERE token IS NOT NULL", &[]).await.expect("all");
     (database, owner)
 }
@@ -45,7 +45,7 @@ fn records(users: &str) -> String {
     )
 }
 
-/// All that EXPLAIN says of a statement, but for the user in it and what planning has read.
+/// The output of EXPLAIN for a statement, without the user in it and the pages that planning has read.
 async fn told(api: &Client, explain: &str, condition: &str, user: Uuid) -> String {
     let user = user.to_string();
     let statement = format!(
@@ -95,10 +95,10 @@ const CONDITIONS: [&str; 5] = [
     "(user_id < $1 AND procedure = '/p' OR user_id IS NULL)",
 ];
 
-/// Tells what was read.
+/// Reports the pages that were read.
 const READ: &str = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS)";
 
-/// Which plans the role asks for.
+/// The plans that the role asks for.
 const PLANS: [&str; 3] = [
     "RESET ALL",
     "SET enable_seqscan = off",

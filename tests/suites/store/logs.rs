@@ -1,4 +1,4 @@
-//! What tokio-postgres logs of a store's statements.
+//! The log lines of tokio-postgres about a store's statements.
 
 use std::sync::Mutex;
 

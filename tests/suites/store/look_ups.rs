@@ -1,4 +1,4 @@
-//! Look-ups in PostgreSQL: what the conformance suite cannot ask for.
+//! Look-ups in PostgreSQL, beyond the conformance suite.
 
 use tonic_idempotency::{
     status::OutboxStatus,

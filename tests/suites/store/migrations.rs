@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::record::{acquire, again, claim, complete, completion};
 
-/// Where the sample's migrations are.
+/// The folder of the sample's migrations.
 const ORGANIZATION: &str = "examples/organization/migrations";
 
 pub(crate) fn files(folder: &str) -> Vec<String> {

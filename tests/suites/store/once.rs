@@ -1,4 +1,4 @@
-//! Each migration is run once, whoever runs it: the crate, or any runner, which sends the SQL and knows nothing of the crate.
+//! Each migration is run once, by the crate or by any other runner of its SQL.
 
 use std::error::Error as _;
 
@@ -77,7 +77,7 @@ async fn wait_for_a_server_that_runs_them_and_find_them_done() {
     assert_eq!(versions(&observer).await, before);
 }
 
-/// An older migration would undo what a newer one has made.
+/// If an older migration ran again, it would undo a newer one.
 #[tokio::test]
 async fn leave_what_was_made_since() {
     let database = Database::empty().await;

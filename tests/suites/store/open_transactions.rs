@@ -1,4 +1,4 @@
-//! Connections that come out of the pool with a transaction that someone left open: nothing of ours is done in it.
+//! Connections that come out of the pool with a transaction that was left open: the store does nothing in it.
 
 use deadpool_postgres::Pool;
 use scratch_postgres::{PgBouncer, skip};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::record::{HOUR, acquire, claim, completion};
 
-/// What a caller may leave on a connection: with and without a snapshot, failed, and with another isolation level.
+/// Transactions that a caller may leave on a connection: with and without a snapshot, failed, and with another isolation level.
 const LEFT: [&str; 4] =
     ["BEGIN", "BEGIN; SELECT 1", "BEGIN; SELECT 1/0", "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"];
 

@@ -46,7 +46,7 @@ fn statements_of(page: &'static str, word: &str) -> Vec<(&'static str, String)> 
 struct Page {
     operated: Operated,
     owner: Client,
-    /// What each role of the page is called here.
+    /// Each role of the page, with its name here.
     names: [(&'static str, String); 4],
     /// Reserved, with the key and the token of the page.
     stuck: Claim,
@@ -133,7 +133,7 @@ async fn every_statement_does_what_the_page_says() {
     let store = page.operated.store.clone();
     let running = Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
     let transaction = open(&store, &running).await;
-    // Is still there after that one was ended.
+    // This transaction outlives the end of the other.
     let beside = open(&store, &Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }).await;
     let mut seen = Vec::new();
     for (role, statement) in statements() {

@@ -74,7 +74,7 @@ fn differs_for_callers_that_differ() {
     }
 }
 
-/// What a person computes to find a row.
+/// A person who looks for a row computes its owner there.
 #[tokio::test]
 async fn is_the_same_in_the_database() {
     let database = Database::new().await;

@@ -232,7 +232,7 @@ async fn cancellations_of_silent_statements(proxy: &Proxy, pool: Pool) -> usize 
     proxy.cancellations()
 }
 
-/// It would drop the request, whose client hangs up, or even end.
+/// Such a pooler would drop the request, because its client hangs up, or even end.
 #[tokio::test]
 async fn nothing_is_cancelled_behind_a_pooler_that_does_not_track() {
     let database = Database::new().await;

@@ -1,4 +1,4 @@
-//! What the registration of resource types locks, and the indexes that it makes.
+//! The locks that the registration of resource types takes, and the indexes that it makes.
 
 use tokio_postgres::Client;
 use tonic_idempotency::{

@@ -1,4 +1,4 @@
-//! The rights of the API's role: what it is granted, who must not be the API's role, and the check of it all at start.
+//! The rights of the API's role: its grants, the roles that must not be the API's, and the check of all this at the start.
 
 use futures_util::{StreamExt as _, stream};
 use tokio_postgres::{AsyncMessage, Client, NoTls, error::SqlState};
@@ -278,7 +278,7 @@ async fn are_verified_together_with_the_resource_types() {
     assert_eq!(problems(&one).await, []);
 }
 
-/// What a `main` prints that returns the error.
+/// Checks the text that a `main` prints if it returns the error.
 #[tokio::test]
 async fn that_are_all_missing_are_one_line_with_one_remedy() {
     let (database, owner) = core().await;

@@ -151,7 +151,7 @@ async fn has_no_name_of_the_default_schema_in_it() {
     assert_eq!(history, migrations::all(&odd()).iter().map(Migration::name).collect::<Vec<_>>());
 }
 
-/// The SQL for another migration tool gives what the crate makes.
+/// The SQL for another migration tool makes the same schema as the crate.
 #[tokio::test]
 async fn is_made_by_plain_sql_too() {
     let (ran, plain) = (Database::empty().await, Database::empty().await);

@@ -1,4 +1,4 @@
-//! What the migrations make of the server's version.
+//! The parts of the migrations that depend on the server's version.
 
 use tokio_postgres::{Client, error::SqlState, types::Type};
 use tonic_idempotency::{migrations, store::Schema};
@@ -9,7 +9,7 @@ use crate::{
     registration::versions,
 };
 
-/// What an older server made of the function.
+/// The function, as the migrations make it on an older server.
 const OLDER: &str =
     "CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid LANGUAGE sql RETURN gen_random_uuid()";
 

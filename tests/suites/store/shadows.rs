@@ -100,7 +100,7 @@ const TYPES: &str = "
         END LOOP;
     END $$";
 
-/// A database in which the schema `public` shadows PostgreSQL's own, and comes first in everybody's search_path.
+/// A database in which the schema `public` shadows PostgreSQL's own, and comes first in the search_path of all roles.
 async fn shadowed() -> Database {
     let database = Database::empty().await;
     let owner = database.owner().await;

@@ -1,5 +1,4 @@
-//! Connections that carry nothing any more, and do not say so: a firewall has forgotten them, or the server has gone
-//! without a word.
+//! Connections that fall silent without being closed: a firewall has forgotten them, or the server has vanished.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A database that is slow, or too busy, and can be asked all the same.
+//! A database that is slow, or too busy, but reachable.
 
 use std::time::Duration;
 
@@ -126,7 +126,6 @@ async fn a_connection_whose_status_is_slow_is_kept_until_it_has_answered() {
     assert_eq!(pool.status().size, size);
 }
 
-/// Slow statuses do not use up the connections of everybody else.
 #[tokio::test]
 async fn slow_statuses_leave_connections_to_other_claims() {
     let database = Database::new().await;
@@ -171,7 +170,7 @@ async fn a_statement_that_takes_too_long_is_overload_and_leaves_its_connection_t
         let error = store.begin(&again(&first), TransactionOptions::default()).await.expect_err("a locked table");
         assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false), "pool of {size}");
 
-        // The next caller does not get a connection that still waits, and the pool makes no other one beyond its size.
+        // The next caller does not get a connection that still waits, and the pool does not grow beyond its size.
         if size == 1 {
             assert!(pool.get().now_or_never().is_none());
             lock.batch_execute("ROLLBACK").await.expect("the lock is gone");

@@ -1,11 +1,12 @@
-//! The list of the store's statements: none does anything in a transaction that someone left open on the connection.
+//! The list of the store's statements: none does anything in a transaction that was left open on the connection.
 
 use std::{fs, path::Path};
 
 use tokio_postgres::error::SqlState;
 use tonic_idempotency_tests::{Database, until};
 
-/// The functions and the plain statements, and what keeps each from it. All others are procedures, which begin with COMMIT.
+/// The functions and the plain statements, each with its guard against a transaction that was left open. All others are procedures, which
+/// begin with COMMIT.
 const FUNCTIONS: [(&str, Guard); 9] = [
     ("abandoned", Guard::Begin),
     ("begin", Guard::Begin),
@@ -17,7 +18,7 @@ const FUNCTIONS: [(&str, Guard); 9] = [
     ("allow", Guard::Begin),
 ];
 
-/// What keeps a function from it.
+/// The guard that keeps a function from acting in a transaction that was left open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guard {
     /// It is sent after a BEGIN, which fails there: `driver_suite::functions`.

@@ -217,7 +217,7 @@ async fn reads_no_more_than_it_deletes() {
     assert!(read < 1000, "{read} rows read to delete 100");
 }
 
-/// What leaves the cache because of the sweep goes to the disk at once. The system would keep it, and make commits wait later.
+/// Pages that the sweep evicts from the cache are flushed to the disk at once. If the system kept them, commits would wait for them later.
 #[tokio::test]
 async fn lets_the_server_write_its_pages_to_the_disk_at_once() {
     let database = Database::new().await;
@@ -275,7 +275,7 @@ async fn a_batch_does_not_pass_over_what_earlier_ones_have_deleted() {
     assert!((5_000..40_000).contains(&read), "{read} index entries read to delete 5,000 rows");
 }
 
-/// What is locked while the sweep comes by, or expires behind it, is deleted before the sweep ends.
+/// Rows that are locked when the sweep passes them, or that expire behind it, are deleted before the sweep ends.
 #[tokio::test]
 async fn ends_when_nothing_is_left_behind_it() {
     let database = Database::new().await;

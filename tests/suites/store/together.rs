@@ -276,7 +276,7 @@ async fn a_row_that_is_corrupt_fails_only_its_own_call() {
     }
 }
 
-/// The reference of one is to a project that does not exist: it is left out, for that one.
+/// One completion refers to a project that does not exist: the reference is left out, for that one.
 #[tokio::test]
 async fn a_completion_that_violates_a_constraint_fails_no_other() {
     let database = Database::new().await;

@@ -1,4 +1,4 @@
-//! A server that is upgraded with `pg_upgrade`: what it keeps of the keys.
+//! Servers that are upgraded with `pg_upgrade`: which of the keys' states they keep.
 
 use std::time::Duration;
 
@@ -155,7 +155,7 @@ async fn keeps_every_record_and_every_key_in_progress() {
     }
 
     let store = world.store();
-    // The call that held its key has outlived the upgrade, and records what it did.
+    // The call that held its key has outlived the upgrade, and records its outcome.
     assert!(matches!(store.extend(&held.reservation, HOUR).await, Ok(ExtendOutcome::Extended)));
     let completed = store.complete(&held.reservation, &completion("late")).await.expect("the store answers");
     assert_eq!(completed, CompleteOutcome::Completed);

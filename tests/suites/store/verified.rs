@@ -1,4 +1,4 @@
-//! What `verify` finds, and `run` makes right: migrations, routines, owners, settings, and whether the calls work.
+//! The problems that `verify` finds and `run` repairs: in migrations, routines, owners, settings, and the calls themselves.
 
 use std::error::Error as _;
 
@@ -19,7 +19,7 @@ use crate::{
 /// The rows of a user, which nothing but the sweep touches; two of them have expired.
 const ROWS: &str = "SELECT k::text FROM tenant.idempotency_keys k ORDER BY 1";
 
-/// What the recovery finds.
+/// Counts the reservations that the recovery finds.
 const FIND: &str = "SELECT count(*)::text
                     FROM tenant.idempotency_abandoned(ARRAY['/organization.v1.ProjectService/CreateProject'], NULL, 10, 10, NULL, 10)";
 
@@ -134,7 +134,7 @@ async fn are_all_routines_and_each_that_is_missing_is_named() {
         .await;
     }
     assert_eq!(problems(&store).await, []);
-    // What is dropped is made again as the message says.
+    // Dropped routines are made again as the message says.
     execute(&owner, "DROP PROCEDURE tenant.idempotency_write_many, tenant.idempotency_sweep").await;
     assert_eq!(problems(&store).await.len(), 2);
     execute(&owner, "DELETE FROM tenant.idempotency_migrations WHERE version IN (5, 8)").await;
@@ -219,7 +219,7 @@ async fn are_the_calls_and_nothing_of_them_stays() {
     gone(&client, &roles).await;
 }
 
-/// What is broken, and the call that does not work then.
+/// Changes that break the setup, each with the call that then fails.
 const BROKEN: [(&str, &str); 7] = [
     ("ALTER TABLE tenant.idempotency_keys RENAME COLUMN arrival_hash TO other", "a claim"),
     ("ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT odd CHECK (response_bytes IS NULL)", "a record"),

@@ -284,7 +284,7 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     let labels = [("procedure", "/shop.v1.Shop/Cancel"), ("outcome", "replayed")];
     assert_eq!((counted(&snapshotter, "idempotency_calls_total", &labels), handler.started()), (3, 1));
 
-    // The time of each step, of each call for which it was taken.
+    // The time of each step, for each call that took the step.
     let (cancel, later) = ("/shop.v1.Shop/Cancel", Uuid::new_v4());
     measured(&snapshotter, cancel);
     let mut calls = JoinSet::new();

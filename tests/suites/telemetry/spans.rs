@@ -311,7 +311,7 @@ async fn become_links_of_opentelemetry() {
     assert_eq!(links[0].span_id().to_string(), PARENT[36..52]);
 }
 
-/// Neither a call without a trace, nor what is not a `traceparent`.
+/// Neither a call without a trace, nor an invalid `traceparent`.
 #[tokio::test]
 async fn do_not_link_a_replay_with_anything_else() {
     let (spans, _guard) = Spans::seen();
@@ -336,7 +336,7 @@ async fn do_not_link_a_replay_with_anything_else() {
     }
 }
 
-/// Without spans a record is what it was before: tracing changes nothing.
+/// Without spans, tracing adds nothing to a record.
 #[tokio::test]
 async fn store_nothing_if_nobody_looks_at_them() {
     let database = Database::new().await;

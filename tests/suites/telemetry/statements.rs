@@ -1,4 +1,4 @@
-//! The metric of how many calls a statement does together. It has a recorder of its own, on one thread.
+//! The metric of the number of calls in a shared statement. It has a recorder of its own, on one thread.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ fn refused(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
     refused
 }
 
-/// The calls go alone, and it is counted each time and said once.
+/// The calls go alone. Each failure is counted, and one line is logged.
 async fn claims_without_their_statement(snapshotter: &Snapshotter) {
     let database = Database::new().await;
     database.owner().await.batch_execute("DROP PROCEDURE tenant.idempotency_write_many").await.expect("it goes");

@@ -1,4 +1,4 @@
-//! The metrics of the service that tells callers what became of their calls. They have a recorder of their own, on one thread.
+//! The metrics of the service that reports the outcomes of calls to their callers. They have a recorder of their own, on one thread.
 
 use std::time::Duration;
 use tonic_idempotency::policy::{Limit, Limits};

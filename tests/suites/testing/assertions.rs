@@ -1,4 +1,4 @@
-//! The assertions of a call, and what they say if they fail.
+//! The assertions of a call, and their messages when they fail.
 
 use std::{
     cell::RefCell,

@@ -56,7 +56,7 @@ async fn gets_a_replay_if_answers_are_lost_and_none_if_requests_are() {
     }
 }
 
-/// A call of the harness through the layer of a client has several attempts, and is what the client makes of it.
+/// A call through the layer of a client may have several attempts. Its assertions are about the client's result.
 #[tokio::test]
 async fn is_unanswered_if_its_last_attempt_is() {
     let (harness, _) = harness(create, |procedure| procedure);
@@ -90,7 +90,7 @@ async fn outlives_a_server_that_dies() {
     orders.create_order(order("lamp")).await.expect("an order");
     assert_eq!((harness.runs(), left(&journal).await), (1, 0));
 
-    // The lease is left behind, and is asked for until the call's time is over.
+    // A lease is left behind, and the client asks again until the call's time is over.
     harness.crash_before_record();
     let mut request = Request::new(order("chair"));
     request.set_timeout(Duration::from_millis(100));

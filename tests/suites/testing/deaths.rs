@@ -180,7 +180,7 @@ async fn renew_no_lease() {
     call(&harness, &orders, key, "lamp").await.executed_once();
 }
 
-/// Of a call that is replayed, no handler ends.
+/// A replayed call has no handler that could end.
 #[tokio::test]
 async fn live_on_if_the_next_call_does_not_run_its_handler() {
     let (harness, orders) = harness(create, |procedure| procedure);

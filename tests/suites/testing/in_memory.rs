@@ -45,7 +45,7 @@ async fn does_not_record_a_call_that_fails_or_panics() {
     }
 }
 
-/// In a transactional call an error rolls everything back, whatever the handler says of its effect.
+/// In a transactional call, an error rolls everything back, even if the handler reports an effect.
 #[tokio::test]
 async fn does_not_record_a_call_that_fails_after_its_effect() {
     let handler = async |request: Request<CreateOrderRequest>| {
@@ -118,7 +118,7 @@ async fn runs_a_call_without_a_key_and_records_nothing() {
     assert!(harness.store().is_empty());
 }
 
-/// A handler can run that has its repository from elsewhere.
+/// A handler whose repository is elsewhere can run.
 #[tokio::test]
 async fn runs_a_handler_that_writes_elsewhere() {
     let written = Arc::new(Mutex::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! What a harness says of a record.
+//! Records, as a harness shows them.
 
 use std::time::Duration;
 

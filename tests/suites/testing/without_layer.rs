@@ -27,7 +27,7 @@ fn has_no_transaction_and_the_error_names_the_layer() {
     assert!(status.message().starts_with(QUESTION), "{status}");
 }
 
-/// The caller of a service that somebody forgot to wrap gets it, too.
+/// A service without the layer sends the message to its callers, too.
 #[tokio::test]
 async fn tells_its_client() {
     let mut orders = OrderServiceClient::new(OrderServiceServer::new(Orders(write)));

@@ -178,7 +178,7 @@ async fn a_conflict_in_a_statement_whose_future_was_dropped_is_reported_although
     lose_first(false, Ok).await;
 }
 
-/// It has not said what it makes of the error.
+/// The owner has not reported how it handles the error.
 #[tokio::test]
 async fn a_conflict_in_a_transaction_without_a_call_is_reported_to_its_owner() {
     let database = Database::new().await;

@@ -37,7 +37,7 @@ fn store(pool: &deadpool_postgres::Pool, timeout: Duration) -> PostgresStore {
     PostgresStore::new(pool.clone(), organization::resource_types()).timeout(timeout)
 }
 
-/// What a task that the handler has spawned holds, beside the handle, without polling it.
+/// The future that a task spawned by the handler holds beside the handle, without polling it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     Copy,
@@ -103,7 +103,7 @@ async fn end_the_transaction_of_a_handle_that_lives_on() {
         drop(transaction);
         drop(pool.get().await.expect("a connection"));
         assert_clean::<PostgresStack>(&pool).await;
-        // A statement that nobody polls is cancelled. The request may arrive late, so its connection has no other user.
+        // An unpolled statement is cancelled. The cancel request may arrive late, so its connection has no other user.
         let connections = if held == Held::Statement { 2 } else { 1 };
         assert_eq!((opened(&owner).await, rows(&owner).await), (connections, [0, 0, 0]), "{held:?}");
     };

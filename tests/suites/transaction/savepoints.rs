@@ -1,4 +1,4 @@
-//! Savepoints: what each of their ends leaves, whenever its future is dropped.
+//! Savepoints: the rows that each of their ends leaves, whenever its future is dropped.
 
 use futures_util::FutureExt as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -36,7 +36,7 @@ impl Dropped {
     }
 }
 
-/// A transaction as a handler has it, and what the engine keeps.
+/// A transaction as a handler has it, and the engine's side of it.
 struct Open {
     engine: Box<dyn StoreTransaction>,
     transaction: Transaction,
@@ -358,7 +358,7 @@ impl Run {
     }
 }
 
-/// What the statements of a transaction should leave: the innermost savepoint has the marks that are written.
+/// The expected effects of a transaction's statements: new marks belong to the innermost savepoint.
 struct Model {
     frames: Vec<Frame>,
     next: usize,

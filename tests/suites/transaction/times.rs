@@ -1,4 +1,4 @@
-//! What is said of transactions that idle.
+//! The log line about transactions that idle.
 
 use std::time::Duration;
 

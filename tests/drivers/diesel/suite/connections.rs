@@ -12,7 +12,7 @@ use crate::stack::{Bb8Stack, DeadpoolStack};
 
 const FIRST: Statement<'static> = Statement { sql: "SELECT 1 AS one", parameters: &[] };
 
-/// Even if no one rolls back, the pool gives the connection to no one.
+/// Even if the transaction is never rolled back, the pool does not reuse the connection.
 async fn are_not_given_away_in_a_transaction<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
@@ -41,7 +41,7 @@ async fn of_bb8_are_not_given_away_in_a_transaction() {
     are_not_given_away_in_a_transaction::<Bb8Stack>().await;
 }
 
-/// The first statement that is stale has all of them prepared again.
+/// After the first stale statement, all are prepared again.
 async fn with_stale_statements_are_used_again<S: Stack>() {
     const CONNECTIONS: usize = 8;
 

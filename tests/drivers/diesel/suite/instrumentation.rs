@@ -1,4 +1,4 @@
-//! What the application's instrumentation of diesel is shown of the store's statements.
+//! The store's statements, as the application's instrumentation of diesel sees them.
 
 use std::sync::{Arc, Mutex};
 

@@ -16,7 +16,7 @@ mod every_driver {
     driver_suite::driver_tests!(DeadpoolStack);
 }
 
-/// What depends on the pool.
+/// Tests that depend on the pool.
 mod on_bb8 {
     use crate::stack::Bb8Stack;
 

@@ -28,7 +28,7 @@ async fn assert_refused(steps: fn() -> Vec<Step>, end: End) {
 #[tokio::test]
 async fn whose_futures_are_dropped_have_the_call_refused() {
     assert_refused(|| vec![Step::Insert("dropped".to_owned())], End::Drop).await;
-    // diesel says of the outer one that it was kept.
+    // diesel reports that the outer one was kept.
     let nested = || vec![Step::Insert("outer".to_owned()), Step::Nested(vec![], End::Drop)];
     assert_refused(nested, End::Commit).await;
 }

@@ -1,4 +1,4 @@
-//! The SQLSTATEs that are told by the messages of the server.
+//! The SQLSTATEs that are recognised by the server's messages.
 
 use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection as _};
 use tonic_idempotency::store::TransactionErrorKind;

@@ -37,7 +37,7 @@ async fn that_is_closed_makes_the_store_unreachable() {
     assert_eq!(unreachable.kind(), StoreErrorKind::Unreachable);
 }
 
-/// A transaction that is open goes on.
+/// An open transaction goes on.
 #[tokio::test]
 async fn that_is_closed_lets_an_open_transaction_end() {
     let (_database, owner, connection) = marked().await;
@@ -66,7 +66,7 @@ async fn of_a_transaction_is_shared_by_its_clones_which_take_turns() {
     assert_eq!(marks(&owner).await, [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// A statement that runs then is given up.
+/// A statement that still runs then is abandoned.
 #[tokio::test]
 async fn of_a_transaction_is_gone_when_that_ends() {
     let (_database, owner, connection) = marked().await;

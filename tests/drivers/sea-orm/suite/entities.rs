@@ -63,7 +63,7 @@ fn label(name: &str) -> label::ActiveModel {
     }
 }
 
-/// What an application does with its entities.
+/// Works with the entities as an application does.
 async fn work(db: &impl ConnectionTrait) -> Result<(), DbErr> {
     let new = label("urgent");
     let owner = new.owner.clone().unwrap();

@@ -1,4 +1,4 @@
-//! What errors of sea-orm become.
+//! The mapping of sea-orm's errors to kinds, codes and statuses.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ async fn of_another_connection_are_noted_if_the_handler_says_so() {
     }
 }
 
-/// sqlx returns the first row at once, and an error in a later one from the next statement.
+/// sqlx returns the first row at once, and would report an error in a later row with the next statement.
 #[tokio::test]
 async fn in_a_later_row_are_those_of_their_statement() {
     let (_database, _owner, connection) = marked().await;

@@ -1,4 +1,4 @@
-//! What is logged of the statements.
+//! Log lines of the statements.
 
 use sea_orm::{
     ConnectOptions, ConnectionTrait as _, Database as Connector, DbBackend, RuntimeErr, Statement,

@@ -20,7 +20,7 @@ const REFUSED: Option<TransactionErrorKind> = Some(TransactionErrorKind::Refused
 const LOSE_LATE: &str =
     "DO $$ BEGIN PERFORM pg_sleep(0.05); RAISE EXCEPTION 'lost' USING ERRCODE = 'deadlock_detected'; END $$";
 
-/// A repository that has a transaction of its own, on whatever it is given.
+/// A repository that begins a transaction of its own on the handle that it is given.
 async fn mark_twice(to: &impl TransactionTrait, first: i32) -> Result<(), DbErr> {
     let nested = to.begin().await?;
     mark(&nested, first).await?;
@@ -248,7 +248,7 @@ async fn whose_beginning_is_dropped_are_not_left_behind() {
     assert_eq!(TransactionError::from(absent.expect_err("there is none")).code(), Some("3B001"));
 }
 
-/// Its error comes out of nothing else.
+/// No other statement reports its error.
 #[tokio::test]
 async fn forget_the_error_of_a_statement_that_was_given_up_inside_of_them() {
     let (_database, owner, connection) = marked().await;

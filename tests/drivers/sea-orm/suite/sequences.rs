@@ -26,7 +26,7 @@ impl Model {
         self.open.iter().position(|(open, _)| *open == level)
     }
 
-    /// What a statement of this level's handle has to answer.
+    /// The error that a statement of this level's handle has to return; `None` if it succeeds.
     fn answer(&self, level: usize) -> Option<TransactionErrorKind> {
         match self.position(level) {
             None => ENDED,
@@ -139,7 +139,7 @@ async fn leave_what_a_model_says() {
             }
             assert_eq!(transaction.commit().await.is_err(), model.has_failed, "seed {seed}");
         } else {
-            // What is still open is committed.
+            // Levels that are still open are committed.
             assert_eq!(transaction.commit().await.is_err(), model.has_failed, "seed {seed}");
         }
         let mut expected: Vec<_> = model.open.into_iter().flat_map(|(_, marks)| marks).collect();

@@ -68,7 +68,7 @@ async fn of_entities_are_those_of_sea_orm() {
     assert_eq!(found, [1, 2, 3]);
 }
 
-/// What is left unread, an error too, is not that of the next statement.
+/// Unread rows and errors do not reach the next statement.
 #[tokio::test]
 async fn that_are_dropped_half_read_leave_the_transaction_usable() {
     let (_database, owner, connection) = marked().await;

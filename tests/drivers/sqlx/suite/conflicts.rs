@@ -1,4 +1,4 @@
-//! Conflicts with other transactions, of which sqlx does not tell by itself.
+//! Conflicts with other transactions, which sqlx does not report by itself.
 
 use driver_suite::{Call, DEADLOCK, Service, Stack as _, isolation::lose, patient, pool, reason};
 use sqlx::Executor as _;
@@ -27,7 +27,7 @@ async fn are_reported_if_the_source_of_the_answer_is_an_error_of_sqlx() {
     }
 }
 
-/// The transaction has failed, and nothing says why.
+/// The transaction has failed, and the reason is not known.
 #[tokio::test]
 async fn that_the_handler_swallows_are_refusals() {
     assert_eq!(lose::<SqlxStack>(DEADLOCK, |_, _| Ok(Uuid::nil())).await, Some(Reason::NotCommitted));

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::stack::{SqlxStack, insert};
 
-/// What a derive makes.
+/// A row, read as `#[derive(FromRow)]` would read it.
 struct Project {
     id: Uuid,
     name: String,
@@ -20,7 +20,7 @@ impl FromRow<'_, PgRow> for Project {
     }
 }
 
-/// A repository on whatever executes.
+/// A repository that takes any executor.
 async fn project(executor: impl PgExecutor<'_>, id: Uuid) -> Result<Project, sqlx::Error> {
     sqlx::query_as("SELECT id, name FROM tenant.projects WHERE id = $1").bind(id).fetch_one(executor).await
 }

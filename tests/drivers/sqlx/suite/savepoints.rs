@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::stack::{SqlxStack, insert};
 
-/// A repository that has a transaction of its own, on whatever it is given.
+/// A repository that begins a transaction of its own on the handle that it is given.
 async fn insert_twice(to: impl sqlx::Acquire<'_, Database = Postgres>, name: &str) -> Result<Uuid, TransactionError> {
     let mut transaction = sqlx::Acquire::begin(to).await?;
     let project = insert(&mut transaction, name).await?;
@@ -51,7 +51,7 @@ async fn are_acquired_from_the_connection_or_have_a_closure() {
     assert_clean::<SqlxStack>(&pool).await;
 }
 
-/// Transactions inside of each other, in the innermost of which a `begin` is given up. Each is committed all the same.
+/// Nested transactions, of which the innermost abandons a `begin`. Each is committed nevertheless.
 fn go_on(
     connection: &mut PgConnection,
     depth: usize,

@@ -113,7 +113,7 @@ pub async fn a_commit_that_is_refused_leaves_nothing<S: Stack>() {
     assert_eq!(rows(&owner).await, [1, 1, 1]);
 }
 
-/// It would do so each time: a client must not try again.
+/// A retry would fail in the same way, so the client must not try again.
 pub async fn a_handler_that_keeps_its_record_from_being_written_is_an_error_and_not_an_outage<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
@@ -281,7 +281,7 @@ pub async fn a_call_whose_key_another_server_has_taken_meanwhile_leaves_nothing<
     }
 }
 
-/// What another server writes.
+/// The INSERT of a record by another server, and the project of its response.
 struct Record {
     insert: String,
     project: Uuid,

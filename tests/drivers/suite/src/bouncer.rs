@@ -96,7 +96,7 @@ pub async fn a_commit_whose_answer_pgbouncer_lost_is_looked_up<S: Stack>() {
     }
 }
 
-/// The server process of the transaction is told, not PgBouncer's client.
+/// The request to cancel goes to the server process of the transaction, not to PgBouncer's client.
 pub async fn a_client_that_hangs_up_has_its_statement_cancelled<S: Stack>() {
     let Some((database, bouncer)) = behind_bouncer::<S>().await else { return };
     let (owner, pool) = (database.owner().await, pool_through::<S>(&bouncer, CLIENTS));

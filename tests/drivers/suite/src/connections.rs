@@ -130,7 +130,7 @@ async fn key_is_free(owner: &Client) {
     until("the lock is released", async || owner.query_one(select, &[]).await.expect("the locks").get(0)).await;
 }
 
-/// An attempt finds out, and a later one has another connection.
+/// The first attempt fails, and a later one gets another connection.
 pub async fn pooled_connections_that_were_terminated_are_replaced<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
@@ -159,7 +159,7 @@ pub async fn a_call_is_refused_if_there_is_no_connection<S: Stack>() {
     service.create("shop").await.expect("a call");
 }
 
-/// Transactions leave a quarter of the pool to claims; a call waits for its turn, and is then told so.
+/// Transactions leave a quarter of the pool to claims. A further call waits for its turn, and is then refused.
 pub async fn of_a_pool_that_is_in_use_are_enough_for_claims<S: Stack>() {
     let database = Database::new().await;
     let pool = pool::<S>(&database, 4);
@@ -184,7 +184,7 @@ pub async fn of_a_pool_that_is_in_use_are_enough_for_claims<S: Stack>() {
     drop(connections);
 }
 
-/// What is logged of a procedure whose transactions idle for longer than they work.
+/// The times that are logged of a procedure whose transactions idle for longer than they work.
 pub async fn tell_how_long_they_were_used_and_how_long_not<S: Stack>() {
     let database = Database::new().await;
     let store = patient::<S>(pool::<S>(&database, 1));
@@ -231,7 +231,7 @@ pub async fn a_call_whose_handler_keeps_its_connection_is_refused_or_the_connect
     let late = S::insert(&mut kept, "late").await;
     let left = if S::IS_EXCLUSIVE {
         assert_eq!(reason(answer), Reason::StoreUnavailable);
-        // What it does with it is lost.
+        // Its write is lost.
         late.expect("a project");
         assert_eq!(open_transactions(&owner).await, 1);
         [0, 0, 0]

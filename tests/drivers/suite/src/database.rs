@@ -1,4 +1,4 @@
-//! What is in the database.
+//! Statements that the tests share, and counts of the rows in the database.
 
 use tokio_postgres::Client;
 use tonic_idempotency_tests::until;

@@ -1,4 +1,4 @@
-//! What the store makes of the errors of the library.
+//! The kinds that the store gives to the errors of the library.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ pub async fn of_silent_connections_are_not_seen<S: Stack>() {
     assert!(matches!(claimed, ClaimOutcome::Acquired));
 }
 
-/// How the server writes an answer that is sent as a text.
+/// The role's settings change how the server writes bytes as text.
 pub async fn of_texts_are_not_made_by_the_settings_of_the_role<S: Stack>() {
     let database = Database::new().await;
     for is_pooled in [false, true] {

@@ -1,4 +1,4 @@
-//! A failover: calls find the new primary, and none runs at a standby. And a standby that is gone, for which commits wait.
+//! Failovers: calls find the new primary, and none runs at a standby. Lost standbys: commits wait for them.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn pair() -> Option<Pair> {
     }
 }
 
-/// A proxy in front of the primary, and a pool whose connections take its way.
+/// A proxy in front of the primary, and a pool that connects through it.
 fn pool_through<S: Stack>(pair: &Pair, size: usize) -> (Proxy, S::Pool) {
     let primary = pair.address_of_primary();
     let proxy = Proxy::start(primary).expect("a proxy");
@@ -36,7 +36,7 @@ fn pool_through<S: Stack>(pair: &Pair, size: usize) -> (Proxy, S::Pool) {
     (proxy, pool_at::<S>(url, size, ""))
 }
 
-/// The way leads to a standby, and then to the primary.
+/// The proxy leads to a standby at first, and then to the primary.
 pub async fn a_call_at_a_standby_is_refused_and_its_connection_is_closed<S: Stack>() {
     let Some(pair) = pair().await else { return };
     let database = Database::on(&pair.primary()).await;
@@ -47,7 +47,7 @@ pub async fn a_call_at_a_standby_is_refused_and_its_connection_is_closed<S: Stac
     proxy.lead_to(pair.address_of_standby());
     proxy.cut_connections();
 
-    // What the standby has is no answer, either.
+    // The records of a standby are no answer, either.
     let keys = [service.with_new_key().key, service.key, None];
     for (key, name) in keys.into_iter().zip(["another", "shop", "another"]) {
         let refused = service.with_key(key).create(name).await.expect_err("a standby");
@@ -138,7 +138,7 @@ pub async fn commits_that_hang_take_no_more_processes_than_the_pool_may_have<S: 
     assert!(begun.iter().all(|begun| matches!(begun, Ok(BeginOutcome::Open { .. }))));
 }
 
-/// Their statements were in time, and nobody holds what they reserve. Some go alone, and some together.
+/// Their statements are in time and their commits late, so no call holds the keys that they reserve. Some go alone, and some together.
 pub async fn claims_whose_commits_are_later_than_their_calls_keep_no_key<S: Stack>() {
     let Some(pair) = pair().await else { return };
     let database = Database::on(&pair.primary()).await;

@@ -1,4 +1,4 @@
-//! Functions, which, unlike procedures, cannot end a transaction that someone left open on the connection.
+//! Functions, which, unlike procedures, cannot end a transaction that was left open on the connection.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tonic_idempotency_tests::{Database, until};
 
 use crate::{CREATE_PROJECT, Stack, all_are_back, new_claim, patient, pool, store, take, text};
 
-/// What someone leaves: a transaction whose snapshot is from before everything that follows.
+/// Opens a transaction to be left behind, whose snapshot is older than everything that follows.
 const LEFT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1";
 
 /// The connections of a pool.
 const CONNECTIONS: usize = 2;
 
-/// Leaves a transaction open on all connections of a pool, and waits until it is old enough to be told from that of a statement.
+/// Leaves a transaction open on all connections of a pool, and waits until it is older than one of a single statement can be.
 async fn leave_open<S: Stack>(pool: &S::Pool, owner: &Client) {
     let mut connections = take::<S>(pool, CONNECTIONS).await;
     for connection in &mut connections {
@@ -53,8 +53,8 @@ fn again(claim: &Claim) -> Claim {
     Claim { reservation: Reservation::new(claim.reservation.owner, claim.reservation.key), ..claim.clone() }
 }
 
-/// Neither the snapshot nor the settings of such a transaction count: a completed call is replayed, and its user is not left to
-/// whoever takes the connection next.
+/// Neither the snapshot nor the settings of such a transaction count: a completed call is replayed, and its user is not left on the
+/// connection.
 pub async fn that_look_neither_read_nor_leave_anything_in_it<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;

@@ -203,7 +203,7 @@ pub async fn another_error_is_not_taken_for_a_conflict<S: Stack>() {
     );
 }
 
-/// A conflict in a nested transaction does not fail the call if that is rolled back.
+/// A conflict in a nested transaction does not fail the call if the nested transaction is rolled back.
 pub async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored<S: Stack>() {
     let database = Database::new().await;
     let service = Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move {

@@ -1,4 +1,4 @@
-//! Attempts that arrive after their call has given them up.
+//! Attempts that arrive after their call has abandoned them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tonic_idempotency_tests::{Database, Proxy, until};
 
 use crate::{Stack, all_are_back, new_claim, patient, pool_through_proxy, rows, store, take};
 
-/// How long an attempt has before another one is made, which is a quarter of an operation's time.
+/// The time that an attempt has before the next is made: a quarter of an operation's time.
 const SHARE: Duration = Duration::from_secs(1);
 
 /// The connections that a pool may have.
@@ -57,7 +57,7 @@ async fn assert_free<S: Stack>(world: (&Database, &Proxy, &S::Pool, &SqlStore<S:
     let (database, proxy, pool, store) = world;
     proxy.release();
     all_are_back::<S>(pool).await;
-    // What arrives on a connection that its client has closed is carried out, too.
+    // Statements that arrive on a connection that its client has closed are carried out, too.
     let owner = database.owner().await;
     let connections = "SELECT count(*) FROM pg_stat_activity
                        WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
@@ -100,7 +100,7 @@ pub async fn that_are_answered_do_not_keep_the_key<S: Stack>() {
     assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
 }
 
-/// The second attempt is told that another call runs, which lets go of the key then.
+/// The second attempt finds the key held by another call, which then releases it.
 pub async fn to_claim_a_key_that_another_call_holds_reserve_nothing<S: Stack>() {
     let (database, proxy, pool, store) = stalled::<S>(1).await;
     let claims = [Claim { resource_type: Some("project".to_owned()), ..new_claim() }];
@@ -123,7 +123,7 @@ pub async fn to_claim_many_keys_together_reserve_nothing<S: Stack>() {
     assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
 }
 
-/// The attempt that was given up may have the key's lock until the server notices that its connection is gone. Here another call has it.
+/// An abandoned attempt may hold the key's lock until the server notices that its connection is lost. Here another call holds it.
 pub async fn to_begin_a_transaction_do_not_count_as_another_call<S: Stack>() {
     let database = Database::new().await;
     let (proxy, pool) = pool_through_proxy::<S>(&database, 1).await;

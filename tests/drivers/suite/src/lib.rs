@@ -12,12 +12,12 @@
 //! | [`cuts`] | connections that are cut or fall silent at any moment |
 //! | [`disconnects`] | clients that hang up |
 //! | [`duplicates`] | calls with one key at once |
-//! | [`errors`] | what the store makes of the library's errors |
+//! | [`errors`] | the kinds that the store gives to the library's errors |
 //! | [`failover`] | failovers, and standbys |
-//! | [`functions`] | functions, on connections with a transaction that someone left open |
+//! | [`functions`] | functions, on connections with a transaction that was left open |
 //! | [`handle`] | the handler's handle |
 //! | [`isolation`] | isolation levels, conflicts |
-//! | [`late_attempts`] | attempts that arrive after their call has given them up |
+//! | [`late_attempts`] | attempts that arrive after their call has abandoned them |
 //! | [`lost_answers`] | a COMMIT whose answer is lost |
 //! | [`owned`] | transactions without a call |
 //! | [`reserved`] | reserved mode, and stores that cannot be asked |

@@ -57,7 +57,7 @@ pub struct Expected {
     pub with_savepoint: usize,
     /// The same, if it ends in a final error.
     pub final_error: usize,
-    /// What the return of a connection to its pool takes in the background, each time.
+    /// Round trips in the background, each time a connection returns to its pool.
     pub returned: usize,
 }
 

@@ -12,7 +12,7 @@ pub async fn run<S: Stack>(name: &str, test: impl AsyncFnOnce()) {
     }
 }
 
-/// Says that something is left out.
+/// Reports that something is left out.
 pub(crate) fn left_out(what: &str, reason: &str) {
     // Fails if standard error is closed.
     let _ = std::io::stderr().write_all(format!("LEFT OUT {what}: {reason}\n").as_bytes());

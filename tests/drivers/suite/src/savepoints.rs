@@ -82,7 +82,7 @@ pub async fn are_rolled_back_if_dropped<S: Stack>() {
     assert_eq!(left.await, ["kept", "kept", "shop"]);
 }
 
-/// The depth that a library counts is that of a call, and not of another one before it on the connection.
+/// The depth that a library counts starts anew with each call on the connection.
 pub async fn one_that_is_never_dropped_is_committed_with_the_call<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
@@ -137,7 +137,7 @@ async fn notes(owner: &Client) -> [i64; 2] {
     [row.get(0), row.get(1)]
 }
 
-/// What the handler writes afterwards is not committed on its own.
+/// Later writes of the handler are not committed on their own.
 pub async fn after_one_that_cannot_begin_no_statement_leaves_an_effect<S: Stack>() {
     let database = Database::new().await;
     let (owner, pool) = (database.owner().await, pool::<S>(&database, 1));

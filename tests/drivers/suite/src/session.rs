@@ -1,4 +1,4 @@
-//! What a handler's transaction has set of its caller, which row-level security sees.
+//! The settings that name the caller in a handler's transaction, for row-level security.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -185,7 +185,7 @@ pub async fn is_there_for_the_status_of_a_replay<S: Stack>() {
     assert_eq!(replay.status.as_deref(), Some("failed"));
 }
 
-/// A handler that changes the session of its connection: the calls after it are as they would be.
+/// A handler changes the session of its connection, and the calls after it do not notice.
 pub async fn that_a_handler_changes_for_good_is_not_the_next_calls<S: Stack>() {
     for change in [
         "SELECT set_config('app.current_user_id', gen_random_uuid()::text, false)",

@@ -1,4 +1,4 @@
-//! [`Stack`].
+//! The interface of a driver and its client library to the tests.
 
 use std::error::Error;
 
@@ -13,8 +13,7 @@ use uuid::Uuid;
 /// A driver with its client library, as an application uses them: how it makes a pool, and what a handler does with its
 /// transaction. It is a type without values.
 ///
-/// SQL that the tests give has no parameters, and each function may send it in whatever way is the library's own, if not said
-/// otherwise.
+/// The SQL of the tests has no parameters. Unless its documentation says otherwise, a function may send it in the library's own way.
 pub trait Stack: Send + Sync + Sized + 'static {
     /// The tests that the driver leaves out, as `module::name`, each with the reason, which is printed when the tests run.
     const LEFT_OUT: &'static [(&'static str, &'static str)] = &[];
@@ -23,8 +22,8 @@ pub trait Stack: Send + Sync + Sized + 'static {
     /// Otherwise a connection that is kept is dead when the call has ended.
     const IS_EXCLUSIVE: bool;
 
-    /// Whether the library prepares its statements behind PgBouncer, too: then it has to track them. Without one that does, what the
-    /// tests show behind PgBouncer is not shown.
+    /// Whether the library prepares its statements behind PgBouncer, too. PgBouncer then has to track them; if the installed version
+    /// cannot, the tests behind PgBouncer are left out.
     const NEEDS_TRACKING: bool = false;
 
     /// The driver.
@@ -36,7 +35,7 @@ pub trait Stack: Send + Sync + Sized + 'static {
     /// The handle that a handler finds in its request. Clones are handles of the same transaction.
     type Transaction: Clone + Send + Sync + 'static;
 
-    /// What a handler writes with: the guard of the connection, or a handle, if that is enough.
+    /// The means by which a handler writes: the guard of the connection, or a handle, if that is enough.
     type Connection: Send + 'static;
 
     /// The error that turns into the handler's [`Status`].

@@ -14,8 +14,8 @@ use uuid::Uuid;
 use super::statements::{self, Outcome, texts};
 use crate::record::{acquire, again, claim, complete, completion, patient};
 
-/// Policies that an application may have added to the table, and that are evaluated once for each statement, or let everybody see
-/// everything.
+/// Policies that an application may have added to the table, and that are evaluated once for each statement, or show every user
+/// all rows.
 const POLICIES: [&str; 5] = [
     "USING (true)",
     "USING (user_id = (SELECT nullif(current_setting('idempotency.owner', true), '')::uuid))",
@@ -93,7 +93,7 @@ async fn a_row_is_found_whatever_user_the_applications_settings_name() {
     assert_eq!(texts(&found, "state"), [(); 5].map(|()| Some("completed".to_owned())));
 }
 
-/// Somebody asks for a key of another user, and even knows the token, in a statement in which that user takes part.
+/// A user asks for the key of another user, and even knows its token, in a statement in which that user takes part.
 #[tokio::test]
 async fn a_key_of_another_user_is_neither_seen_nor_touched_whatever_policies_were_added() {
     let database = Database::new().await;
@@ -170,7 +170,7 @@ async fn record(store: &PostgresStore, claim: Claim, resource: &Resource) -> Cla
     again(&claim)
 }
 
-/// Under row-level security on the outbox: a user sees those of its own organisation, and nobody sees none.
+/// Under row-level security on the outbox: a user sees the rows of its own organisation, and a call without a user sees none.
 #[tokio::test]
 async fn each_status_is_read_as_the_rows_own_user() {
     let database = Database::new().await;

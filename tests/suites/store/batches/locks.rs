@@ -1,4 +1,4 @@
-//! What a statement waits for, what fails it, and that it changes nothing then.
+//! Locks that a statement takes and waits for. A statement that fails changes nothing.
 
 use tokio_postgres::{Error, error::SqlState, types::Type};
 use tonic_idempotency::store::{Claim, Reservation};
@@ -115,7 +115,7 @@ async fn that_another_transaction_holds_fail_the_statement_after_a_short_while()
     let reservations: Vec<_> = held.iter().map(|claim| claim.reservation).collect();
     let recorded = statements::complete(&api, &reservations, &[Outcome::DONE; 4]).await;
     assert_eq!(code(recorded), SqlState::LOCK_NOT_AVAILABLE);
-    // A look waits for nobody.
+    // A look waits for no lock.
     let found = statements::look(&api, &held.iter().collect::<Vec<_>>()).await.expect("a look");
     assert!(found.iter().all(Option::is_some));
     transaction.rollback().await.expect("the end");
@@ -147,7 +147,7 @@ async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
     assert_eq!(recorded.expect("a completion"), [true; 3]);
 }
 
-/// What was done there would be lost with the transaction.
+/// Changes made there would be lost with the transaction.
 #[tokio::test]
 async fn are_not_taken_in_a_transaction_that_someone_left_open() {
     let database = Database::new().await;

@@ -84,7 +84,7 @@ async fn make(database: &Database, store: &PostgresStore, state: &str) -> Claim 
     claim
 }
 
-/// What a row says, without its ids, and with its times in units of ten minutes from now.
+/// Summarises a row without its ids, and with its times in units of ten minutes from now.
 async fn summary(database: &Database, claim: &Claim) -> Option<String> {
     let select = "SELECT format('%s %s %s %s %s %s %s %s %s %s %s', procedure, attempts, outcome_unknown, response_not_stored,
                                 response_bytes, response_metadata, error_bytes, project_id,

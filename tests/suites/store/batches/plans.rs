@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::statements::{self, Outcome};
 use crate::record::{again, claim};
 
-/// What makes a connection send the plans of all that it executes.
+/// Makes a connection send the plans of all statements that it executes.
 const EXPLAIN: &str =
     "LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on;
                        SET auto_explain.log_verbose = on; SET client_min_messages = log";

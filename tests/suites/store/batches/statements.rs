@@ -15,7 +15,7 @@ use crate::record::{HASH, HOUR};
 /// A parameter with its type.
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// What a call records.
+/// The outcome that a call records.
 #[derive(Clone, Copy)]
 pub(crate) struct Outcome<'a> {
     pub(crate) response: Option<&'a [u8]>,

@@ -13,11 +13,11 @@ use uuid::Uuid;
 
 use crate::record::{claim, completion};
 
-/// What became of a call.
+/// The end of a call.
 #[derive(Debug)]
 pub(super) enum Ended {
     Committed,
-    /// The key was not to be had.
+    /// The key was not free.
     Refused(ClaimOutcome),
     /// Another call was recorded first.
     Superseded,

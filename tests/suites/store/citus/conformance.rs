@@ -14,7 +14,7 @@ use super::distributed::Distributed;
 
 struct Citus;
 
-/// Where the store's table is.
+/// The database with the store's table.
 enum Place {
     Distributed(Distributed),
     /// The skip is reported. A case of the suite cannot be left out, so it runs without Citus.

@@ -26,7 +26,7 @@ pub(super) const PAGE: &str = include_str!("../../../../docs/citus.md");
 pub(super) const OWNER: &str = "my_owner_role";
 pub(super) const API: &str = "my_api_role";
 
-/// What the conformance suite needs beside the page: a resource type whose table is on every node, with a status.
+/// Adds the conformance suite's needs to the page's schema: a resource type whose table is on every node, with a status.
 const PROJECTS: &str = include_str!("projects.sql");
 
 /// The databases that the tests of this process share, one after the other.
@@ -131,8 +131,8 @@ impl Distributed {
         }
     }
 
-    /// What the statement of the page is here: with the names that things have, for each worker that there is, and not at all if
-    /// it distributes something over none.
+    /// Adapts a statement of the page to this cluster: with its names, once for each worker, and left out if it would distribute
+    /// something over no workers.
     fn here(&self, statement: &str) -> Vec<String> {
         let at = |name: &str, Place { host, port }: &Place| {
             statement

@@ -125,7 +125,7 @@ async fn a_sweep_deletes_expired_records_on_all_nodes() {
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 }
 
-/// Its statements would wait for those of the other, on all nodes.
+/// Otherwise its statements would wait for those of the other sweep, on all nodes.
 #[tokio::test]
 async fn a_sweep_leaves_the_work_to_another_one_that_runs() {
     let Some(distributed) = Distributed::take().await else { return };

@@ -31,7 +31,7 @@ fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, pool: &Poo
     assert_eq!(pool.status().size, 0, "a connection is kept");
 }
 
-/// What a standby has may be taken back by a failover. A transaction that is read-only is what the functions see of one.
+/// A failover may undo changes that a standby has. The functions recognise a standby by its read-only transactions.
 #[tokio::test]
 async fn a_coordinator_that_is_read_only_decides_on_no_key() {
     let Some(distributed) = Distributed::take().await else { return };
@@ -120,7 +120,7 @@ async fn until_one_waits(distributed: &Distributed) -> (usize, i32) {
     waiting(distributed).await[0]
 }
 
-/// Ends the wait of a connection: the server says that it has committed if the wait is cancelled, and says nothing if the connection is ended.
+/// Ends the wait of a connection. If the wait is cancelled, the server reports the commit; if the connection is ended, it reports nothing.
 async fn end_wait(distributed: &Distributed, (worker, pid): (usize, i32), function: &str) {
     let client = distributed.connect(&distributed.workers[worker], SUPERUSER).await;
     let end = format!("SELECT {function}({pid})");
@@ -166,7 +166,7 @@ async fn a_commit_is_found_if_its_node_was_lost_before_it_answered() {
     assert_eq!(distributed.orders_and_records().await, (1, 1));
 }
 
-/// An old primary that nobody has fenced has neither the lock nor the record of a transaction at the new one.
+/// An old primary that is not fenced has neither the lock nor the record of a transaction at the new one.
 #[tokio::test]
 async fn a_transaction_is_called_rolled_back_only_when_the_standby_of_its_node_agrees() {
     let Some(distributed) = Distributed::make().await else { return };

@@ -27,7 +27,7 @@ async fn a_user_who_is_full_is_refused_and_no_other() {
     assert_eq!(refused.kind(), StoreErrorKind::UserFull, "{refused:?}");
     let retried = store.claim(&again(&first)).await.expect("a retry is answered");
     assert!(matches!(retried, ClaimOutcome::InFlight { .. }), "{retried:?}");
-    // Another server counts what is on the node, too.
+    // Another server counts the same records on the node.
     let refused = limited(distributed.store(), MOST).claim(&of(user)).await.expect_err("the user is full");
     assert_eq!(refused.kind(), StoreErrorKind::UserFull, "{refused:?}");
     acquire(&store, &of(other)).await;

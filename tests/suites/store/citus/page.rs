@@ -1,4 +1,4 @@
-//! `docs/citus.md`: its statements set up every database of these tests, and the database that they make is what it says.
+//! `docs/citus.md`: its statements set up every database of these tests, and the result is as the page describes it.
 
 use tonic_idempotency::store::{PostgresStore, ResourceType, ResourceTypes};
 

@@ -1,4 +1,4 @@
-//! What runs where.
+//! The nodes that run the statements of the page, by their plans.
 
 use super::distributed::{API, Distributed, PAGE};
 

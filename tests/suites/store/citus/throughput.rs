@@ -1,4 +1,4 @@
-//! The calls per second of one server, and of clusters, and what they cost: the table in `results/citus.md`. pgbench sends what the store
+//! The calls per second of one server, and of clusters, and their cost: the table in `results/citus.md`. pgbench sends what the store
 //! sends for a first call. All nodes and pgbench share this machine.
 
 use std::{fs, path::Path};
@@ -26,7 +26,7 @@ const CALLERS: &str = "16";
 const ROUNDS: usize = 3;
 const SECONDS: &str = "4";
 
-/// What was found in a mode: one for each round.
+/// The measurements of a mode: one for each round.
 #[derive(Default)]
 struct Found {
     /// Calls per second.

@@ -110,7 +110,7 @@ async fn orders_on_all_nodes_are_committed_with_the_record_or_not_at_all() {
     }
 }
 
-/// Both have read what the other one writes. The node says so to the statement that writes the record.
+/// Each has read the row that the other writes. The node reports the conflict to the statement that writes the record.
 #[tokio::test]
 async fn one_of_two_transactions_on_a_node_that_are_not_serializable_is_committed() {
     let Some(distributed) = Distributed::take().await else { return };

@@ -1,4 +1,4 @@
-//! What operators see.
+//! Inspection of keys by operators.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ async fn see_each_state_as_the_layer_does() {
     operated.drop_owner().await;
 }
 
-/// Of all users, and only what is stuck: neither what has an outcome nor what is running.
+/// Stuck keys of all users, without those that have an outcome or a running call.
 #[tokio::test]
 async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
     let operated = Operated::new().await;
@@ -122,7 +122,7 @@ async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
     }
     assert_eq!(found("p_limit => 1").await, recent[..1]);
 
-    // What it returns is what the other two functions take.
+    // Its columns are valid arguments of the other two functions.
     let release = "SELECT r.outcome FROM tenant.idempotency_stuck() s,
                    tenant.idempotency_operator_release(s.key_id::text, s.owner::text, s.token) r";
     let released = operated.operator.query(release, &[]).await.expect("an answer");
@@ -189,7 +189,7 @@ async fn see_an_outcome_while_a_replay_looks_at_it() {
     assert_eq!((row.get("state"), row.get("holder_pid")), ("completed", None::<i32>));
     assert_eq!(operated.release(&ended, Some(ended.reservation.token)).await, ("completed".to_owned(), None));
     drop(looking);
-    // An operator's own lock is nobody else's.
+    // An operator's own lock is not taken for that of a call.
     let held = any();
     acquire(&operated.store, &held).await;
     let [key, user] = texts(&held);

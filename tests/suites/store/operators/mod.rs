@@ -1,4 +1,4 @@
-//! What operators can do: look at a key, and release it. The table's owner is no superuser here, and the operators' role has
+//! The functions for operators, who look at a key, and release it. The table's owner is no superuser here, and the operators' role has
 //! no rights but those that it is granted.
 
 mod inspection;

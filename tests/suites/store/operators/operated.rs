@@ -1,4 +1,4 @@
-//! [`Operated`].
+//! A service with an operator, whose table belongs to a role of its own.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What operators release.
+//! Release of keys by operators.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What operators may do, and what is noted of it.
+//! The rights of operators, and the audit of their actions.
 
 use tokio_postgres::{error::SqlState, types::Type};
 use tonic_idempotency::{
@@ -34,7 +34,7 @@ async fn are_audited_with_their_names_also_when_nothing_is_released() {
     operated.drop_owner().await;
 }
 
-/// Whoever may look at a key may do nothing else: neither read a table, nor write the audit, nor claim or sweep.
+/// A role that may look at a key may do nothing else: neither read a table, nor write the audit, nor claim or sweep.
 #[tokio::test]
 async fn have_no_other_right() {
     let operated = Operated::new().await;
@@ -60,7 +60,7 @@ async fn have_no_other_right() {
     let granted: Vec<&str> = granted.iter().map(|row| row.get(0)).collect();
     assert_eq!(granted, ["idempotency_inspect", "idempotency_operator_release", "idempotency_stuck"]);
 
-    // And nobody else has theirs: not the API's role either.
+    // No other role may call these functions, not even the API's.
     let api = operated.database.api().await;
     for statement in [
         "SELECT tenant.idempotency_inspect('a', 'b')",
@@ -74,7 +74,6 @@ async fn have_no_other_right() {
     operated.drop_owner().await;
 }
 
-/// What an operator looks at stays where it was looked at.
 #[tokio::test]
 async fn leave_the_settings_of_their_transaction_as_they_were() {
     let mut operated = Operated::new().await;

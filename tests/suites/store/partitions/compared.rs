@@ -28,7 +28,7 @@ async fn run(owner: &Client, statement: &str) {
     owner.batch_execute(statement).await.expect(statement);
 }
 
-/// Asserts that the database has refused the switch for this reason, and what the table is then.
+/// Asserts that the database has refused the switch for this reason, that the table works as before, and that a new move succeeds.
 async fn is_refused(database: &Database, refused: Result<(), tokio_postgres::Error>, why: &str, rows: i64) {
     let error = refused.expect_err(why);
     let told = error.as_db_error().expect("an answer of the database");
@@ -47,7 +47,7 @@ async fn is_refused(database: &Database, refused: Result<(), tokio_postgres::Err
     assert_eq!(partitions(&owner).await, i64::from(PARTITIONS), "{why}");
 }
 
-/// Whatever has made the tables unequal before the comparison.
+/// Differences of any kind that exist before the comparison.
 #[tokio::test]
 async fn refuses_a_copy_that_is_not_equal() {
     for (unequal, why) in [

@@ -42,7 +42,7 @@ async fn serve_statements_for_several_calls() {
     statements_for_several_calls_work(&database).await;
 }
 
-/// What would go wrong with an equality: the partitions would be chosen before the first row.
+/// With an equality in a policy, the partitions would be chosen before the first row.
 #[tokio::test]
 async fn need_policies_that_choose_no_partitions() {
     let database = plain().await;
@@ -104,8 +104,8 @@ async fn are_made_by_several_servers_at_once() {
     works(&database).await;
 }
 
-/// Nobody reads a partition past the policies of the table: neither the API's role, to which the table alone is granted, nor a role
-/// that somebody has granted a partition, nor the owner.
+/// No role reads a partition past the policies of the table: neither the API's role, to which the table alone is granted, nor a role to
+/// which a partition is granted, nor the owner.
 #[tokio::test]
 async fn show_nobody_a_row_past_the_tables_policies() {
     let database = Database::empty().await;

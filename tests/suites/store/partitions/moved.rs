@@ -64,7 +64,7 @@ async fn have_every_record_in_its_state() {
     works(&database).await;
 }
 
-/// The functions that were made with the old table: what they find is in the new one.
+/// Functions that were made with the old table find their rows in the new one.
 #[tokio::test]
 async fn serve_statements_for_several_calls() {
     let database = plain().await;

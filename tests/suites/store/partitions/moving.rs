@@ -25,7 +25,7 @@ use crate::{
     record::{acquire, again, complete, completion, patient, take_over},
 };
 
-/// What became of a caller's keys.
+/// The keys of a caller, by their outcomes.
 #[derive(Default)]
 struct Log {
     committed: Vec<Claim>,
@@ -113,7 +113,7 @@ async fn changes_no_call() {
     statements_for_several_calls_work(&database).await;
 }
 
-/// A row that another transaction has locked is passed over, and copied when that has ended, as that has left it.
+/// A row that another transaction has locked is passed over, and is copied after the end of that transaction, with its changes.
 #[tokio::test]
 async fn copies_a_locked_row_when_it_is_free() {
     for is_committed in [true, false] {
@@ -207,7 +207,7 @@ async fn leaves_no_copy_of_a_row_that_is_deleted_with_an_old_snapshot() {
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys_next").await, 0);
 }
 
-/// Each change of the table of keys is in the other one as soon as it is committed.
+/// Each change of the table of keys is in the new table as soon as it is committed.
 #[tokio::test]
 async fn mirrors_every_change() {
     let database = plain().await;
@@ -250,7 +250,7 @@ async fn mirrors_every_change() {
         owner.query_typed(update, &[(user as _, Type::UUID)]).await.expect("by hand: another user's now");
     }
     assert_eq!(count(&owner, differences).await, 0);
-    // Those that nobody has touched are copied later: here, none.
+    // Rows that were not changed are copied later: here, there are none.
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 8);
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys_next").await, 8);
     owner.batch_execute("TRUNCATE tenant.idempotency_keys").await.expect_err("it would not be mirrored");

@@ -17,13 +17,13 @@ use crate::{
     record::{complete, completion},
 };
 
-/// The lock of whoever does a step of the move.
+/// The lock that is held during a step of the move.
 const MOVE: &str = "7594306392365691954";
 
 /// A lock of the tests.
 const HOLD: &str = "42";
 
-/// Selects whether somebody waits for a lock of this database.
+/// Counts the requests that wait for a lock of this database.
 const WAITS: &str = "SELECT count(*) FROM pg_locks l WHERE NOT l.granted
     AND (l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
 
@@ -40,7 +40,7 @@ async fn stop(owner: &Client) {
     }
 }
 
-/// Asserts that a mover was told that its move was taken back.
+/// Asserts that the mover's error says that the move was taken back.
 #[track_caller]
 fn was_told(moved: Result<(), MigrationError>) {
     let error = moved.expect_err("the move was taken back");
@@ -159,7 +159,7 @@ async fn by_two_movers_at_once_loses_nothing() {
     assert_eq!(partitions(&owner).await, i64::from(PARTITIONS));
 }
 
-/// The mover is killed in the transaction of a step, and another one goes on: for each step, on a database of its own.
+/// The mover is killed in the transaction of a step, and a second mover goes on: for each step, on a database of its own.
 #[tokio::test]
 async fn by_a_kill_at_any_step_loses_nothing() {
     let mut killed = JoinSet::new();
@@ -217,7 +217,7 @@ async fn after_the_switch_is_refused() {
     assert_eq!(partitions(&owner).await, i64::from(PARTITIONS));
 }
 
-/// Of a table that somebody has dropped, or of one that somebody has made.
+/// The new table, or the tables of the progress, were dropped; or the progress is that of a different table.
 #[tokio::test]
 async fn with_the_progress_of_another_table_is_refused() {
     for other in [

@@ -1,4 +1,4 @@
-//! All of them.
+//! All settings and encodings.
 
 use super::everything::{ENCODINGS, SETTINGS, works_in_encoding, works_with_setting};
 

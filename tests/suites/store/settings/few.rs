@@ -1,4 +1,4 @@
-//! A few of them, and what the migrations do about a setting.
+//! A few settings and encodings, and the settings that the migrations override.
 
 use tokio::task::JoinSet;
 use tonic_idempotency::{migrations, store::Schema};
@@ -24,7 +24,7 @@ async fn change_nothing_in_another_encoding() {
     databases.join_all().await;
 }
 
-/// The crate says the mode of its transactions.
+/// The crate sets the mode of its transactions.
 #[tokio::test]
 async fn do_not_make_the_crates_own_transactions_read_only() {
     let database = Database::empty().await;
@@ -33,7 +33,7 @@ async fn do_not_make_the_crates_own_transactions_read_only() {
     set_up(&mut database.owner().await).await;
 }
 
-/// They do without: calls work with the places of rows.
+/// The tables stay heaps, because calls use the places of rows.
 #[tokio::test]
 async fn do_not_choose_another_access_method_for_the_tables() {
     let database = Database::empty().await;
@@ -49,7 +49,7 @@ async fn do_not_choose_another_access_method_for_the_tables() {
     assert_eq!(others, Vec::<String>::new());
 }
 
-/// A limit of a statement counts from its beginning. The ones of the role are there again after it.
+/// The migrations lift the role's limits while they run, and restore them afterwards. The limit of a statement counts from its beginning.
 #[tokio::test]
 async fn do_not_end_a_migration_in_the_middle() {
     const LIMITS: &str =

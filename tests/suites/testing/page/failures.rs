@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Failures: answers that are lost, processes that die, and a store that is away.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The same in protobuf's JSON.
+//! The hostile messages in protobuf's JSON.
 
 use crate::Shape;
 

@@ -19,7 +19,7 @@ pub const TAKE: &str = "/hostile.v1.Sink/Take";
 /// A message, and what is costly about it.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// What is costly about it.
+    /// The name of its costly property.
     pub name: &'static str,
     /// The encoded message.
     pub message: Vec<u8>,

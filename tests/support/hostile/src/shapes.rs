@@ -1,4 +1,4 @@
-//! The shapes.
+//! Plain and hostile messages in the wire format.
 
 use crate::{
     Shape,
@@ -25,7 +25,7 @@ pub fn plain(size: usize) -> [Shape; 2] {
 
 /// Messages of about this size, in bytes, none of them canonical.
 pub fn hostile(size: usize) -> Vec<Shape> {
-    // A field that comes too late, so that those are not canonical either that would be without it.
+    // A field that comes too late, so that no message is canonical.
     let late = |mut message: Vec<u8>| {
         message.extend(varint(2, 1));
         message

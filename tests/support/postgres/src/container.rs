@@ -28,7 +28,7 @@ const IMAGE: &str = "postgres:17-alpine";
 /// The variable with the image, `name:tag`.
 const IMAGE_VARIABLE: &str = "IDEMPOTENCY_TEST_POSTGRES_IMAGE";
 
-/// Where the container keeps files in memory. Images have a volume on a disk in the usual place.
+/// The directory for files in memory in the container. In the usual place, images have a volume on a disk.
 const MEMORY: &str = "/scratch";
 
 /// The time for the start and for pulling a missing image.

@@ -1,4 +1,4 @@
-//! Whether the files of servers may be in memory.
+//! Decides whether the files of servers are in memory.
 //!
 //! A new database is some hundred files, and a file system on a disk takes longer to make and to delete them than the database takes for the
 //! rest of a test.
@@ -7,7 +7,7 @@ use std::env;
 
 use rustix::fs::statvfs;
 
-/// Where Linux keeps files in memory.
+/// Linux's directory for files in memory.
 pub(crate) const DIRECTORY: &str = "/dev/shm";
 
 /// The bytes that a server's files may take: several databases, and the log of their changes.

@@ -87,7 +87,7 @@ impl Pair {
         address(self.ports[1 - self.primary])
     }
 
-    /// Kills the primary, and promotes the standby. Commits of the new primary wait for nobody until the old one
+    /// Kills the primary, and promotes the standby. Commits of the new primary wait for no standby until the old one
     /// [rejoins](Self::rejoin).
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Promotes the standby, and leaves the old primary as it is, which nobody has fenced: its commits wait in vain.
+    /// Promotes the standby, and does not fence the old primary, whose commits wait in vain.
     ///
     /// # Errors
     ///

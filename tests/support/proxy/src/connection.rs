@@ -87,7 +87,7 @@ impl Connection {
         self.silent.load(Ordering::SeqCst)
     }
 
-    /// Says whether what is sent waits.
+    /// Sets whether bytes are held back.
     pub(crate) fn set_stalled(&self, stalled: bool) {
         self.stalled.store(stalled, Ordering::SeqCst);
     }
@@ -114,7 +114,7 @@ impl Connection {
         thread::scope(|scope| {
             let (sender, pieces) = mpsc::channel();
             scope.spawn(move || self.receive(from, direction, shared, &sender));
-            // A peer that is gone ends the connection, too.
+            // A peer that has gone ends the connection, too.
             let _ = self.send(to, direction, shared, pieces);
             // The end of a silent connection is not heard either.
             shared.wait_while_silent(self);

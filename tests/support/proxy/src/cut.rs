@@ -33,7 +33,7 @@ pub enum Moment {
     },
 }
 
-/// Where bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the server to the client.

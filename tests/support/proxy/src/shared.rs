@@ -38,7 +38,7 @@ pub(crate) struct State {
     generation: usize,
     held: bool,
     pub(crate) refusing: bool,
-    /// Where new connections lead.
+    /// The server to which new connections lead.
     pub(crate) server: SocketAddr,
 }
 
@@ -76,7 +76,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a connection that is made now leads.
+    /// The server to which a new connection leads.
     pub(crate) fn server(&self) -> SocketAddr {
         self.state().server
     }
@@ -167,7 +167,7 @@ impl Shared {
         };
         let mut lost_answer = connection.lost_answer();
         if lost_answer.is_some() && direction == Direction::Answers {
-            // What comes before that answer is lost, too.
+            // Bytes before that answer are lost, too.
             let answered = lost_answer.take_if(|armed| armed.cut.moment.is_answered_by(bytes));
             return answered.map_or(Passage::None, |armed| Passage::CutAfter(0, armed));
         }

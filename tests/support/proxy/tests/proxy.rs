@@ -1,4 +1,4 @@
-//! What a proxy does with its connections.
+//! Connections through a proxy: carried, cut, held, delayed, counted, or led to another server.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -47,7 +47,7 @@ fn noted(notes: &Mutex<Vec<Cut>>) -> Vec<Cut> {
     notes.lock().expect("no panic").clone()
 }
 
-/// What comes back of `sent`, until it is complete or the connection ends.
+/// Sends bytes, and returns those that come back until all have, or the connection ends.
 fn echo(stream: &mut TcpStream, sent: &[u8]) -> Vec<u8> {
     let _ = stream.write_all(sent);
     let mut got = vec![0; sent.len()];

@@ -1,4 +1,4 @@
-//! [`Cluster`].
+//! A private Redis Cluster.
 
 use std::thread;
 
@@ -11,8 +11,8 @@ use crate::{
 /// The number of primaries.
 const PRIMARIES: usize = 3;
 
-/// How long a node has for joining, in milliseconds, of which Redis makes one with the time after which a node counts as failed: its
-/// default.
+/// The node timeout while the cluster is made, in milliseconds: Redis's default. Redis also limits with it the time that a node has for
+/// joining.
 const JOINING: u32 = 15_000;
 
 /// A cluster of three primaries, each with one replica. Dropping it kills and removes all of them.
@@ -107,7 +107,7 @@ fn followers(primary: &Server) -> Vec<u16> {
     lines.filter_map(|line| line.split_once("port=")?.1.split(',').next()?.parse().ok()).collect()
 }
 
-/// Returns whether a node has a slot, which it says of itself.
+/// Returns whether a node has a slot, by its own account.
 fn has_slot(node: &Server, slot: u16) -> bool {
     let nodes = node.ask(&["CLUSTER", "NODES"]);
     let Some(myself) = nodes.lines().find(|line| line.contains("myself")) else { return false };

@@ -1,4 +1,4 @@
-//! [`StartError`].
+//! The error of servers that could not be started.
 
 use std::fmt;
 

@@ -13,7 +13,7 @@ const CLIENT: &str = "redis-cli";
 /// Servers of a busy machine answer within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns why servers cannot be started here; `None` if they can.
+/// Returns the reason why servers cannot be started here; `None` if they can.
 pub fn missing() -> Option<String> {
     let lacks = |program: &&&str| {
         let run = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();

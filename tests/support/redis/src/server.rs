@@ -1,4 +1,4 @@
-//! [`Server`].
+//! A private Redis server.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},

@@ -1,4 +1,4 @@
-//! [`Watched`].
+//! A primary and a replica under Redis Sentinel.
 
 use crate::{error::StartError, programs::until, server::Server};
 

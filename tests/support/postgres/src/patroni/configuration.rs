@@ -30,7 +30,7 @@ const PARAMETERS: [(&str, &str); 14] = [
     ("wal_sender_timeout", "5s"),
 ];
 
-/// What Patroni is configured with.
+/// The settings of Patroni and HAProxy.
 #[derive(Clone, Debug)]
 pub(super) struct Configuration {
     pub(super) etcd: u16,

@@ -42,7 +42,7 @@ const NODES: usize = 3;
 /// Runs and removes everything; described in the file.
 const SCRIPT: &str = include_str!("patroni.sh");
 
-/// What a COMMIT of the primary waits for.
+/// The servers for which a COMMIT of the primary waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
     /// For the primary alone.
@@ -143,7 +143,7 @@ impl Patroni {
         self.order(format!("freeze {node}")).await
     }
 
-    /// Stops the Patroni of a node, and not its server: that goes on as a primary which nobody has fenced.
+    /// Stops the Patroni of a node, and not its server, which goes on as an unfenced primary.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ impl Binaries {
         Some(binaries)
     }
 
-    /// What is said of them when they have been [replaced](replace).
+    /// The error message once they have been [replaced](replace).
     fn message(&self) -> String {
         format!(
             "PostgreSQL's binaries in {} changed while this server ran (it started as {}, they are 99.1 now): what fails after this \
