@@ -54,7 +54,9 @@ pub(super) async fn execute<E: Send + 'static>(
                     Ok(UnaryResponse::failed(Status::cancelled("the client disconnected")))
                 }),
             };
-            transaction.times().into_iter().for_each(|times| call.procedure.telemetry().transaction_used(times));
+            if let Some(times) = transaction.times() {
+                call.procedure.telemetry().transaction_used(times.idle, times.working);
+            }
             (HeldKey::Transaction(transaction), response)
         }
     };

@@ -34,7 +34,9 @@ pub(crate) async fn run_without_key<E>(
     };
     transaction.hand_out(handler.extensions_mut());
     let response = handler.run().await;
-    transaction.times().into_iter().for_each(|times| procedure.telemetry().transaction_used(times));
+    if let Some(times) = transaction.times() {
+        procedure.telemetry().transaction_used(times.idle, times.working);
+    }
     if transaction.is_in_conflict(response.as_ref().ok().and_then(UnaryResponse::error)) {
         transaction.roll_back().await;
         return Ok(reject(procedure, Rejection::Conflict));

@@ -5,8 +5,6 @@ use std::{
     time::Duration,
 };
 
-use crate::store::TransactionTimes;
-
 /// The minimum number of transactions to judge a procedure by.
 const ENOUGH: u32 = 10;
 
@@ -22,26 +20,26 @@ struct Sums {
     transactions: u32,
     /// The transactions that idled for at least [`LONG`], and for longer than they worked.
     idlers: u32,
-    times: TransactionTimes,
+    idle: Duration,
+    working: Duration,
     is_said: bool,
 }
 
 impl IdleTransactions {
-    /// Counts a transaction. Returns the averages the first time that they are to be logged.
-    pub(super) fn ended(&self, times: TransactionTimes) -> Option<TransactionTimes> {
+    /// Counts a transaction. Returns the averages of its idle and its working time the first time that they are to be logged.
+    pub(super) fn ended(&self, idle: Duration, working: Duration) -> Option<[Duration; 2]> {
         let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sums.is_said {
             return None;
         }
         sums.transactions = sums.transactions.saturating_add(1);
-        sums.idlers += u32::from(times.idle >= LONG && times.idle > times.working);
-        sums.times.idle += times.idle;
-        sums.times.working += times.working;
-        let TransactionTimes { idle, working } = sums.times;
-        let (idle, working) = (idle / sums.transactions, working / sums.transactions);
+        sums.idlers += u32::from(idle >= LONG && idle > working);
+        sums.idle += idle;
+        sums.working += working;
+        let [idle, working] = [sums.idle, sums.working].map(|time| time / sums.transactions);
         // A single slow transaction does not decide.
         sums.is_said = sums.transactions >= ENOUGH && sums.idlers > sums.transactions / 2 && idle > working;
-        sums.is_said.then_some(TransactionTimes { idle, working })
+        sums.is_said.then_some([idle, working])
     }
 }
 
@@ -58,8 +56,7 @@ mod tests {
 
     fn ended(of: &IdleTransactions, [idle, working]: [u64; 2]) -> Option<[u128; 2]> {
         let [idle, working] = [idle, working].map(Duration::from_millis);
-        let said = of.ended(TransactionTimes { idle, working });
-        said.map(|times| [times.idle, times.working].map(|time| time.as_millis()))
+        of.ended(idle, working).map(|times| times.map(|time| time.as_millis()))
     }
 
     #[test]

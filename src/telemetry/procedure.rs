@@ -1,6 +1,10 @@
 //! The log lines and counters of one procedure.
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use metrics::{Key, Label, counter};
 use tonic::Code;
@@ -11,7 +15,6 @@ use super::{
     rare::Rare,
     times::{Timed, Times},
 };
-use crate::store::TransactionTimes;
 
 /// The log lines and counters of one procedure.
 ///
@@ -253,8 +256,8 @@ impl ProcedureTelemetry {
     }
 
     /// Counts a transaction whose handler has ended. Logs once if the procedure's transactions idle for longer than they work.
-    pub(crate) fn transaction_used(&self, times: TransactionTimes) {
-        if let Some(TransactionTimes { idle, working }) = self.idle_transactions.ended(times) {
+    pub(crate) fn transaction_used(&self, idle: Duration, working: Duration) {
+        if let Some([idle, working]) = self.idle_transactions.ended(idle, working) {
             tracing::warn!(
                 procedure = &*self.path,
                 ?idle,

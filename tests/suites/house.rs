@@ -67,7 +67,7 @@ fn weighs_no_more_than_its_budget() {
             most: 18,
             goal: 18,
         },
-        Row { of: "settings of a server", count: settings().len(), most: 70, goal: 60 },
+        Row { of: "settings of a server", count: settings().len(), most: 60, goal: 60 },
         Row { of: "lines of test and tool for 100 of the library", count: 100 * tools / library, most: 245, goal: 160 },
         Row {
             of: "doc comments that begin with What, Who, Where",
@@ -203,7 +203,10 @@ fn imports(text: &str) -> BTreeSet<String> {
 
 /// The settings of a server.
 fn settings() -> BTreeSet<String> {
-    BUILDERS.into_iter().flat_map(|(builder, files)| methods(builder, files)).collect()
+    let mut found: BTreeSet<_> = BUILDERS.into_iter().flat_map(|(builder, files)| methods(builder, files)).collect();
+    // A variant of `creates`.
+    found.remove("creates_untracked");
+    found
 }
 
 /// The public methods of a builder that take it and return it, and are not hidden.
