@@ -43,6 +43,7 @@ struct Row {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the table of weights")]
 fn weighs_no_more_than_its_budget() {
     let (rust, pages) = (files("rs"), pages());
     let readme = pages.get(Path::new("README.md")).expect("a README");

@@ -348,7 +348,7 @@ async fn are_stored_without_the_details_that_are_redacted() {
     let details = replay.get_error_details();
     assert!(details.error_info().is_none() && details.precondition_failure().is_some(), "{details:?}");
 
-    let [first, replay] = redacted(|procedure| procedure.redact_error_details("*")).await;
+    let [_, replay] = redacted(|procedure| procedure.redact_error_details("*")).await;
     assert_eq!((replay.message(), replay.details()), ("", b"".as_slice()));
 }
 

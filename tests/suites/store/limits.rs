@@ -8,8 +8,8 @@ use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
     migrations,
     store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, Completion, PostgresStore, ResourceTypes,
-        Schema, SetupProblem, Store, StoreError, StoreErrorKind, StoredResponse, TransactionOptions, VerifyError,
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, PostgresStore, ResourceTypes, Schema,
+        SetupProblem, Store, StoreError, StoreErrorKind, TransactionOptions, VerifyError,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, until};

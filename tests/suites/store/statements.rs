@@ -7,7 +7,7 @@ use tonic_idempotency_tests::{Database, until};
 
 /// The functions and the plain statements, each with its guard against a transaction that was left open. All others are procedures, which
 /// begin with COMMIT.
-const FUNCTIONS: [(&str, Guard); 9] = [
+const FUNCTIONS: [(&str, Guard); 8] = [
     ("abandoned", Guard::Begin),
     ("begin", Guard::Begin),
     ("begin_without_key", Guard::Begin),

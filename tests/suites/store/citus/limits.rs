@@ -4,7 +4,7 @@ use tonic_idempotency::store::{ClaimOutcome, Store, StoreErrorKind};
 use uuid::Uuid;
 
 use super::{call::of, distributed::Distributed};
-use crate::record::{acquire, again, complete, completion, limited};
+use crate::record::{acquire, again, limited};
 
 const MOST: u64 = 10;
 
