@@ -134,13 +134,23 @@ fn takes_several_descriptor_sets() {
 }
 
 #[test]
-fn the_builder_overrides_the_proto_option() {
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-        .procedure(Procedure::builder("/shop.v1.Shop/Pay").key_policy(KeyPolicy::Optional))
-        .build()
-        .expect("a layer");
-    let pay = procedure(&layer, "/shop.v1.Shop/Pay");
-    assert_eq!((pay.creates(), *pay.policies()), (None, Policies::default()));
+fn the_builder_overrides_the_proto_option_field_by_field() {
+    let pay = |procedures: Vec<ProcedureBuilder>| {
+        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET);
+        let layer = procedures.into_iter().fold(builder, |builder, procedure| builder.procedure(procedure)).build();
+        procedure(&layer.expect("a layer"), "/shop.v1.Shop/Pay").clone()
+    };
+    let in_code = || Procedure::builder("/shop.v1.Shop/Pay");
+    let option = pay(Vec::new());
+    assert_eq!(option.policies().key_policy, KeyPolicy::Required);
+    let lease = Duration::from_secs(7);
+    let changed = pay(vec![
+        in_code().key_policy(KeyPolicy::Optional).lease(2 * lease),
+        // The later one overrides the earlier.
+        in_code().lease(lease),
+    ]);
+    let expected = Policies { key_policy: KeyPolicy::Optional, lease, ..*option.policies() };
+    assert_eq!((changed.creates(), *changed.policies()), (option.creates(), expected));
 }
 
 #[test]
