@@ -41,9 +41,7 @@ pub trait ReplayAuthorizer: Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped at the end of
-    /// [`replay_hook_timeout`](crate::layer::IdempotencyLayerBuilder::replay_hook_timeout), and may be when the client
-    /// disconnects.
+    /// The future is dropped after 5 seconds: the call is refused with `UNAVAILABLE` then. It may be dropped when the client disconnects.
     fn authorize(&self, request: ReplayRequest) -> impl Future<Output = Result<(), Status>> + Send;
 }
 

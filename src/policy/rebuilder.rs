@@ -43,8 +43,7 @@ pub trait Rebuilder: Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped at the end of
-    /// [`replay_hook_timeout`](crate::layer::IdempotencyLayerBuilder::replay_hook_timeout).
+    /// The future is dropped after 5 seconds: the call is refused with `UNAVAILABLE` then.
     fn rebuild(&self, request: RebuildRequest) -> impl Future<Output = Result<Self::Response, Status>> + Send;
 }
 

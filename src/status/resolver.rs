@@ -12,8 +12,7 @@ use crate::caller::Caller;
 /// Without a resolver, a replay reports the status that the store's claim returns. `PostgresStore` gets it in the same
 /// round trip from the SQL function `tenant.idempotency_resource_status`. With a resolver, the layer asks it instead of
 /// the store, after the claim, for each replay of a call that created a resource. An answer of `completed` or `failed`
-/// is final, and the layer may use it again for
-/// [`replay_cache_max_age`](crate::layer::IdempotencyLayerBuilder::replay_cache_max_age).
+/// is final, and the layer may use it again for a minute.
 ///
 /// An error of the resolver does not fail the call: it is logged, and the replay reports `processing`.
 ///

@@ -24,6 +24,7 @@ use tonic::{
 use tonic_idempotency::{
     IdempotencyLayer, UserId,
     layer::IdempotencyLayerBuilder,
+    policy::Procedure,
     store::{PostgresStore, PreparedStatements},
 };
 use tower::Service;
@@ -176,9 +177,9 @@ pub(super) fn behind_layer(
     adjust: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
 ) -> Result<Routes, Error> {
     let Layer { mode, effect, replays, .. } = layer;
-    let builder = IdempotencyLayer::builder(PROJECT)
-        .store(store)
-        .adjust_procedures(move |procedure| procedure.mode(mode).effect(effect));
+    let builder = IdempotencyLayer::builder(PROJECT).store(store).procedure(
+        Procedure::builder("/benchmarks.database.v1.ProjectService/CreateProject").mode(mode).effect(effect),
+    );
     let builder = match replays {
         Replays::Memory => builder,
         Replays::Store => builder.replay_cache_bytes(0),

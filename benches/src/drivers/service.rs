@@ -3,7 +3,11 @@
 use http::Extensions;
 use organization::Caller;
 use tonic::{Request, Response, Status, service::Routes};
-use tonic_idempotency::{IdempotencyLayer, policy::Mode, store::Store};
+use tonic_idempotency::{
+    IdempotencyLayer,
+    policy::{Mode, Procedure},
+    store::Store,
+};
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
@@ -49,7 +53,7 @@ impl<H: Handler> Service<H> {
         };
         let layer = IdempotencyLayer::builder(PROJECT)
             .store(self.0.store()?)
-            .adjust_procedures(move |procedure| procedure.mode(mode))
+            .procedure(Procedure::builder("/benchmarks.database.v1.ProjectService/CreateProject").mode(mode))
             .replay_cache_bytes(0);
         Ok(authenticated(layer.build()?.layer(ProjectServiceServer::new(InMode { handler: self.0, mode }))))
     }

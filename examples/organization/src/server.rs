@@ -12,7 +12,7 @@ use tonic_health::ServingStatus;
 use tonic_idempotency::{
     IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
-    policy::{LeasePolicy, Mode, ProcedureBuilder, StorePolicy},
+    policy::{LeasePolicy, Mode, Procedure, ProcedureBuilder, StorePolicy},
     proto::v1::operation_service_server,
     store::SessionSettings,
 };
@@ -67,8 +67,10 @@ impl<D: Driver> Service<D> {
             .session_settings(|caller| {
                 SessionSettings::new().set("app.current_user_id", caller.owner().as_uuid().to_string())
             })
-            .reconciler(RECONCILED, driver.invites_reconciler())
-            .adjust_procedures(move |procedure| overrides.apply(procedure));
+            .reconciler(RECONCILED, driver.invites_reconciler());
+        let builder = PROCEDURES
+            .iter()
+            .fold(builder, |builder, path| builder.procedure(overrides.apply(Procedure::builder(*path))));
         let idempotency = driver.complete(builder).build()?;
         let sweeping = Sweeper::new(store).spawn();
         let recovering = idempotency.recovery().spawn();
@@ -115,6 +117,20 @@ fn call_span(request: &Request<()>) -> Span {
     let key = request.headers().get("idempotency-key").and_then(|key| key.to_str().ok());
     tracing::trace_span!(target: "organization::step", "call", key)
 }
+
+/// The procedures that take keys, to which the command line applies.
+const PROCEDURES: [&str; 10] = [
+    "/organization.v1.APIKeyService/CreateAPIKey",
+    "/organization.v1.ClusterService/AddInstall",
+    "/organization.v1.ClusterService/CreateCluster",
+    "/organization.v1.ClusterService/CreateNodePool",
+    "/organization.v1.ClusterService/RegisterNode",
+    "/organization.v1.InviteService/InviteMember",
+    "/organization.v1.NamespaceService/CreateNamespace",
+    "/organization.v1.ProjectService/AddProjectMember",
+    "/organization.v1.ProjectService/CreateProject",
+    "/organization.v1.ProjectService/DeleteProject",
+];
 
 /// The settings that the command line overrides for every procedure.
 #[derive(Clone, Copy)]

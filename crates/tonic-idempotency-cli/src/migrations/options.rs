@@ -29,7 +29,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", default_value = "idempotency_keys")]
     table: String,
 
-    /// Makes what limits of one user's records need: for a store with max_records_per_user or max_bytes_per_user.
+    /// Makes what the limit of one user's records (`Limits::records`) needs.
     #[arg(long)]
     pub(crate) limits: bool,
 
