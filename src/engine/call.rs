@@ -1,6 +1,9 @@
 //! A protected call: data alone, without the engine.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use protobuf_canonical::RequestHashes;
@@ -45,12 +48,17 @@ impl Call {
             procedure: self.procedure.path().to_owned(),
             request: self.request_hashes.clone(),
             lease: policies.lease,
-            retention: key_age::retention(self),
+            retention: self.retention(),
             on_lease_ended: policies.on_lease_ended,
             on_foreign_reservation: policies.on_foreign_reservation,
             effect: policies.effect,
             resource_type: self.procedure.tracks().map(|creates| creates.resource_type.clone()),
         }
+    }
+
+    /// Returns how long its record lives.
+    pub(super) fn retention(&self) -> Duration {
+        key_age::retention(&self.procedure, self.reservation.key)
     }
 
     /// Returns the call without its request, which may be large.

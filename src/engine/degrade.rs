@@ -44,7 +44,9 @@ pub(super) async fn degrade<E: Send + 'static>(
     leader: Option<&Leader>,
 ) -> Result<UnaryResponse, E> {
     let policies = call.procedure.policies();
-    if !proceeds(policies, error) || key_age::refusal(engine, &call).is_some() {
+    if !proceeds(policies, error)
+        || key_age::refusal(&call.procedure, call.reservation.key, engine.clock.now()).is_some()
+    {
         release_lost_claim(engine, &call, error);
         return refuse(&call.procedure, error);
     }

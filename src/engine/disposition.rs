@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tonic::Status;
 
-use super::{call::Call, execute::Outcome, key_age, state::Engine};
+use super::{call::Call, execute::Outcome, state::Engine};
 use crate::{
     grpc::{Encoded, error_with_traceparent, with_traceparent},
     status::Resource,
@@ -99,7 +99,7 @@ pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Dispo
             Disposition::Complete(Completion {
                 response: StoredResponse::Error(error_with_traceparent(error, call.traceparent.as_deref())),
                 resource: None,
-                retention: key_age::retention(call),
+                retention: call.retention(),
             })
         }
         _ if outcome.effect_committed => Disposition::Abandon,
@@ -126,5 +126,5 @@ pub(super) fn completion(engine: &Engine, call: &Call, message: Option<Bytes>, m
         }
         _ => StoredResponse::NotStored,
     };
-    Completion { response, resource, retention: key_age::retention(call) }
+    Completion { response, resource, retention: call.retention() }
 }

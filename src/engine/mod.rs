@@ -125,7 +125,7 @@ async fn run<E: Send + 'static>(
             );
         }
     };
-    if let Some(rejection) = key_age::refusal(engine, &call) {
+    if let Some(rejection) = key_age::refusal(&call.procedure, call.reservation.key, engine.clock.now()) {
         Box::pin(record::let_go(engine, &call, key, Disposition::Release)).await;
         return Attempt::Answered(call.reject(rejection));
     }

@@ -9,7 +9,6 @@ use super::{
     call::Call,
     disposition::Disposition,
     held_key::{HeldKey, Lease},
-    key_age,
     state::Engine,
 };
 use crate::{
@@ -147,7 +146,7 @@ impl Recording {
         let store = Arc::clone(&engine.store);
         let tracked = engine.tracker.recording(&self.call);
         let shutting_down = engine.tracker.shutting_down().clone();
-        let ends = Instant::now() + key_age::retention(&self.call);
+        let ends = Instant::now() + self.call.retention();
         let [first, longest] = PAUSES;
         // Two attempts, and a renewal, in each third of a lease.
         let mut backoff = Backoff::new(first, longest.min((self.lease.length / 6).max(SHORTEST_PAUSE)));

@@ -80,7 +80,7 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         return Route::PassThrough;
     };
     let Some(protected) = shared.procedures.get(request.uri().path()) else {
-        return shared.unprotected_keys.route(request);
+        return shared.unprotected_keys.check(request).map_or_else(Route::Reject, |()| Route::PassThrough);
     };
     let procedure = &protected.procedure;
     let key = match key(request, procedure.policies().key_format) {

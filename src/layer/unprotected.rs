@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use http::{Request, header};
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 
-use super::route::Route;
 use crate::{
     key::IdempotencyKey,
     policy::{ProcedureError, UnprotectedKeyPolicy, path_of, read_service_options, unknown},
@@ -89,10 +88,10 @@ impl UnprotectedKeys {
         Ok(Self { procedures, services, overrides, default, other: UnprotectedKeyTelemetry::new(OTHER) })
     }
 
-    /// Decides the route of a call to a procedure that is not opted in, and counts its key if it has one.
-    pub(super) fn route<B>(&self, request: &Request<B>) -> Route {
+    /// Decides whether a call to a procedure that is not opted in may pass, and counts its key if it has one.
+    pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), Rejection> {
         if !has_key(request) {
-            return Route::PassThrough;
+            return Ok(());
         }
         let path = request.uri().path();
         let (policy, remedy, telemetry) = match self.procedures.get(path) {
@@ -100,14 +99,14 @@ impl UnprotectedKeys {
             None if self.is_other_procedure(request) => {
                 (self.overrides.of(path).unwrap_or(self.default), UNKNOWN, &self.other)
             }
-            None => return Route::PassThrough,
+            None => return Ok(()),
         };
         match policy {
             UnprotectedKeyPolicy::PassThrough => {
                 telemetry.passed_through(path, remedy);
-                Route::PassThrough
+                Ok(())
             }
-            UnprotectedKeyPolicy::Refuse => Route::Reject(refuse(path, remedy, telemetry)),
+            UnprotectedKeyPolicy::Refuse => Err(refuse(path, remedy, telemetry)),
         }
     }
 

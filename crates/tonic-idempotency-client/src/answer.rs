@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Response, StatusCode, response::Parts};
+use http::{HeaderMap, HeaderName, Response, StatusCode, response::Parts};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tonic::{Code, Status};
@@ -22,6 +22,8 @@ use crate::{
 
 /// The frames that are read before others have their turn.
 const FRAMES: usize = 32;
+
+const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
 
 /// The answer of one attempt.
 #[derive(Debug)]
@@ -351,4 +353,9 @@ where
             Inner::Passed { body } => body.size_hint(),
         }
     }
+}
+
+/// Returns whether these headers of a response say that it is that of an earlier attempt.
+pub(crate) fn was_replayed(headers: &HeaderMap) -> bool {
+    headers.get(REPLAYED).is_some_and(|value| value == "true")
 }

@@ -9,12 +9,12 @@ use std::{
 };
 
 use futures_util::Stream as _;
-use thiserror::Error;
-use tonic::{Response, Status};
+use tonic::Response;
 use tonic_idempotency_wire::IdempotencyStatus;
 
 use crate::{
-    pending::Pending,
+    completion_error::CompletionError,
+    pending::{Known, Pending},
     progress::{ProgressEvent, ProgressStream},
 };
 
@@ -57,16 +57,9 @@ pub fn completed<T>(response: &Response<T>) -> Completion {
 #[derive(Clone, Debug)]
 #[must_use = "it asks nothing until it is awaited"]
 pub struct Completion {
-    pub(crate) known: Known,
-    pub(crate) pauses: [Duration; 2],
-    pub(crate) timeout: Option<Duration>,
-}
-
-/// The status of the work, as the response reports it.
-#[derive(Clone, Debug)]
-pub(crate) enum Known {
-    Ended(Result<(), CompletionError>),
-    Processing(Arc<Pending>),
+    known: Known,
+    pauses: [Duration; 2],
+    timeout: Option<Duration>,
 }
 
 impl Completion {
@@ -85,7 +78,7 @@ impl Completion {
 
     /// Returns what happens while the work is waited for, for a caller that shows it.
     pub fn progress(self) -> ProgressStream {
-        ProgressStream::new(self)
+        ProgressStream::new(self.known, self.pauses, self.timeout)
     }
 }
 
@@ -129,31 +122,4 @@ impl fmt::Debug for Completed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Completed").finish_non_exhaustive()
     }
-}
-
-/// The work behind a call has not been completed, as far as it is known.
-#[derive(Clone, Debug, Error)]
-#[non_exhaustive]
-pub enum CompletionError {
-    /// The work has failed for good.
-    #[error("the work behind the call has failed")]
-    Failed,
-    /// The server no longer has the record of the key. The resource shows whether the work was done.
-    #[error("the server does not know the key any more; look at the resource")]
-    Forgotten,
-    /// The key expires, so that another replay might run the call again. The resource shows whether the work was done.
-    #[error("the key expires, and the server cannot be asked without it; look at the resource")]
-    KeyExpires,
-    /// The response has no status; or its call did not pass the layer, or passed it without a key.
-    #[error("the response does not tell the status of the work behind the call")]
-    NoStatus,
-    /// The server answered a replay without the header `idempotent-replayed`. It may have run the call again, which it should not.
-    #[error("the server did not replay the call, and may have run it again")]
-    NotReplayed,
-    /// The server refuses to replay the call.
-    #[error("the server refuses to tell the status: {0}")]
-    Refused(#[source] Status),
-    /// The time of [`Completion::timeout`] is over. The work may go on.
-    #[error("the work behind the call has not ended in time")]
-    TimedOut,
 }

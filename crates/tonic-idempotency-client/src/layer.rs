@@ -8,8 +8,9 @@ use crate::{
     BuildError, Descriptors,
     journal::Journal,
     procedure::{InCode, Procedure, Procedures},
-    service::{IdempotencyClient, Shared},
+    service::IdempotencyClient,
     settings::Settings,
+    shared::Shared,
 };
 
 /// Gives each unary call of an opted-in procedure a key, and sends it again with the same key and the same bytes, if that may help.

@@ -37,6 +37,7 @@
 mod answer;
 mod captured;
 mod completion;
+mod completion_error;
 mod delivery;
 mod descriptor;
 mod descriptors;
@@ -53,6 +54,7 @@ mod procedure;
 mod progress;
 mod service;
 mod settings;
+mod shared;
 mod unresolved;
 mod verdict;
 
@@ -65,7 +67,8 @@ pub use tower_layer::Layer;
 
 pub use self::{
     answer::ResponseBody,
-    completion::{Completed, Completion, CompletionError, completed},
+    completion::{Completed, Completion, completed},
+    completion_error::CompletionError,
     delivery::Delivery,
     descriptors::Descriptors,
     error::{BuildError, ProcedureError},

@@ -4,17 +4,17 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use http::{HeaderMap, HeaderName, Request, Response};
+use http::{Request, Response};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Status, body::Body};
-use tonic_idempotency_wire::{IdempotencyStatus, headers};
+use tonic_idempotency_wire::IdempotencyStatus;
 use tower_service::Service;
 
 use crate::{
     BoxError, Delivery, OperationKey, Unresolved,
-    answer::{Answer, Attempt, ResponseBody},
+    answer::{Answer, Attempt, ResponseBody, was_replayed},
     head::Head,
     journal::{
         Entry, Journal,
@@ -22,13 +22,11 @@ use crate::{
     },
     peer::Peer,
     pending::{Pending, expires_or_untold},
-    service::Shared,
     settings::Attempts,
+    shared::Shared,
     telemetry::{End, Telemetry},
     verdict::Verdict,
 };
-
-const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
 
 /// One operation, whose attempts all have the same key and message.
 pub(crate) struct Operation<S> {
@@ -251,9 +249,4 @@ pub(crate) fn without_layer() -> Status {
     Status::failed_precondition(
         "the call was not sent again: the server's last success had no idempotency-status, so that it may lack the layer, and run the call twice",
     )
-}
-
-/// Returns whether these headers of a response say that it is that of an earlier attempt.
-pub(crate) fn was_replayed(headers: &HeaderMap) -> bool {
-    headers.get(REPLAYED).is_some_and(|value| value == "true")
 }

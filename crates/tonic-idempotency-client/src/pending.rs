@@ -14,7 +14,11 @@ use tonic_idempotency_wire::{
 };
 
 use crate::{
-    CompletionError, answer::Answer, captured::HEAD, head::Head, operation::was_replayed, peer::DynPeer,
+    answer::{Answer, was_replayed},
+    captured::HEAD,
+    completion_error::CompletionError,
+    head::Head,
+    peer::DynPeer,
     verdict::Verdict,
 };
 
@@ -23,6 +27,13 @@ const UNTOLD: Duration = Duration::from_secs(3600);
 
 /// The longest time that the server is asked to wait at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The status of the work, as the response reports it.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    Ended(Result<(), CompletionError>),
+    Processing(Arc<Pending>),
+}
 
 /// A call that was answered before the work behind it ended.
 pub(crate) struct Pending {

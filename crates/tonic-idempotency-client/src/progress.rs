@@ -15,9 +15,8 @@ use tonic::Status;
 use tonic_idempotency_wire::IdempotencyStatus;
 
 use crate::{
-    Completion, CompletionError,
-    completion::Known,
-    pending::{Look, Pending},
+    completion_error::CompletionError,
+    pending::{Known, Look, Pending},
 };
 
 /// A step of waiting for the work behind a call.
@@ -57,7 +56,7 @@ pub enum ProgressEvent {
     },
 }
 
-/// The steps of waiting for the work behind a call, in their order: [`Completion::progress`].
+/// The steps of waiting for the work behind a call, in their order: [`Completion::progress`](crate::Completion::progress).
 ///
 /// ```no_run
 /// # async fn example(response: tonic::Response<()>) {
@@ -84,9 +83,9 @@ pub struct ProgressStream {
 }
 
 impl ProgressStream {
-    pub(crate) fn new(completion: Completion) -> Self {
+    pub(crate) fn new(known: Known, pauses: [Duration; 2], timeout: Option<Duration>) -> Self {
         let steps = unfold(None, move |looks| {
-            let looks = looks.unwrap_or_else(|| Looks::new(completion.clone()));
+            let looks = looks.unwrap_or_else(|| Looks::new(known.clone(), pauses, timeout));
             looks.step()
         });
         Self { steps: Box::pin(steps) }
@@ -138,19 +137,19 @@ struct Asked {
 }
 
 impl Looks {
-    fn new(completion: Completion) -> Self {
-        let [first, longest] = completion.pauses;
+    fn new(known: Known, pauses: [Duration; 2], timeout: Option<Duration>) -> Self {
+        let [first, longest] = pauses;
         let began = Instant::now();
-        let stage = match completion.known {
+        let stage = match known {
             Known::Ended(result) => Stage::Ended(result),
             Known::Processing(pending) => {
                 let delays =
                     ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
                 let (expires, waits) = (pending.expires, pending.peer.may_wait());
-                Stage::Begun(Asked { pending, delays: delays.build(), pauses: completion.pauses, expires, waits })
+                Stage::Begun(Asked { pending, delays: delays.build(), pauses, expires, waits })
             }
         };
-        Self { began, deadline: completion.timeout.and_then(|timeout| began.checked_add(timeout)), made: 0, stage }
+        Self { began, deadline: timeout.and_then(|timeout| began.checked_add(timeout)), made: 0, stage }
     }
 
     /// Takes one step.

@@ -1,10 +1,9 @@
 //! The service that gives calls their keys, and begins their attempts.
 
 use std::{
-    collections::HashSet,
     fmt,
     future::ready,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -24,43 +23,16 @@ use crate::{
     captured::{Captured, HEAD},
     future::ResponseFuture,
     head::{Head, TIMEOUT},
-    journal::{FromJournal, Journal},
+    journal::FromJournal,
     key::NewKeys,
     operation::{Operation, without_layer},
     peer::Peer,
-    procedure::{Procedure, Procedures},
-    settings::{Attempts, Settings},
+    procedure::Procedure,
+    settings::Attempts,
+    shared::Shared,
 };
 
 const KEY: HeaderName = HeaderName::from_static(headers::KEY);
-
-/// The shared state of a layer's services.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) journal: Option<Journal>,
-    new_keys: NewKeys,
-    procedures: Procedures,
-    pub(crate) settings: Settings,
-    /// The procedures of which the log says already that a call was not kept.
-    told: Mutex<HashSet<String>>,
-}
-
-impl Shared {
-    pub(crate) fn new(procedures: Procedures, settings: Settings, journal: Option<Journal>) -> Self {
-        Self { journal, new_keys: NewKeys::default(), procedures, settings, told: Mutex::default() }
-    }
-
-    /// Says once for each procedure that a call was not kept.
-    fn tell(&self, procedure: &str) {
-        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(procedure.to_owned()) {
-            tracing::warn!(
-                procedure,
-                max_request_bytes = self.settings.max_request_bytes,
-                "a call is sent once, without a key: its request is a stream, or too large to keep"
-            );
-        }
-    }
-}
 
 /// A service whose calls of opted-in procedures have a key, and are sent again with it: see
 /// [`IdempotencyClientLayer`](crate::IdempotencyClientLayer).

@@ -15,7 +15,6 @@ use super::{
     connection::Connections,
     driver::{AcquireError, Connection as _, Driver, DriverError},
     fault::Fault,
-    operation::Operation,
     progress::{Progress, SentClaim},
 };
 use crate::store::StoreError;
@@ -36,19 +35,21 @@ pub(super) enum Reset {
 /// cancelled and closed, and one that may write is [parked](super::parked).
 pub(super) struct Asked<'a, D: Driver> {
     connection: Option<D::Connection>,
-    operation: &'a Operation<'a, D>,
+    connections: &'a Connections<D>,
+    progress: &'a Arc<Progress>,
     reset: Reset,
     /// Whether it was asked for a reservation, and has not answered.
     claims: bool,
 }
 
 impl<'a, D: Driver> Asked<'a, D> {
-    pub(super) fn new(connection: D::Connection, reset: Reset, operation: &'a Operation<'a, D>) -> Self {
-        Self { connection: Some(connection), operation, reset, claims: false }
-    }
-
-    fn progress(&self) -> &'a Arc<Progress> {
-        self.operation.progress()
+    pub(super) fn new(
+        connection: D::Connection,
+        reset: Reset,
+        connections: &'a Connections<D>,
+        progress: &'a Arc<Progress>,
+    ) -> Self {
+        Self { connection: Some(connection), connections, progress, reset, claims: false }
     }
 
     /// Takes the connection out.
@@ -58,12 +59,12 @@ impl<'a, D: Driver> Asked<'a, D> {
 
     /// Notes that it is about to be asked for a reservation, which has no effect after this time.
     pub(super) fn claims_until(&mut self, until: Instant) {
-        self.progress().claims_until(until);
+        self.progress.claims_until(until);
         self.claims = true;
     }
 
     fn take_claim(&mut self) -> Option<SentClaim> {
-        mem::take(&mut self.claims).then(|| SentClaim::of(self.progress()))
+        mem::take(&mut self.claims).then(|| SentClaim::of(self.progress))
     }
 
     /// Commits. From here on nothing is rolled back or cancelled: a cancelled wait for a synchronous standby ends with success.
@@ -79,7 +80,7 @@ impl<'a, D: Driver> Asked<'a, D> {
         let is_lost = |error: &DriverError| Fault::of(error).is_lost();
         if let Some(claim) = self.take_claim() {
             match answer.as_ref().is_err_and(is_lost) {
-                true => self.operation.connections().outlive(vec![claim], self.progress().last_sent()),
+                true => self.connections.outlive(vec![claim], self.progress.last_sent()),
                 false => claim.answered(),
             }
         }
@@ -105,7 +106,7 @@ impl<'a, D: Driver> Asked<'a, D> {
     /// Sends an empty statement. An answer shows that the server can be asked.
     pub(super) async fn look_whether_it_answers(&mut self) {
         if self.execute("").await.is_ok() {
-            self.progress().server_answers();
+            self.progress.server_answers();
         }
     }
 }
@@ -129,18 +130,18 @@ impl<D: Driver> Drop for Asked<'_, D> {
         let Some(connection) = self.connection.take() else { return };
         let claim = self.take_claim();
         let Ok(runtime) = Handle::try_current() else { return connection.close() };
-        let gives_up_at_once = self.progress().closes_connections();
+        let gives_up_at_once = self.progress.closes_connections();
         if gives_up_at_once && self.reset == Reset::RollBack {
             return connection.close();
         }
         let given_up = GivenUp {
-            connections: self.operation.connections().clone(),
-            since: self.progress().last_sent(),
-            deadline: if gives_up_at_once { Instant::now() } else { self.progress().deadline() },
+            connections: self.connections.clone(),
+            since: self.progress.last_sent(),
+            deadline: if gives_up_at_once { Instant::now() } else { self.progress.deadline() },
             reset: self.reset,
             claim,
         };
-        let overdue = self.progress().take_overdue_status();
+        let overdue = self.progress.take_overdue_status();
         runtime.spawn(async move {
             given_up.give_back(connection).await;
             drop(overdue);

@@ -12,8 +12,7 @@ use super::{
     connection::Connections,
     driver::{Connection as _, Driver, Row, Statement, Value},
     operation::{Attempt, Operation},
-    query::only_row,
-    row::{claim_outcome, column},
+    row::{claim_outcome, column, only_row},
 };
 use crate::{
     policy::EffectPolicy,

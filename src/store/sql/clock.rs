@@ -6,8 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     driver::{Connection, DriverError, Row, Statement},
-    query::only_row,
-    row::column,
+    row::{column, only_row},
 };
 use crate::store::ServerClock;
 

@@ -28,7 +28,7 @@ use super::{
     driver::{Connection as _, Driver, Statement},
     fault::{Fault, kind_without_connection},
     progress::{Progress, Running, Waiting},
-    query::{RowOf, only_row},
+    row::{RowOf, only_row},
 };
 use crate::{
     policy::Isolation,
@@ -327,7 +327,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         let connection = self.connections.driver().acquire().await.map_err(Failure::NoConnection)?;
         drop(waiting);
         self.progress.sends();
-        let mut asked = Asked::new(connection, reset, self);
+        let mut asked = Asked::new(connection, reset, self.connections, &self.progress);
         if attempt.in_doubt {
             asked.look_whether_it_answers().await;
         }

@@ -6,14 +6,11 @@ use super::{
     asked::Failure,
     batch::{Kind, Lane, Turn},
     connection::Connections,
-    driver::{Connection, Driver, DriverError, Statement, Value},
+    driver::{Driver, Statement, Value},
     operation::{Attempt, Operation},
-    row::corrupt,
+    row::{RowOf, corrupt, only_row},
 };
 use crate::store::StoreError;
-
-/// A row of a driver.
-pub(super) type RowOf<D> = <<D as Driver>::Connection as Connection>::Row;
 
 impl<D: Driver> Connections<D> {
     /// Returns the only row of a statement. The statement has to be idempotent: it may be run more than once, and twice at
@@ -74,16 +71,5 @@ impl<D: Driver> Connections<D> {
     pub(super) async fn query_one_long(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
         let operation = &Operation::new(self).one_at_a_time();
         operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
-    }
-}
-
-/// Returns the only row of a statement. Any other number of rows is another statement's answer, from a pooler that mixes answers up. The
-/// statement's own answer is lost then: it would be taken for that of the next.
-pub(super) fn only_row<R>(rows: Vec<R>) -> Result<R, DriverError> {
-    match <[R; 1]>::try_from(rows) {
-        Ok([row]) => Ok(row),
-        Err(rows) => {
-            Err(DriverError::unanswered(format!("the answer to another statement: it has {} rows", rows.len())))
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protobuf_canonical::{RequestHash, RequestHashes};
 
-use super::driver::{FromValue, Row};
+use super::driver::{Connection, Driver, DriverError, FromValue, Row};
 use crate::{
     caller::OwnerId,
     key::KeyId,
@@ -14,6 +14,20 @@ use crate::{
         StoredResponse,
     },
 };
+
+/// A row of a driver.
+pub(super) type RowOf<D> = <<D as Driver>::Connection as Connection>::Row;
+
+/// Returns the only row of a statement. Any other number of rows is another statement's answer, from a pooler that mixes answers up. The
+/// statement's own answer is lost then: it would be taken for that of the next.
+pub(super) fn only_row<R>(rows: Vec<R>) -> Result<R, DriverError> {
+    match <[R; 1]>::try_from(rows) {
+        Ok([row]) => Ok(row),
+        Err(rows) => {
+            Err(DriverError::unanswered(format!("the answer to another statement: it has {} rows", rows.len())))
+        }
+    }
+}
 
 /// Converts the row of `tenant.idempotency_claim` or `tenant.idempotency_begin` into the outcome of the claim.
 /// `with_status` says whether the status was asked for.

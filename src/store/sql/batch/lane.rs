@@ -41,7 +41,7 @@ struct Shared<D: Driver, K: Kind> {
 }
 
 struct State<D: Driver, K: Kind> {
-    queue: Queue<D, K>,
+    queue: Queue<Slot<D, K>, K>,
     slots: Slots,
     /// The number of calls of the last statement.
     last: usize,
@@ -184,11 +184,11 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         }
     }
 
-    fn take(&self) -> Vec<Queued<D, K>> {
+    fn take(&self) -> Vec<Queued<Slot<D, K>, K>> {
         self.state().queue.take(self.0.max_batch)
     }
 
-    async fn ask(&self, connection: D::Connection, mut calls: Vec<Queued<D, K>>) {
+    async fn ask(&self, connection: D::Connection, mut calls: Vec<Queued<Slot<D, K>, K>>) {
         let connections = &self.0.connections;
         let (begun, mut asked) = (Instant::now(), Asking::<D>(Some(connection)));
         // It is given up then.
@@ -255,7 +255,7 @@ impl<D: Driver, K: Kind> State<D, K> {
     }
 
     /// Takes the only call that waits; the slot is that of its own statement from here on.
-    fn take_only(&mut self, slot: u64) -> Option<Queued<D, K>> {
+    fn take_only(&mut self, slot: u64) -> Option<Queued<Slot<D, K>, K>> {
         let only = self.queue.take_only()?;
         self.slots.begin_alone(slot);
         self.last = 1;
@@ -315,7 +315,7 @@ async fn serve<D: Driver, K: Kind>(mut slot: Slot<D, K>) {
 }
 
 /// Takes the claims of calls whose answers are lost.
-fn claims<D: Driver, K: Kind>(calls: &mut [Queued<D, K>]) -> Vec<SentClaim> {
+fn claims<D: Driver, K: Kind>(calls: &mut [Queued<Slot<D, K>, K>]) -> Vec<SentClaim> {
     calls.iter_mut().filter_map(Queued::take_claim).collect()
 }
 

@@ -9,14 +9,13 @@ use std::{
 use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
-use super::{kind::Kind, lane::Slot};
+use super::kind::Kind;
 use crate::{
     caller::OwnerId,
     key::KeyId,
     store::{
         Reservation,
         sql::{
-            driver::Driver,
             fault::Fault,
             progress::{Progress, SentClaim, Waiting},
         },
@@ -34,9 +33,9 @@ pub(super) const MAX_STATEMENT: usize = 256 << 10;
 pub(super) const ROOM: usize = 64;
 
 /// The answer to a call that has waited.
-pub(super) enum Answer<D: Driver, K: Kind> {
+pub(super) enum Answer<S, K: Kind> {
     /// No other call waits: it is sent alone.
-    Alone(Slot<D, K>),
+    Alone(S),
     /// The answer of the batch; `None` if the call has to be sent alone after all.
     Together(Option<K::Answer>),
     /// The batch has failed; `None` if it was not sent.
@@ -44,17 +43,17 @@ pub(super) enum Answer<D: Driver, K: Kind> {
 }
 
 /// Calls that wait for the next statement, in the order of their arrival.
-pub(super) struct Queue<D: Driver, K: Kind> {
-    calls: VecDeque<Queued<D, K>>,
+pub(super) struct Queue<S, K: Kind> {
+    calls: VecDeque<Queued<S, K>>,
     bytes: usize,
 }
 
 /// A call that waits. If it is dropped, the call is sent alone.
-pub(super) struct Queued<D: Driver, K: Kind> {
+pub(super) struct Queued<S, K: Kind> {
     pub(super) item: K::Item,
     bytes: usize,
     stage: Stage,
-    answer: oneshot::Sender<Answer<D, K>>,
+    answer: oneshot::Sender<Answer<S, K>>,
 }
 
 /// The stage of a call.
@@ -66,7 +65,7 @@ enum Stage {
     Done(Arc<Progress>),
 }
 
-impl<D: Driver, K: Kind> Queue<D, K> {
+impl<S, K: Kind> Queue<S, K> {
     pub(super) fn new() -> Self {
         Self { calls: VecDeque::new(), bytes: 0 }
     }
@@ -81,7 +80,7 @@ impl<D: Driver, K: Kind> Queue<D, K> {
     }
 
     /// Adds a call, unless the queue is full.
-    pub(super) fn push(&mut self, call: Queued<D, K>) -> Result<(), Queued<D, K>> {
+    pub(super) fn push(&mut self, call: Queued<S, K>) -> Result<(), Queued<S, K>> {
         if !self.has_room_for(&call) {
             self.purge();
             if !self.has_room_for(&call) {
@@ -94,7 +93,7 @@ impl<D: Driver, K: Kind> Queue<D, K> {
     }
 
     /// Takes the only call, if there is only one.
-    pub(super) fn take_only(&mut self) -> Option<Queued<D, K>> {
+    pub(super) fn take_only(&mut self) -> Option<Queued<S, K>> {
         if self.calls.len() > ROOM {
             return None;
         }
@@ -104,8 +103,8 @@ impl<D: Driver, K: Kind> Queue<D, K> {
 
     /// Takes the calls of the next statement: the first one, and those that may share it. A statement has each key and each token at most
     /// once.
-    pub(super) fn take(&mut self, max: usize) -> Vec<Queued<D, K>> {
-        let mut taken: Vec<Queued<D, K>> = Vec::with_capacity(max.min(self.calls.len()));
+    pub(super) fn take(&mut self, max: usize) -> Vec<Queued<S, K>> {
+        let mut taken: Vec<Queued<S, K>> = Vec::with_capacity(max.min(self.calls.len()));
         let mut left = Vec::new();
         let mut keys: HashSet<(OwnerId, KeyId)> = HashSet::with_capacity(taken.capacity());
         let mut tokens: HashSet<Uuid> = HashSet::with_capacity(taken.capacity());
@@ -139,7 +138,7 @@ impl<D: Driver, K: Kind> Queue<D, K> {
         mem::replace(self, Self::new())
     }
 
-    fn has_room_for(&self, call: &Queued<D, K>) -> bool {
+    fn has_room_for(&self, call: &Queued<S, K>) -> bool {
         self.calls.len() < MAX_CALLS && self.bytes + call.bytes <= MAX_BYTES
     }
 
@@ -156,9 +155,9 @@ impl<D: Driver, K: Kind> Queue<D, K> {
     }
 }
 
-impl<D: Driver, K: Kind> Queued<D, K> {
+impl<S, K: Kind> Queued<S, K> {
     /// Makes a call that waits, and the receiver of its answer.
-    pub(super) fn new(item: K::Item, progress: &Arc<Progress>) -> (Self, oneshot::Receiver<Answer<D, K>>) {
+    pub(super) fn new(item: K::Item, progress: &Arc<Progress>) -> (Self, oneshot::Receiver<Answer<S, K>>) {
         let (answer, answered) = oneshot::channel();
         let (bytes, stage) = (K::bytes(&item), Stage::Waits(Waiting::new(progress)));
         (Self { item, bytes, stage, answer }, answered)
@@ -187,7 +186,7 @@ impl<D: Driver, K: Kind> Queued<D, K> {
         }
     }
 
-    pub(super) fn answer(self, answer: Answer<D, K>) {
+    pub(super) fn answer(self, answer: Answer<S, K>) {
         if matches!(answer, Answer::Together(_)) {
             self.progress().server_answers();
         }

@@ -8,7 +8,7 @@ use super::{
     super::{
         clock,
         driver::{Connection, DriverError, Statement, Value},
-        query::only_row,
+        row::only_row,
         sql::Sql,
     },
     complete::{Completing, Recording},

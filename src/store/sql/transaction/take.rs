@@ -13,8 +13,7 @@ use crate::store::{
         connection::Connections,
         driver::{Connection as _, Driver, Statement, Value},
         operation::{Attempt, Operation},
-        query::{RowOf, only_row},
-        row::column,
+        row::{RowOf, column, only_row},
     },
 };
 
