@@ -9,9 +9,9 @@ use bytes::Bytes;
 use protobuf_canonical::RequestHashes;
 use tokio_util::sync::CancellationToken;
 
-use super::key_age;
 use crate::{
     caller::Caller,
+    engine::time::key_age,
     grpc::UnaryResponse,
     policy::Procedure,
     rejection::Rejection,

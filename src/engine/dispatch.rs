@@ -9,18 +9,20 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use super::{
-    Attempt,
-    admission::Admitted,
-    call::Call,
-    handler::Handler,
-    pace::Pace,
-    recorded::Recorded,
-    replay, run,
-    single_flight::{Leader, Role},
-    state::Engine,
-};
 use crate::{
+    engine::{
+        Attempt,
+        call::Call,
+        claim::admission::Admitted,
+        handler::Handler,
+        replay::{self, recorded::Recorded},
+        run,
+        shared::{
+            pace::Pace,
+            single_flight::{Leader, Role},
+            state::Engine,
+        },
+    },
     grpc::UnaryResponse,
     policy::InProgressPolicy,
     rejection::{Exceeded, Rejection},

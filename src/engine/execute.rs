@@ -9,14 +9,14 @@ use futures_util::{
 use tonic::{Code, Status};
 use tracing::{Instrument as _, Span};
 
-use super::{
-    call::Call,
-    handler::Handler,
-    heartbeat::heartbeat,
-    held_key::{HeldKey, Lease},
-    state::Engine,
-};
 use crate::{
+    engine::{
+        call::Call,
+        handler::Handler,
+        heartbeat::heartbeat,
+        held_key::{HeldKey, Lease},
+        shared::state::Engine,
+    },
     execution::Execution,
     grpc::UnaryResponse,
     policy::Procedure,

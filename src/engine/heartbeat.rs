@@ -7,11 +7,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{
-    call::Call,
-    held_key::{HeldKey, Lease},
-};
 use crate::{
+    engine::{
+        call::Call,
+        held_key::{HeldKey, Lease},
+    },
     execution::Execution,
     store::{DynStore, ExtendOutcome, ServerClock, StoreError},
     telemetry::Chain,

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::clock_reading::ClockReading;
-use crate::store::{ClaimOutcome, StoreTransaction};
+use crate::{
+    engine::time::clock_reading::ClockReading,
+    store::{ClaimOutcome, StoreTransaction},
+};
 
 /// A key that a call holds while its handler runs.
 #[derive(Debug)]

@@ -3,58 +3,31 @@
 //! A call enters at [`dispatch`], which runs [`run`] in a task that outlives the caller. [`run`] is the whole protocol; each
 //! of its steps is a module of its own.
 //!
-//! | module | holds |
+//! | room | holds |
 //! |---|---|
-//! | `admission`, `counter` | the limits of the calls in flight and of those that wait |
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
-//! | `claim`, `replay` | the claim of the key, and the answer to a call whose handler does not run |
-//! | `key_age` | the refusal of calls whose keys have expired |
-//! | `replay_hooks` | the application's authorizers and rebuilders, which are asked before a replay |
-//! | `reconcile`, `reconcilers` | the search for the outcome of an earlier call that recorded none |
+//! | `claim` | the claim of the key, the limits before it, calls that it refuses or cannot protect, and the outcome of an earlier call |
+//! | `replay` | the answer to a call whose handler does not run, the cache of replays, the application's hooks |
 //! | `execute`, `heartbeat`, `handler` | the handler, while its key is held |
-//! | `settle`, `disposition`, `record` | the outcome, the decision on the key, and its recording |
-//! | `backlog`, `backoff` | the outcomes that wait to be recorded, and the pauses between attempts |
-//! | `pace` | the pauses between questions for the end of a call of another process |
-//! | `refusal` | the refusal of a call because of an error of the store |
-//! | `degrade`, `without_key` | calls that cannot be protected, and calls without a key to a transactional procedure |
-//! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
-//! | `watchers` | `WaitOperation` requests, which wait for the end of a call |
-//! | `call`, `recorded`, `held_key`, `clock_reading`, `expiry`, `wall_clock`, `shutdown` | data |
+//! | `record` | the decision on the key when the handler has ended, its recording, and the outcomes that wait for it |
+//! | `shared` | the state that all calls share: calls in flight, single flight, shutdown |
+//! | `time` | clocks, the age of a key, the lifetime of a record |
+//! | `without_key` | calls without a key to a transactional procedure |
+//! | `call`, `held_key` | data |
 
-pub(crate) mod admission;
-pub(crate) mod backlog;
-pub(crate) mod backoff;
 pub(crate) mod call;
 pub(crate) mod claim;
 pub(crate) mod dispatch;
-pub(crate) mod disposition;
 pub(crate) mod handler;
 pub(crate) mod held_key;
-pub(crate) mod pace;
-pub(crate) mod reconcile;
-pub(crate) mod reconcilers;
 pub(crate) mod record;
-pub(crate) mod refusal;
 pub(crate) mod replay;
-pub(crate) mod replay_cache;
-pub(crate) mod replay_hooks;
-pub(crate) mod shutdown;
-pub(crate) mod single_flight;
-pub(crate) mod state;
-pub(crate) mod tracker;
-pub(crate) mod wall_clock;
-pub(crate) mod watchers;
+pub(crate) mod shared;
+pub(crate) mod time;
 pub(crate) mod without_key;
 
-mod clock_reading;
-mod counter;
-mod degrade;
 mod execute;
-mod expiry;
 mod heartbeat;
-mod key_age;
-mod recorded;
-mod settle;
 
 use std::sync::Arc;
 
@@ -62,14 +35,16 @@ use tokio::time::Instant;
 
 use self::{
     call::Call,
-    claim::claim,
-    disposition::Disposition,
+    claim::{
+        claim, degrade,
+        reconcile::{self, Verdict},
+        refusal,
+    },
     handler::Handler,
     held_key::{Claimed, HeldKey},
-    reconcile::Verdict,
-    shutdown::Stage,
-    single_flight::Leader,
-    state::Engine,
+    record::{disposition::Disposition, settle},
+    shared::{shutdown::Stage, single_flight::Leader, state::Engine},
+    time::key_age,
 };
 use crate::{
     grpc::UnaryResponse,

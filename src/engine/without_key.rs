@@ -1,12 +1,12 @@
 //! Calls without a key, or without a user, to transactional procedures: their handlers need a transaction all the same.
 
-use super::{
-    handler::Handler,
-    refusal::{not_committed, refuse},
-    state::Engine,
-};
 use crate::{
     caller::OwnerId,
+    engine::{
+        claim::refusal::{not_committed, refuse},
+        handler::Handler,
+        shared::state::Engine,
+    },
     grpc::UnaryResponse,
     policy::Procedure,
     rejection::Rejection,

@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::{route::KnownCaller, service::Idempotency, shared::Shared};
 use crate::{
-    engine::{shutdown::Shutdown, state::Engine},
+    engine::shared::{shutdown::Shutdown, state::Engine},
     maintenance::Recovery,
     policy::Procedure,
     rejection::Rejection,

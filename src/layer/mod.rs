@@ -26,7 +26,7 @@ pub use crate::{
     build_error::BuildError,
     caller::{CallerFromExtensions, CallerResolver, InvalidCallerId},
     descriptors::Descriptors,
-    engine::shutdown::{Shutdown, Stage, UnfinishedCall},
+    engine::shared::shutdown::{Shutdown, Stage, UnfinishedCall},
     future::ResponseFuture,
     grpc::CompressionEncoding,
 };

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{
     engine::{
-        admission::Admitted, dispatch::dispatch, handler::ReadyService, state::Engine, without_key::run_without_key,
+        claim::admission::Admitted, dispatch::dispatch, handler::ReadyService, shared::state::Engine,
+        without_key::run_without_key,
     },
     future::ResponseFuture,
     grpc::{Encoding, UnaryResponse, WrittenMessage, drain_for, grpc_timeout},

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     blocking::read_message,
-    engine::{admission::Admitted, call::Call},
+    engine::{call::Call, claim::admission::Admitted},
     grpc::{RequestError, UnaryRequest, WireError, WrittenMessage, buffer},
     key::{IdempotencyKey, InvalidKey},
     policy::{DisconnectPolicy, KeyFieldError, Procedure},

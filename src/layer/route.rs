@@ -7,7 +7,7 @@ use http::{Extensions, HeaderMap, Request};
 use super::shared::{Protected, Shared};
 use crate::{
     caller::{Caller, OwnerId},
-    engine::{admission::Admitted, state::Engine},
+    engine::{claim::admission::Admitted, shared::state::Engine},
     grpc::is_grpc,
     key::{IdempotencyKey, InvalidKey, KeyFormat},
     policy::{KeyPolicy, Mode, Procedure, ScopePolicy, UserPolicy},

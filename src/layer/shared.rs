@@ -9,7 +9,7 @@ use super::unprotected::UnprotectedKeys;
 use crate::connect::Translator;
 use crate::{
     caller::{Caller, CallerResolver},
-    engine::state::Engine,
+    engine::shared::state::Engine,
     grpc::AcceptedEncodings,
     policy::{Procedure, ScopePolicy},
     store::SessionSettings,

@@ -17,12 +17,13 @@ use super::background::Background;
 use crate::{
     engine::{
         call::Call,
-        claim::claim,
-        disposition::Disposition,
+        claim::{
+            claim,
+            reconcile::{Verdict, reconcile},
+        },
         held_key::Claimed,
-        reconcile::{Verdict, reconcile},
-        record::{let_go, release_lost_claim},
-        state::Engine,
+        record::{disposition::Disposition, let_go, release_lost_claim},
+        shared::state::Engine,
     },
     policy::{LeasePolicy, Mode, Procedure},
     store::{AbandonedKey, AbandonedQuery, CallSession, Reservation, StoreError},

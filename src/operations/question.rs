@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 use crate::{
     IdempotencyLayer,
     caller::{Caller, OwnerId},
-    engine::{refusal, replay::work_status, state::Engine},
+    engine::{claim::refusal, replay::work_status, shared::state::Engine},
     key::KeyId,
     rejection::Rejection,
     status::IdempotencyStatus,

@@ -9,7 +9,7 @@ use super::{message::operation, question::Question, shared_question::SharedQuest
 use crate::{
     IdempotencyLayer,
     duration::from_proto,
-    engine::state::Engine,
+    engine::shared::state::Engine,
     grpc::grpc_timeout,
     key::{IdempotencyKey, KeyFormat},
     layer::route::KnownCaller,

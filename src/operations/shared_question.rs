@@ -16,7 +16,7 @@ use tokio::{
 use super::question::{Known, Question};
 use crate::{
     caller::OwnerId,
-    engine::{pace::Pace, tracker::CallTracker, watchers::Watcher},
+    engine::shared::{pace::Pace, tracker::CallTracker, watchers::Watcher},
     key::KeyId,
     rejection::Rejection,
 };

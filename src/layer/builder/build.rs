@@ -8,8 +8,11 @@ use super::IdempotencyLayerBuilder;
 use crate::{
     build_error::BuildError,
     engine::{
-        admission::Admission, backlog::Backlog, replay_cache::ReplayCache, single_flight::SingleFlight, state::Engine,
-        tracker::CallTracker, wall_clock::WallClock,
+        claim::admission::Admission,
+        record::backlog::Backlog,
+        replay::replay_cache::ReplayCache,
+        shared::{single_flight::SingleFlight, state::Engine, tracker::CallTracker},
+        time::wall_clock::WallClock,
     },
     layer::{
         layer::IdempotencyLayer,

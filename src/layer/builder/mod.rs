@@ -23,7 +23,11 @@ use super::{
 use crate::{
     caller::{Caller, CallerFromExtensions, CallerResolver},
     descriptors::Descriptors,
-    engine::{admission, backlog, reconcilers::Reconcilers, replay_hooks::ReplayHooks},
+    engine::{
+        claim::{admission, reconcilers::Reconcilers},
+        record::backlog,
+        replay::replay_hooks::ReplayHooks,
+    },
     grpc::AcceptedEncodings,
     policy::{
         self, Limits, Policies, ProcedureBuilder, Reconciler, ReplayedMetadata, ScopePolicy, UnprotectedKeyPolicy,

@@ -6,21 +6,20 @@ use tokio::time::Instant;
 use tonic_idempotency_wire::ErrorOutcome;
 use tracing::Instrument as _;
 
-use super::{
-    call::Call,
-    clock_reading::ClockReading,
-    disposition::{self, Disposition},
-    execute::Outcome,
-    expiry::Expiry,
-    held_key::HeldKey,
-    record::{self, Progress},
-    recorded::Recorded,
-    refusal::not_committed,
-    replay,
-    single_flight::Leader,
-    state::Engine,
-};
 use crate::{
+    engine::{
+        call::Call,
+        claim::refusal::not_committed,
+        execute::Outcome,
+        held_key::HeldKey,
+        record::{
+            self, Progress,
+            disposition::{self, Disposition},
+        },
+        replay::{self, recorded::Recorded},
+        shared::{single_flight::Leader, state::Engine},
+        time::{clock_reading::ClockReading, expiry::Expiry},
+    },
     grpc::UnaryResponse,
     rejection::Rejection,
     store::{CommitOutcome, StoreTransaction, StoredResponse},
@@ -29,7 +28,7 @@ use crate::{
 
 /// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whether or not it
 /// is recorded; in transactional mode, a success is returned only if the transaction was committed. The key was claimed at `claimed`.
-pub(super) async fn settle<E>(
+pub(in crate::engine) async fn settle<E>(
     engine: &Engine,
     call: &Arc<Call>,
     (key, claimed): (HeldKey, Instant),
@@ -92,7 +91,7 @@ pub(super) async fn settle<E>(
 }
 
 /// Returns the response for the followers, whether or not it is recorded; `None` if the outcome is not final, or if there are none.
-pub(super) fn for_followers(
+pub(in crate::engine) fn for_followers(
     engine: &Engine,
     call: &Call,
     disposition: &Disposition,

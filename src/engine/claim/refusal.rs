@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Refuses a call whose key could not be claimed, or whose transaction could not be begun.
-pub(super) fn refuse<E>(procedure: &Procedure, error: &StoreError) -> Result<UnaryResponse, E> {
+pub(in crate::engine) fn refuse<E>(procedure: &Procedure, error: &StoreError) -> Result<UnaryResponse, E> {
     Ok(UnaryResponse::failed(rejection(procedure.telemetry(), error).into()))
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
 }
 
 /// The rejection of a call whose transaction was not committed, or for which that is not known.
-pub(super) fn not_committed(procedure: &Procedure, error: &StoreError) -> Rejection {
+pub(in crate::engine) fn not_committed(procedure: &Procedure, error: &StoreError) -> Rejection {
     procedure.telemetry().not_settled("commit", "a transaction was not committed", Some(&Chain(error)));
     match error.kind() {
         StoreErrorKind::Conflict => Rejection::Conflict,

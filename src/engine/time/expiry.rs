@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::clock_reading::ClockReading;
+use crate::engine::time::clock_reading::ClockReading;
 
 /// The divisor of the retention that gives the time by which a record may expire early, counted from its completion: the store keeps
 /// the expiry that it set at the claim, if that is accurate enough.
@@ -12,30 +12,30 @@ const ACCURACY: u32 = 100;
 
 /// The expiry of a record: it lives for at least `lives`, counted from `from`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expiry {
+pub(in crate::engine) struct Expiry {
     from: ClockReading,
     lives: Duration,
 }
 
 impl Expiry {
     /// The remaining lifetime of a stored record, as reported at `asked`.
-    pub(super) fn of_record(asked: ClockReading, lives: Duration) -> Self {
+    pub(in crate::engine) fn of_record(asked: ClockReading, lives: Duration) -> Self {
         Self { from: asked, lives }
     }
 
     /// The lifetime of a record that is made now, for a call that asked for its key at `claimed`.
-    pub(super) fn of_new_record(claimed: Instant, now: ClockReading, retention: Duration) -> Self {
+    pub(in crate::engine) fn of_new_record(claimed: Instant, now: ClockReading, retention: Duration) -> Self {
         let since = now.monotonic.saturating_duration_since(claimed);
         Self { from: now, lives: retention - since.min(retention / ACCURACY) }
     }
 
     /// Returns the remaining lifetime; `None` if it has ended, or if a clock went back.
-    pub(super) fn left(self, now: ClockReading) -> Option<Duration> {
+    pub(in crate::engine) fn left(self, now: ClockReading) -> Option<Duration> {
         self.lives.checked_sub(self.from.until(now)?).filter(|left| !left.is_zero())
     }
 
     /// Returns the time that has passed since the reading; `None` if a clock went back.
-    pub(super) fn age(self, now: ClockReading) -> Option<Duration> {
+    pub(in crate::engine) fn age(self, now: ClockReading) -> Option<Duration> {
         self.from.until(now)
     }
 }

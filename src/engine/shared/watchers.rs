@@ -13,13 +13,13 @@ type Id = (OwnerId, KeyId);
 
 /// The watchers of all keys. Only keys with watchers have an entry.
 #[derive(Default)]
-pub(super) struct Watchers {
+pub(in crate::engine) struct Watchers {
     by_key: Mutex<HashMap<Id, watch::Sender<()>>>,
 }
 
 impl Watchers {
     /// Watches a key until the result is dropped.
-    pub(super) fn watch(self: &Arc<Self>, owner: OwnerId, key: KeyId) -> Watcher {
+    pub(in crate::engine) fn watch(self: &Arc<Self>, owner: OwnerId, key: KeyId) -> Watcher {
         let id = (owner, key);
         let receiver = match self.lock().entry(id) {
             Entry::Occupied(entry) => entry.get().subscribe(),
@@ -33,7 +33,7 @@ impl Watchers {
     }
 
     /// Tells the watchers of a key that a call with it has ended in this process.
-    pub(super) fn tell(&self, owner: OwnerId, key: KeyId) {
+    pub(in crate::engine) fn tell(&self, owner: OwnerId, key: KeyId) {
         let by_key = self.lock();
         if !by_key.is_empty()
             && let Some(sender) = by_key.get(&(owner, key))

@@ -18,7 +18,7 @@ const OUTLIVES: Duration = Duration::from_secs(3 * SKEW.as_secs());
 
 /// Returns the refusal of a call whose key is older than the retention, or from the future; `None` if the call may run. It is not
 /// for calls whose outcome is recorded: they get it whatever the age of their keys. `now` is the time since the Unix epoch.
-pub(super) fn refusal(procedure: &Procedure, key: KeyId, now: Duration) -> Option<Rejection> {
+pub(in crate::engine) fn refusal(procedure: &Procedure, key: KeyId, now: Duration) -> Option<Rejection> {
     let made = time(procedure, key)?;
     if made > now + SKEW {
         return Some(match procedure.key_field() {
@@ -30,7 +30,7 @@ pub(super) fn refusal(procedure: &Procedure, key: KeyId, now: Duration) -> Optio
 }
 
 /// Returns how long the record of a call with this key lives.
-pub(super) fn retention(procedure: &Procedure, key: KeyId) -> Duration {
+pub(in crate::engine) fn retention(procedure: &Procedure, key: KeyId) -> Duration {
     let retention = procedure.policies().retention;
     if time(procedure, key).is_some() { retention + OUTLIVES } else { retention }
 }

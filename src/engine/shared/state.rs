@@ -2,11 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    admission::Admission, backlog::Backlog, reconcilers::Reconcilers, replay_cache::ReplayCache,
-    replay_hooks::ReplayHooks, single_flight::SingleFlight, tracker::CallTracker, wall_clock::WallClock,
+use crate::{
+    engine::{
+        claim::{admission::Admission, reconcilers::Reconcilers},
+        record::backlog::Backlog,
+        replay::{replay_cache::ReplayCache, replay_hooks::ReplayHooks},
+        shared::{single_flight::SingleFlight, tracker::CallTracker},
+        time::wall_clock::WallClock,
+    },
+    grpc::MetadataFilter,
+    status::DynStatusResolver,
+    store::DynStore,
+    telemetry::Spans,
 };
-use crate::{grpc::MetadataFilter, status::DynStatusResolver, store::DynStore, telemetry::Spans};
 
 /// The state that the calls of one layer share.
 pub(crate) struct Engine {

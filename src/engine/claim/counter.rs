@@ -14,7 +14,7 @@ use crate::{
 /// Counts the uses of something limited. A user counts in each scope as a caller of its own; all calls without a user count as those of
 /// one caller.
 #[derive(Debug)]
-pub(super) struct Counter {
+pub(in crate::engine) struct Counter {
     of: Limited,
     limit: Limit,
     counts: Mutex<Counts>,
@@ -28,12 +28,12 @@ struct Counts {
 }
 
 impl Counter {
-    pub(super) fn new(of: Limited, limit: Limit) -> Self {
+    pub(in crate::engine) fn new(of: Limited, limit: Limit) -> Self {
         Self { of, limit, counts: Mutex::default() }
     }
 
     /// Counts one more, or refuses it. The caller's own limit is checked first, because it tells the caller more.
-    pub(super) fn enter(&self, caller: Option<OwnerId>) -> Result<(), Exceeded> {
+    pub(in crate::engine) fn enter(&self, caller: Option<OwnerId>) -> Result<(), Exceeded> {
         let mut counts = self.lock();
         counts.check(caller, self.limit).map_err(|party| Exceeded { limit: self.of, of: party })?;
         counts.add(caller);
@@ -41,19 +41,19 @@ impl Counter {
     }
 
     /// Counts one more, also beyond the limit. Returns how many there were.
-    pub(super) fn add(&self, caller: Option<OwnerId>) -> usize {
+    pub(in crate::engine) fn add(&self, caller: Option<OwnerId>) -> usize {
         let mut counts = self.lock();
         counts.add(caller);
         counts.all - 1
     }
 
     /// Returns an error if one more would be beyond the limit.
-    pub(super) fn check(&self, caller: Option<OwnerId>) -> Result<(), Exceeded> {
+    pub(in crate::engine) fn check(&self, caller: Option<OwnerId>) -> Result<(), Exceeded> {
         self.lock().check(caller, self.limit).map_err(|party| Exceeded { limit: self.of, of: party })
     }
 
     /// Counts one less.
-    pub(super) fn leave(&self, caller: Option<OwnerId>) {
+    pub(in crate::engine) fn leave(&self, caller: Option<OwnerId>) {
         let mut counts = self.lock();
         counts.all -= 1;
         if let Some(count) = counts.of_callers.get_mut(&caller) {
@@ -64,7 +64,7 @@ impl Counter {
         }
     }
 
-    pub(super) fn limit(&self) -> Limit {
+    pub(in crate::engine) fn limit(&self) -> Limit {
         self.limit
     }
 

@@ -8,9 +8,9 @@ use prost::Message as _;
 use tokio::time::timeout;
 use tonic::Status;
 
-use super::call::Call;
 use crate::{
     caller::Caller,
+    engine::call::Call,
     key::KeyId,
     policy::{Procedure, RebuildRequest, Rebuilder, ReplayAuthorizer, ReplayRequest},
     status::{Resource, ResourceId},
@@ -66,7 +66,7 @@ impl ReplayHooks {
 
     /// Asks whether this call may be answered with the replay of a call that created this resource; `None` if there is no
     /// authorizer to ask. Boxed, so that it takes no memory while a handler runs.
-    pub(super) fn authorize<'a>(
+    pub(in crate::engine) fn authorize<'a>(
         &'a self,
         call: &'a Call,
         resource: Option<&ResourceId>,
@@ -91,7 +91,7 @@ impl ReplayHooks {
     }
 
     /// Makes the message of a replay; `None` if the procedure's replays are copies. Boxed, likewise.
-    pub(super) fn rebuild<'a>(
+    pub(in crate::engine) fn rebuild<'a>(
         &'a self,
         call: &'a Call,
         resource: Option<&ResourceId>,

@@ -14,7 +14,7 @@ pub(crate) struct WallClock {
 
 impl WallClock {
     /// The time since the Unix epoch.
-    pub(super) fn now(&self) -> Duration {
+    pub(in crate::engine) fn now(&self) -> Duration {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         #[cfg(feature = "testing")]
         let now = now + *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);

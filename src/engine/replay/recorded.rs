@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use tonic_idempotency_wire::ErrorOutcome;
 
-use super::{call::Call, clock_reading::ClockReading, expiry::Expiry};
 use crate::{
+    engine::{
+        call::Call,
+        time::{clock_reading::ClockReading, expiry::Expiry},
+    },
     grpc::{MetadataFilter, Replayed, UnaryResponse},
     rejection::{Reason, Rejection},
     status::{IdempotencyStatus, ResourceId},
@@ -15,21 +18,21 @@ use crate::{
 
 /// A record, as the response to another call.
 #[derive(Clone)]
-pub(super) struct Recorded {
+pub(in crate::engine) struct Recorded {
     response: UnaryResponse,
     /// The reason why the response is a refusal; `None` for the first response itself.
     refused: Option<Reason>,
     metadata_lost: bool,
     /// The lifetime of its record; `None` if it has none yet.
-    pub(super) expiry: Option<Expiry>,
+    pub(in crate::engine) expiry: Option<Expiry>,
     /// The id of the resource that the first call created.
-    pub(super) resource: Option<ResourceId>,
+    pub(in crate::engine) resource: Option<ResourceId>,
     /// The `traceparent` of the first call.
     traceparent: Option<Arc<str>>,
 }
 
 impl Recorded {
-    pub(super) fn new(
+    pub(in crate::engine) fn new(
         filter: &MetadataFilter,
         call: &Call,
         response: &StoredResponse,
@@ -68,17 +71,17 @@ impl Recorded {
     }
 
     /// Returns whether the first response could be restored with its metadata.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(in crate::engine) fn is_whole(&self) -> bool {
         self.refused.is_none() && !self.metadata_lost
     }
 
     /// Returns an estimate of the memory that it takes, in bytes, rather too high.
-    pub(super) fn size(&self) -> usize {
+    pub(in crate::engine) fn size(&self) -> usize {
         self.response.size() + self.traceparent.as_ref().map_or(0, |traceparent| traceparent.len())
     }
 
     /// Gives the response to this call.
-    pub(super) fn replay(self, spans: &Spans, call: &Call) -> UnaryResponse {
+    pub(in crate::engine) fn replay(self, spans: &Spans, call: &Call) -> UnaryResponse {
         match self.refused {
             None => {
                 spans.replay(call.procedure.path(), call.reservation.key.as_uuid(), self.traceparent.as_deref());

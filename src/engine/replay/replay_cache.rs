@@ -12,8 +12,16 @@ use quick_cache::{
     sync::{Cache, DefaultLifecycle},
 };
 
-use super::{call::Call, clock_reading::ClockReading, expiry::Expiry, recorded::Recorded};
-use crate::{caller::OwnerId, key::KeyId, policy::Procedure};
+use crate::{
+    caller::OwnerId,
+    engine::{
+        call::Call,
+        replay::recorded::Recorded,
+        time::{clock_reading::ClockReading, expiry::Expiry},
+    },
+    key::KeyId,
+    policy::Procedure,
+};
 
 /// The number of shards, each with its own lock and its own part of the capacity.
 const SHARDS: usize = 8;
@@ -62,13 +70,13 @@ impl ReplayCache {
     }
 
     /// The record of this call; `None` if the store has to be asked.
-    pub(super) fn get(&self, call: &Call) -> Option<Recorded> {
+    pub(in crate::engine) fn get(&self, call: &Call) -> Option<Recorded> {
         let entry = self.entries.as_ref()?.get(&id(call))?;
         (entry.is_of(call) && entry.is_live(ClockReading::now(), self.max_age)).then(|| entry.recorded.clone())
     }
 
     /// Caches a record, which must not change until it expires.
-    pub(super) fn keep(&self, call: &Call, recorded: &Recorded) {
+    pub(in crate::engine) fn keep(&self, call: &Call, recorded: &Recorded) {
         let Some(entries) = &self.entries else { return };
         let size = OVERHEAD + size_of::<Entry>() + recorded.size();
         if size > self.largest {
@@ -84,7 +92,7 @@ impl ReplayCache {
     }
 
     /// Removes the entry of a key, because the store has answered otherwise.
-    pub(super) fn forget(&self, call: &Call) {
+    pub(in crate::engine) fn forget(&self, call: &Call) {
         if let Some(entries) = &self.entries {
             entries.remove(&id(call));
         }

@@ -1,16 +1,23 @@
 //! Asks the store for a call's key.
 
+pub(crate) mod admission;
+pub(crate) mod counter;
+pub(crate) mod degrade;
+pub(crate) mod reconcile;
+pub(crate) mod reconcilers;
+pub(crate) mod refusal;
+
 use std::time::Instant;
 
 use tracing::Instrument as _;
 
-use super::{
-    call::Call,
-    clock_reading::ClockReading,
-    held_key::{Claimed, HeldKey, Lease},
-    state::Engine,
-};
 use crate::{
+    engine::{
+        call::Call,
+        held_key::{Claimed, HeldKey, Lease},
+        shared::state::Engine,
+        time::clock_reading::ClockReading,
+    },
     policy::Mode,
     store::{BeginOutcome, ClaimOutcome, StoreError},
     telemetry::{self, Timed},

@@ -8,18 +8,18 @@ use tokio::time::Instant;
 /// they measure different intervals, the longer one counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockReading {
-    pub(super) monotonic: Instant,
+    pub(in crate::engine) monotonic: Instant,
     wall: SystemTime,
 }
 
 impl ClockReading {
-    pub(super) fn now() -> Self {
+    pub(in crate::engine) fn now() -> Self {
         Self { monotonic: Instant::now(), wall: SystemTime::now() }
     }
 
     /// Returns the time between two readings, by the clock that measures more; `None` if a clock went back, because then neither
     /// can be trusted.
-    pub(super) fn until(self, later: Self) -> Option<Duration> {
+    pub(in crate::engine) fn until(self, later: Self) -> Option<Duration> {
         let monotonic = later.monotonic.checked_duration_since(self.monotonic)?;
         let wall = later.wall.duration_since(self.wall).ok()?;
         Some(monotonic.max(wall))
@@ -27,7 +27,7 @@ impl ClockReading {
 
     /// The reading when this time has passed.
     #[cfg(test)]
-    pub(super) fn after(self, time: Duration) -> Self {
+    pub(in crate::engine) fn after(self, time: Duration) -> Self {
         Self { monotonic: self.monotonic + time, wall: self.wall + time }
     }
 }

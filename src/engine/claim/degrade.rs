@@ -2,22 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{
-    call::Call,
-    disposition,
-    execute::execute_unprotected,
-    handler::Handler,
-    held_key::Lease,
-    key_age,
-    record::{record_in_background, release_lost_claim},
-    refusal::refuse,
-    settle::for_followers,
-    shutdown::Stage,
-    single_flight::Leader,
-    state::Engine,
-    tracker::TrackedCall,
-};
 use crate::{
+    engine::{
+        call::Call,
+        claim::refusal::refuse,
+        execute::execute_unprotected,
+        handler::Handler,
+        held_key::Lease,
+        record::{disposition, record_in_background, release_lost_claim, settle::for_followers},
+        shared::{shutdown::Stage, single_flight::Leader, state::Engine, tracker::TrackedCall},
+        time::key_age,
+    },
     grpc::UnaryResponse,
     policy::{Mode, Policies, StorePolicy},
     store::StoreError,
@@ -35,7 +30,7 @@ use crate::{
 ///
 /// If the call runs, its followers get its response. If the answer to the claim was lost, the claim may stand: then the outcome of a call
 /// that runs is recorded like any other, and the key of a call that is refused is freed.
-pub(super) async fn degrade<E: Send + 'static>(
+pub(in crate::engine) async fn degrade<E: Send + 'static>(
     engine: &Engine,
     call: Arc<Call>,
     error: &StoreError,

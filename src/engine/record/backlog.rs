@@ -5,9 +5,9 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use super::counter::Counter;
 use crate::{
     caller::OwnerId,
+    engine::claim::counter::Counter,
     policy::Limit,
     rejection::{Exceeded, Limited},
     telemetry,
@@ -34,12 +34,12 @@ impl Backlog {
     }
 
     /// Returns an error if no more keys of this caller may be claimed.
-    pub(super) fn check(&self, owner: Option<OwnerId>) -> Result<(), Exceeded> {
+    pub(in crate::engine) fn check(&self, owner: Option<OwnerId>) -> Result<(), Exceeded> {
         self.outcomes.check(owner)
     }
 
     /// Takes a place for an outcome; `None` if the call is not known to hold its key, and half of the places are taken.
-    pub(super) fn enter(self: &Arc<Self>, owner: Option<OwnerId>, holds_key: bool) -> Option<Place> {
+    pub(in crate::engine) fn enter(self: &Arc<Self>, owner: Option<OwnerId>, holds_key: bool) -> Option<Place> {
         let taken = self.outcomes.add(owner);
         let place = Place { backlog: Arc::clone(self), owner, bytes: 0 };
         telemetry::outcome_waits();
@@ -48,7 +48,7 @@ impl Backlog {
 }
 
 /// The place of an outcome in the backlog, until this is dropped.
-pub(super) struct Place {
+pub(in crate::engine) struct Place {
     backlog: Arc<Backlog>,
     owner: Option<OwnerId>,
     bytes: usize,
@@ -56,7 +56,7 @@ pub(super) struct Place {
 
 impl Place {
     /// Takes memory for the response in the outcome; returns `false` if there is not enough.
-    pub(super) fn take_memory(&mut self, bytes: usize) -> bool {
+    pub(in crate::engine) fn take_memory(&mut self, bytes: usize) -> bool {
         let Backlog { max_bytes, bytes: taken, .. } = &*self.backlog;
         let enough = |taken: usize| taken.checked_add(bytes).filter(|taken| taken <= max_bytes);
         let fits = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough).is_ok();

@@ -27,7 +27,7 @@ impl Backoff {
 }
 
 /// Shortens a pause at random by up to a half.
-pub(super) fn shortened(full: Duration) -> Duration {
+pub(in crate::engine) fn shortened(full: Duration) -> Duration {
     full - full.mul_f64(random() / 2.0)
 }
 

@@ -10,9 +10,9 @@ use std::{
     time::Instant,
 };
 
-use super::counter::Counter;
 use crate::{
     caller::OwnerId,
+    engine::claim::counter::Counter,
     policy::Limits,
     rejection::{Exceeded, Limited, Party},
     telemetry,
@@ -83,7 +83,7 @@ impl Admitted {
     }
 
     /// Counts the call as waiting instead of in flight. If that is beyond a limit, it stays in flight.
-    pub(super) fn wait(&mut self) -> Result<(), Exceeded> {
+    pub(in crate::engine) fn wait(&mut self) -> Result<(), Exceeded> {
         if self.waits.is_some() {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl Admitted {
     }
 
     /// Counts the call as in flight instead of waiting. If that is beyond a limit, it goes on waiting.
-    pub(super) fn run(&mut self) -> Result<(), Exceeded> {
+    pub(in crate::engine) fn run(&mut self) -> Result<(), Exceeded> {
         let Some(since) = self.waits else { return Ok(()) };
         self.admission.in_flight.enter(self.owner)?;
         telemetry::in_flight(1);

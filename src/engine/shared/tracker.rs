@@ -12,12 +12,17 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{
-    call::Call,
-    shutdown::{Shutdown, Stage, UnfinishedCall},
-    watchers::{Watcher, Watchers},
+use crate::{
+    caller::OwnerId,
+    engine::{
+        call::Call,
+        shared::{
+            shutdown::{Shutdown, Stage, UnfinishedCall},
+            watchers::{Watcher, Watchers},
+        },
+    },
+    key::KeyId,
 };
-use crate::{caller::OwnerId, key::KeyId};
 
 /// The calls of one layer that run.
 #[derive(Default)]
@@ -40,7 +45,7 @@ type ByNumber = HashMap<u64, (Arc<Call>, Stage, Instant)>;
 
 impl CallTracker {
     /// The tasks that a shutdown waits for.
-    pub(super) fn tasks(&self) -> &TaskTracker {
+    pub(in crate::engine) fn tasks(&self) -> &TaskTracker {
         &self.tasks
     }
 
@@ -50,12 +55,12 @@ impl CallTracker {
     }
 
     /// Tracks a call that asks for its key, until the result is dropped.
-    pub(super) fn claiming(&self, call: &Arc<Call>) -> TrackedCall {
+    pub(in crate::engine) fn claiming(&self, call: &Arc<Call>) -> TrackedCall {
         self.track(call, Stage::Claiming)
     }
 
     /// Tracks a call whose outcome is being recorded, until the result is dropped.
-    pub(super) fn recording(&self, call: &Arc<Call>) -> TrackedCall {
+    pub(in crate::engine) fn recording(&self, call: &Arc<Call>) -> TrackedCall {
         self.track(call, Stage::Recording)
     }
 
@@ -100,13 +105,13 @@ impl CallTracker {
 }
 
 /// A call that is tracked until this is dropped.
-pub(super) struct TrackedCall {
+pub(in crate::engine) struct TrackedCall {
     calls: Arc<Calls>,
     id: u64,
 }
 
 impl TrackedCall {
-    pub(super) fn set_stage(&self, next: Stage) {
+    pub(in crate::engine) fn set_stage(&self, next: Stage) {
         if let Some((_, stage, since)) = lock(&self.calls).get_mut(&self.id) {
             (*stage, *since) = (next, Instant::now());
         }

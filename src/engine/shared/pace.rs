@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::backoff::shortened;
+use crate::engine::record::backoff::shortened;
 
 /// The shortest of the pauses.
 const SHORTEST: Duration = Duration::from_millis(50);

@@ -7,8 +7,11 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{call::Call, recorded::Recorded};
-use crate::{caller::OwnerId, key::KeyId};
+use crate::{
+    caller::OwnerId,
+    engine::{call::Call, replay::recorded::Recorded},
+    key::KeyId,
+};
 
 /// The leaders of this process, by owner, key, hash of the request, and path of the procedure. All know the same schema, so
 /// that the canonical hash is enough.
@@ -23,7 +26,7 @@ type Published = Option<Arc<Recorded>>;
 type Id = (OwnerId, KeyId, [u8; 32], Arc<str>);
 
 /// The role of a call among those that are identical to it.
-pub(super) enum Role {
+pub(in crate::engine) enum Role {
     /// Runs, or finds out which process does.
     Leader(Arc<Leader>),
     /// Waits for the leader.
@@ -31,7 +34,7 @@ pub(super) enum Role {
 }
 
 impl SingleFlight {
-    pub(super) fn join(self: &Arc<Self>, call: &Call) -> Role {
+    pub(in crate::engine) fn join(self: &Arc<Self>, call: &Call) -> Role {
         let canonical = *call.request_hashes.canonical().as_bytes();
         let id = (call.reservation.owner, call.reservation.key, canonical, call.procedure.shared_path());
         match self.lock().entry(id.clone()) {
@@ -51,7 +54,7 @@ impl SingleFlight {
 }
 
 /// A call that others may follow. Dropped without a published record, it makes one of its followers the leader.
-pub(super) struct Leader {
+pub(in crate::engine) struct Leader {
     single_flight: Arc<SingleFlight>,
     id: Id,
     sender: watch::Sender<Published>,
@@ -59,12 +62,12 @@ pub(super) struct Leader {
 
 impl Leader {
     /// Returns whether any call follows. The map itself holds one receiver.
-    pub(super) fn has_followers(&self) -> bool {
+    pub(in crate::engine) fn has_followers(&self) -> bool {
         self.sender.receiver_count() > 1
     }
 
     /// Gives the followers their response.
-    pub(super) fn publish(&self, recorded: &Recorded) {
+    pub(in crate::engine) fn publish(&self, recorded: &Recorded) {
         if self.has_followers() {
             self.sender.send_replace(Some(Arc::new(recorded.clone())));
         }

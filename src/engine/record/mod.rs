@@ -1,17 +1,21 @@
 //! Tells the store the disposition of a reservation: at once, or in the background if the store does not take it.
 
+pub(crate) mod backlog;
+pub(crate) mod backoff;
+pub(crate) mod disposition;
+pub(crate) mod settle;
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::{
-    backoff::Backoff,
-    call::Call,
-    disposition::Disposition,
-    held_key::{HeldKey, Lease},
-    state::Engine,
-};
 use crate::{
+    engine::{
+        call::Call,
+        held_key::{HeldKey, Lease},
+        record::{backoff::Backoff, disposition::Disposition},
+        shared::state::Engine,
+    },
     policy::Mode,
     store::{AbandonOutcome, CompleteOutcome, DynStore, ExtendOutcome, ReleaseOutcome, StoreError},
     telemetry::Chain,
@@ -34,7 +38,7 @@ pub(crate) async fn let_go(engine: &Engine, call: &Arc<Call>, key: HeldKey, disp
 }
 
 /// Frees the key of a call that does not run, in the background. A transaction is rolled back when it is dropped.
-pub(super) fn free(engine: &Engine, call: &Arc<Call>, key: HeldKey) {
+pub(in crate::engine) fn free(engine: &Engine, call: &Arc<Call>, key: HeldKey) {
     if let HeldKey::Reservation(lease) = key {
         record_in_background(engine, Arc::clone(call), Disposition::Release, lease);
     }
@@ -51,7 +55,7 @@ pub(crate) fn release_lost_claim(engine: &Engine, call: &Arc<Call>, error: &Stor
 
 /// The progress of a disposition after the first attempt to record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(in crate::engine) enum Progress {
     /// The store has taken it.
     Recorded,
     /// Another call has taken over the key, and nothing is recorded.
@@ -61,7 +65,12 @@ pub(super) enum Progress {
 }
 
 /// Records a disposition at once or, if the store does not take it, in the background.
-pub(super) async fn record(engine: &Engine, call: &Arc<Call>, disposition: Disposition, lease: Lease) -> Progress {
+pub(in crate::engine) async fn record(
+    engine: &Engine,
+    call: &Arc<Call>,
+    disposition: Disposition,
+    lease: Lease,
+) -> Progress {
     let mut recording = Recording::new(Arc::clone(call), disposition, lease);
     if !recording.attempt(&*engine.store).await {
         recording.go_on(engine);
@@ -71,7 +80,12 @@ pub(super) async fn record(engine: &Engine, call: &Arc<Call>, disposition: Dispo
 }
 
 /// Records a disposition in a task of its own.
-pub(super) fn record_in_background(engine: &Engine, call: Arc<Call>, disposition: Disposition, lease: Lease) {
+pub(in crate::engine) fn record_in_background(
+    engine: &Engine,
+    call: Arc<Call>,
+    disposition: Disposition,
+    lease: Lease,
+) {
     Recording::new(call, disposition, lease).go_on(engine);
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tonic::Status;
 
-use super::{call::Call, execute::Outcome, state::Engine};
 use crate::{
+    engine::{call::Call, execute::Outcome, shared::state::Engine},
     grpc::{Encoded, error_with_traceparent, with_traceparent},
     status::Resource,
     store::{Completion, StoredMessage, StoredResponse},
@@ -30,7 +30,7 @@ pub(crate) enum Disposition {
 
 impl Disposition {
     /// The name of its step in logs and metrics.
-    pub(super) fn step(&self) -> &'static str {
+    pub(in crate::engine) fn step(&self) -> &'static str {
         match self {
             Self::Abandon => "abandon",
             Self::Complete(_) => "complete",
@@ -39,7 +39,7 @@ impl Disposition {
     }
 
     /// The name of the key's state after it, for the span.
-    pub(super) fn past(&self) -> &'static str {
+    pub(in crate::engine) fn past(&self) -> &'static str {
         match self {
             Self::Abandon => "abandoned",
             Self::Complete(_) => "completed",
@@ -48,7 +48,7 @@ impl Disposition {
     }
 
     /// The lifetime of the record that it makes; `None` if it makes none.
-    pub(super) fn retention(&self) -> Option<Duration> {
+    pub(in crate::engine) fn retention(&self) -> Option<Duration> {
         match self {
             Self::Complete(completion) => Some(completion.retention),
             Self::Abandon | Self::Release => None,
@@ -56,7 +56,7 @@ impl Disposition {
     }
 
     /// The size of the response that it holds, in bytes.
-    pub(super) fn size(&self) -> usize {
+    pub(in crate::engine) fn size(&self) -> usize {
         match self {
             Self::Complete(Completion { response: StoredResponse::Error(error), .. }) => error.len(),
             Self::Complete(Completion { response: StoredResponse::Message(stored), .. }) => {
@@ -67,7 +67,7 @@ impl Disposition {
     }
 
     /// Forgets the response message, so that the record says only that the call succeeded. Returns whether there was one.
-    pub(super) fn forget_message(&mut self) -> bool {
+    pub(in crate::engine) fn forget_message(&mut self) -> bool {
         match self {
             Self::Complete(Completion { response: response @ StoredResponse::Message(_), .. }) => {
                 *response = StoredResponse::NotStored;
@@ -79,7 +79,7 @@ impl Disposition {
 }
 
 /// Decides the disposition of the key of a call with this outcome.
-pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Disposition {
+pub(in crate::engine) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Disposition {
     match &outcome.response {
         Ok(response) if response.is_success() => {
             let metadata = response.to_stored_metadata(&engine.metadata_filter);
@@ -108,7 +108,12 @@ pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Dispo
 }
 
 /// Builds the record of a response from its message (`None` if that could not be read) and the metadata to store.
-pub(super) fn completion(engine: &Engine, call: &Call, message: Option<Bytes>, metadata: Option<Bytes>) -> Completion {
+pub(in crate::engine) fn completion(
+    engine: &Engine,
+    call: &Call,
+    message: Option<Bytes>,
+    metadata: Option<Bytes>,
+) -> Completion {
     let procedure = &call.procedure;
     let id = message.as_deref().and_then(|message| {
         procedure.resource_id(message).unwrap_or_else(|error| {

@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{
-    call::Call,
-    disposition::{self, Disposition},
-    held_key::HeldKey,
-    record::{self, Progress},
-    state::Engine,
+use crate::{
+    engine::{
+        call::Call,
+        held_key::HeldKey,
+        record::{
+            self, Progress,
+            disposition::{self, Disposition},
+        },
+        shared::state::Engine,
+    },
+    policy::Reconciliation,
+    telemetry::Chain,
 };
-use crate::{policy::Reconciliation, telemetry::Chain};
 
 /// The consequence of the reconciler's answer for the call that asked.
 pub(crate) enum Verdict {

@@ -1,5 +1,9 @@
 //! Answers a call that does not run its handler.
 
+pub(crate) mod recorded;
+pub(crate) mod replay_cache;
+pub(crate) mod replay_hooks;
+
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{
@@ -9,12 +13,17 @@ use futures_util::{
 use tokio::time::timeout;
 use tonic::Status;
 
-use super::{
-    call::Call, claim::claim, clock_reading::ClockReading, disposition::Disposition, expiry::Expiry, held_key::Claimed,
-    record, recorded::Recorded, refusal::refuse, single_flight::Leader, state::Engine,
-};
 use crate::{
     caller::Caller,
+    engine::{
+        call::Call,
+        claim::{claim, refusal::refuse},
+        held_key::Claimed,
+        record::{self, disposition::Disposition},
+        replay::recorded::Recorded,
+        shared::{single_flight::Leader, state::Engine},
+        time::{clock_reading::ClockReading, expiry::Expiry},
+    },
     grpc::UnaryResponse,
     policy::Procedure,
     rejection::Rejection,
@@ -24,7 +33,7 @@ use crate::{
 };
 
 /// Answers a call with the record of its key.
-pub(super) async fn answer<E>(
+pub(in crate::engine) async fn answer<E>(
     engine: &Engine,
     call: &Call,
     outcome: ClaimOutcome,
@@ -60,7 +69,7 @@ pub(super) async fn answer<E>(
 }
 
 /// Answers a call with a record that is known already: at once, unless the application has to be asked.
-pub(super) fn give<'a>(
+pub(in crate::engine) fn give<'a>(
     engine: &'a Engine,
     call: &'a Call,
     recorded: Recorded,
@@ -99,7 +108,7 @@ async fn restore(
 
 /// Claims the key once more, and answers with its record: the outcome of another call, which was recorded instead of
 /// this call's own, or the outcome that the reconciler found.
-pub(super) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<UnaryResponse, E> {
+pub(in crate::engine) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<UnaryResponse, E> {
     match claim(engine, call).await {
         Ok(Claimed::Refused { outcome, asked }) => answer(engine, call, outcome, asked, None).await,
         Ok(Claimed::Acquired(key) | Claimed::TakenOver(key)) => {

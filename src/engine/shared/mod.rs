@@ -1,0 +1,8 @@
+//! The state that the calls of one layer share.
+
+pub(crate) mod pace;
+pub(crate) mod shutdown;
+pub(crate) mod single_flight;
+pub(crate) mod state;
+pub(crate) mod tracker;
+pub(crate) mod watchers;
