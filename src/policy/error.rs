@@ -134,7 +134,7 @@ pub enum ProcedureError {
     },
     /// The procedure creates a tracked resource, and neither the store nor a status resolver reports its status.
     #[error(
-        "{procedure}: nobody reports the status of the resource type {resource_type:?}, so each replay would say \
+        "{procedure}: neither the store nor a resolver reports the status of {resource_type:?}, so each replay would say \
          \"processing\"; if the SQL function idempotency_resource_status knows it, say so with ResourceType::tracked; if \
          another system does, ask it in IdempotencyLayerBuilder::status_resolver; if no asynchronous work follows, write \
          `untracked: true` in `creates`, or call ProcedureBuilder::creates_untracked"

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::circles::Crate;
+
 /// The words that a Markdown page may have outside of its code.
 const WORDS_OF_A_PAGE: usize = 3500;
 
@@ -33,6 +35,10 @@ const BUILDERS: [(&str, &[&str]); 7] = [
 const OTHER_SETTINGS: [&str; 7] =
     ["in_flight", "records", "transactions", "unrecorded", "waiting", "new", "run_before_acquire"];
 
+/// The files that are in circles. The goal is none.
+const IN_CIRCLES: usize = 45;
+const IN_CIRCLES_OF_CLIENT: usize = 5;
+
 /// A row of the table: what was counted, and the most that there may be.
 struct Row {
     of: &'static str,
@@ -52,7 +58,8 @@ fn weighs_no_more_than_its_budget() {
     let words = |text: &String| text.split_whitespace().count();
     let [library, tools] = lines(&rust);
     let comments = |begins: &[&str]| rust.values().map(|text| beginning_with(text, begins)).sum();
-    let said = |words: &[&str]| rust.values().chain(pages.values()).map(|text| occurrences(text, words)).sum();
+    let prose = rust.values().map(|text| comments_of(text)).chain(pages.values().cloned()).collect::<String>();
+    let said = |words: &[&str]| occurrences(&prose, words);
     let rows = [
         Row { of: "words of the README", count: words(readme), most: 900, goal: 900 },
         Row { of: "line of the README in which the layer is built", count: first, most: 40, goal: 40 },
@@ -82,7 +89,7 @@ fn weighs_no_more_than_its_budget() {
             most: 150,
             goal: 10,
         },
-        Row { of: "another one", count: said(&["another one"]), most: 95, goal: 5 },
+        Row { of: "another one", count: said(&["another one"]), most: 5, goal: 5 },
     ];
     let mut table = String::new();
     for Row { of, count, most, goal } in &rows {
@@ -166,6 +173,24 @@ fn imports_from_lower_levels_alone() {
         }
     }
     assert!(wrong.is_empty(), "against the levels of ARCHITECTURE.md: {wrong:#?}");
+}
+
+/// Each circle that is left is a module file with code beside its own parts. No new one is let in.
+#[test]
+fn has_no_new_circles_of_files() {
+    let rust = files("rs");
+    let in_circles = |source: &str| -> Vec<_> {
+        let inside = rust.iter().filter_map(|(file, text)| {
+            let path = file.strip_prefix(source).ok()?.to_string_lossy().into_owned();
+            Some((path, text.clone()))
+        });
+        Crate::new(inside).circles()
+    };
+    for (source, most) in [("src", IN_CIRCLES), ("crates/tonic-idempotency-client/src", IN_CIRCLES_OF_CLIENT)] {
+        let circles = in_circles(source);
+        let count: usize = circles.iter().map(Vec::len).sum();
+        assert!(count <= most, "{source}: {count} files are in circles, instead of {most}: {circles:#?}");
+    }
 }
 
 /// The modules of the crate that a file names.
@@ -280,6 +305,13 @@ fn beginning_with(text: &str, begins: &[&str]) -> usize {
         before = now;
     }
     count
+}
+
+fn comments_of(text: &str) -> String {
+    text.lines()
+        .map(str::trim_start)
+        .filter(|line| line.starts_with("//"))
+        .fold(String::new(), |all, line| all + line + "\n")
 }
 
 fn occurrences(text: &str, words: &[&str]) -> usize {

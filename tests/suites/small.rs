@@ -1,5 +1,6 @@
 //! The suites that are small, in one program: each program takes seconds to compile and to link.
 
+mod circles;
 mod client;
 mod fuzz;
 mod generated;

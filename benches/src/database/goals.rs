@@ -184,7 +184,7 @@ impl Subject {
 }
 
 const REPLAY_PRICE: &str = "\
-    A replay from memory asks nobody (see *from memory*); from the store it costs a statement, a look-up under row-level security, and the \
+    A replay from memory asks no server (see *from memory*); from the store it costs a statement, a look-up under row-level security, and the \
     work's status.";
 
 const RESERVED_PRICE: &str = "\
