@@ -88,6 +88,10 @@ fn that_is_not_finished_is_none_and_is_removed() {
     fs::write(&left, "the first page").expect("a file");
     Journal::open(directory.file()).expect("a journal");
     assert!(!Path::new(&left).exists());
+    // It had just got its name.
+    fs::hard_link(directory.file(), &left).expect("another name");
+    Journal::open(directory.file()).expect("a journal");
+    assert!(!Path::new(&left).exists());
 }
 
 #[tokio::test]

@@ -17,15 +17,17 @@ const DAMAGED: &str = ".damaged";
 /// Makes an empty journal under a temporary name, and renames it when it is whole and durable: a file that a process left behind while
 /// writing the first pages would never open again. If another process is faster, its journal is kept.
 pub(super) fn make(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    for left in unfinished(path)? {
-        // Left by a process that died. One that is alive makes its file again.
-        fs::remove_file(left).or_else(if_missing)?;
-    }
+    remove_unfinished(path)?;
     for _ in 0..ATTEMPTS {
         let made = unnamed(path, &fill).and_then(|unfinished| name_it(&unfinished, path));
         match made {
             Ok(()) => return sync_directory(path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => {}
+            // Another process has taken it for one that was left.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if path.exists() {
+                    return sync_directory(path);
+                }
+            }
             Err(error) => return Err(error),
         }
     }
@@ -79,7 +81,13 @@ fn set_aside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     unreachable!("the numbers do not end")
 }
 
-/// Returns what processes have left that died before their journal had its name.
+/// Removes the files that processes left that died before their journal had its name, or right after: a process that is alive makes its
+/// file again, if there is no journal yet.
+pub(super) fn remove_unfinished(path: &Path) -> io::Result<()> {
+    unfinished(path)?.into_iter().try_for_each(|left| fs::remove_file(left).or_else(if_missing))
+}
+
+/// Returns the files of journals that have no name, or another one.
 fn unfinished(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (Some(name), directory) = (path.file_name().and_then(OsStr::to_str), directory(path)) else {
         return Ok(Vec::new());

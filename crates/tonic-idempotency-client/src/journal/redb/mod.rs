@@ -191,6 +191,10 @@ fn open_or_salvage(path: &Path) -> Result<Open, Error> {
     match opened {
         Ok(database) => {
             keep_what_no_commit_has(&content, &database, path)?;
+            // A process that died right after it had made the journal left it with two names.
+            if let Err(error) = file::remove_unfinished(path) {
+                tracing::debug!(journal = %path.display(), %error, "what other processes left is not removed");
+            }
             Ok(database)
         }
         Err(error) if is_damage(&error) => {
