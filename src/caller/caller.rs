@@ -36,7 +36,7 @@ impl Caller {
 
     /// Returns the owner of the caller's records. See [`OwnerId`].
     pub fn owner(&self) -> OwnerId {
-        OwnerId::of(self)
+        OwnerId::of(&self.user, self.scope.as_ref())
     }
 }
 

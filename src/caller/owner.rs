@@ -5,12 +5,12 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 use uuid::{Builder, Uuid};
 
-use super::Caller;
+use super::{Scope, UserId};
 
 /// The first input of the hash, so that no hash for another purpose is equal.
 const DOMAIN: &[u8] = b"tonic-idempotency owner v1";
 
-/// The owner of a record, as it is stored (the column `user_id`), derived from its [`Caller`]:
+/// The owner of a record, as it is stored (the column `user_id`), derived from its [`Caller`](super::Caller):
 ///
 /// | the user | the scope | the owner |
 /// |---|---|---|
@@ -42,10 +42,10 @@ impl OwnerId {
         Self(id)
     }
 
-    pub(super) fn of(caller: &Caller) -> Self {
-        match (caller.user.as_uuid(), &caller.scope) {
+    pub(super) fn of(user: &UserId, scope: Option<&Scope>) -> Self {
+        match (user.as_uuid(), scope) {
             (Some(id), None) => Self(*id),
-            _ => Self(hashed(caller)),
+            _ => Self(hashed(user, scope)),
         }
     }
 
@@ -62,10 +62,10 @@ impl fmt::Debug for OwnerId {
     }
 }
 
-fn hashed(caller: &Caller) -> Uuid {
-    let scope = caller.scope.as_ref().map(|scope| scope.to_text()).unwrap_or_default();
+fn hashed(user: &UserId, scope: Option<&Scope>) -> Uuid {
+    let scope = scope.map(|scope| scope.to_text()).unwrap_or_default();
     let mut hash = Sha256::new_with_prefix(DOMAIN);
-    for text in [scope, caller.user.to_text()] {
+    for text in [scope, user.to_text()] {
         // At most 255 bytes.
         hash.update((text.len() as u32).to_be_bytes());
         hash.update(text.as_bytes());

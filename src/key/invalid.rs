@@ -1,8 +1,7 @@
 //! The reasons why a key is refused.
 
 use thiserror::Error;
-
-use super::IdempotencyKey;
+use tonic_idempotency_wire::headers;
 
 /// The reason why a header, or a field of a message, is not a valid key.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -49,7 +48,7 @@ pub enum InvalidKey {
          double quotes"
     )]
     Repeated,
-    /// The key is longer than [`IdempotencyKey::MAX_LEN`].
-    #[error("the idempotency key is longer than {} characters; send a shorter one", IdempotencyKey::MAX_LEN)]
+    /// The key is longer than [`IdempotencyKey::MAX_LEN`](super::IdempotencyKey::MAX_LEN).
+    #[error("the idempotency key is longer than {} characters; send a shorter one", headers::MAX_KEY)]
     TooLong,
 }

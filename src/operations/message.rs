@@ -1,6 +1,6 @@
 //! The answer as a message.
 
-use super::question::Known;
+use super::question::KnownOutcome;
 use crate::{
     proto::v1::{Operation, Resource, State, Work},
     status::IdempotencyStatus,
@@ -8,8 +8,8 @@ use crate::{
 };
 
 /// Makes the answer to a request for this key.
-pub(super) fn operation(key: String, known: &Known) -> Operation {
-    let Known { record, work } = known;
+pub(super) fn operation(key: String, known: &KnownOutcome) -> Operation {
+    let KnownOutcome { record, work } = known;
     let resource =
         record.resource.as_ref().map(|it| Resource { r#type: it.resource_type.clone(), id: it.id.to_string() });
     Operation {

@@ -32,7 +32,7 @@ pub(super) struct Question<'a> {
 
 /// The record of a key, and the status of the work behind its call.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownOutcome {
     pub(super) record: KeyRecord,
     /// The status of the work behind a completed call; `None` if the layer does not know the procedure.
     pub(super) work: Option<IdempotencyStatus>,
@@ -78,14 +78,14 @@ impl Question<'_> {
 
     /// Adds the status of the work. If the layer does not know the procedure, it reports no resource, because it has no authorizer to
     /// ask.
-    pub(super) async fn with_work(&self, mut record: KeyRecord) -> Known {
+    pub(super) async fn with_work(&self, mut record: KeyRecord) -> KnownOutcome {
         let procedure = record.procedure.as_deref().and_then(|path| self.layer.procedure(path));
         let (KeyState::Completed, Some(procedure)) = (record.state, procedure) else {
             record.resource = None;
-            return Known { record, work: None };
+            return KnownOutcome { record, work: None };
         };
         let resource = record.resource.as_ref().map(|resource| &resource.id);
         let work = work_status(self.engine, procedure, self.caller.as_ref(), resource, &record.status).await;
-        Known { record, work: Some(work) }
+        KnownOutcome { record, work: Some(work) }
     }
 }

@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::question::{Known, Question};
+use super::question::{KnownOutcome, Question};
 use crate::{
     caller::OwnerId,
     engine::shared::{pace::Pace, tracker::CallTracker, watchers::Watcher},
@@ -59,7 +59,7 @@ impl SharedQuestions {
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) asked: Instant,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<KnownOutcome>,
 }
 
 impl Answer {

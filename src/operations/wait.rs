@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 use super::{
-    question::{Known, Question},
+    question::{KnownOutcome, Question},
     shared_question::{Answer, SharedQuestions},
 };
 use crate::{proto::v1::Until, rejection::Rejection, status::IdempotencyStatus, store::KeyState};
@@ -48,7 +48,7 @@ impl Waiting {
         questions: &Arc<SharedQuestions>,
         until: Until,
         deadline: Instant,
-    ) -> Result<Arc<Known>, Status> {
+    ) -> Result<Arc<KnownOutcome>, Status> {
         let tracker = &question.engine.tracker;
         let shared = questions.join(tracker, (question.owner, question.key), self.longest_pause);
         let mut answers = shared.subscribe();
@@ -87,7 +87,7 @@ async fn authorize(question: &Question<'_>, answer: &Answer, is_authorized: &mut
     Ok(())
 }
 
-fn has_ended(known: &Known, until: Until) -> bool {
+fn has_ended(known: &KnownOutcome, until: Until) -> bool {
     match known.record.state {
         KeyState::Running => false,
         KeyState::Completed => until != Until::WorkEnded || known.work != Some(IdempotencyStatus::Processing),
@@ -133,7 +133,7 @@ mod tests {
             (KeyState::Unknown, None, true, true),
             (KeyState::Expired, None, true, true),
         ] {
-            let known = Known { record: KeyRecord::new(state), work };
+            let known = KnownOutcome { record: KeyRecord::new(state), work };
             assert_eq!(has_ended(&known, Until::Unspecified), call, "{known:?}");
             assert_eq!(has_ended(&known, Until::CallEnded), call, "{known:?}");
             assert_eq!(has_ended(&known, Until::WorkEnded), all, "{known:?}");

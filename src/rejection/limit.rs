@@ -1,8 +1,5 @@
 //! The limit that a refused call would have exceeded.
 
-use super::Rejection;
-use crate::telemetry::ProcedureTelemetry;
-
 /// A limit that a call would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exceeded {
@@ -27,13 +24,6 @@ pub(crate) enum Party {
 }
 
 impl Exceeded {
-    /// Counts the refusal of a call, and returns it.
-    pub(crate) fn reject(self, telemetry: &ProcedureTelemetry) -> Rejection {
-        let rejection = Rejection::Limit(self);
-        telemetry.overloaded(rejection.reason().as_str(), self.limit.as_str(), self.of.as_str());
-        rejection
-    }
-
     /// The message for the client.
     pub(super) fn message(self) -> &'static str {
         match (self.limit, self.of) {

@@ -12,6 +12,7 @@ use crate::{
     grpc::{GRPC_ACCEPT_ENCODING, GRPC_RETRY_PUSHBACK},
     key::IdempotencyKey,
     status::ResourceId,
+    telemetry::ProcedureTelemetry,
 };
 
 /// A call that the layer refuses. Its text is the message of the status.
@@ -255,6 +256,15 @@ impl Rejection {
             headers.insert(GRPC_RETRY_PUSHBACK, pushback);
         }
         MetadataMap::from_headers(headers)
+    }
+}
+
+impl Exceeded {
+    /// Counts the refusal of a call, and returns it.
+    pub(crate) fn reject(self, telemetry: &ProcedureTelemetry) -> Rejection {
+        let rejection = Rejection::Limit(self);
+        telemetry.overloaded(rejection.reason().as_str(), self.limit.as_str(), self.of.as_str());
+        rejection
     }
 }
 

@@ -55,7 +55,9 @@ impl Crate {
     fn imports(&self, module: &Module) -> BTreeSet<Module> {
         let text = &self.files[module];
         let uses = uses(text).into_iter().filter(|(is_public, _)| !is_public).map(|(_, path)| path);
-        let inline = text.split("crate::").skip(1).map(|rest| format!("crate::{}", path_in(rest)));
+        // A visibility, such as `pub(in crate::store)`, is no import.
+        let without_visibility = text.replace("(in crate::", "(");
+        let inline = without_visibility.split("crate::").skip(1).map(|rest| format!("crate::{}", path_in(rest)));
         let found = uses.chain(inline).filter_map(|path| self.resolve(module, &path, 0));
         found.filter(|found| found != module && self.files.contains_key(found)).collect()
     }

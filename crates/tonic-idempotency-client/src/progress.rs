@@ -118,15 +118,15 @@ enum Stage {
     Ended(Result<(), CompletionError>),
     Over,
     /// To be asked when the pause is over.
-    Paused(Asked, Duration),
+    Paused(AskedCall, Duration),
     /// To be asked now.
-    Asking(Asked),
+    Asking(AskedCall),
     /// The first step: nothing has been asked.
-    Begun(Asked),
+    Begun(AskedCall),
 }
 
 /// The call that is asked for, and how.
-struct Asked {
+struct AskedCall {
     pending: Arc<Pending>,
     delays: ExponentialBackoff,
     pauses: [Duration; 2],
@@ -146,7 +146,7 @@ impl Looks {
                 let delays =
                     ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
                 let (expires, waits) = (pending.expires, pending.peer.may_wait());
-                Stage::Begun(Asked { pending, delays: delays.build(), pauses, expires, waits })
+                Stage::Begun(AskedCall { pending, delays: delays.build(), pauses, expires, waits })
             }
         };
         Self { began, deadline: timeout.and_then(|timeout| began.checked_add(timeout)), made: 0, stage }
@@ -175,7 +175,7 @@ impl Looks {
     }
 
     /// Asks the server once.
-    async fn look(&mut self, mut asked: Asked) -> ProgressEvent {
+    async fn look(&mut self, mut asked: AskedCall) -> ProgressEvent {
         let began = Instant::now();
         let look = async {
             match asked.waits {
@@ -214,13 +214,13 @@ impl Looks {
     }
 
     /// Returns the next pause. The last one ends a little before the time does, for a last look.
-    fn next(&self, asked: &mut Asked) -> Option<Duration> {
+    fn next(&self, asked: &mut AskedCall) -> Option<Duration> {
         let (next, left) = (asked.jittered(), self.left());
         if next < left { Some(next) } else { left.checked_sub(asked.pauses[0]).filter(|next| !next.is_zero()) }
     }
 
     /// Asks again after this pause, if there is time for that, or else ends.
-    fn pause(&mut self, asked: Asked, unanswered: Option<Status>, next: Option<Duration>) -> ProgressEvent {
+    fn pause(&mut self, asked: AskedCall, unanswered: Option<Status>, next: Option<Duration>) -> ProgressEvent {
         let Some(next) = next.filter(|next| *next < self.left()) else {
             return ProgressEvent::Ended(Err(CompletionError::TimedOut));
         };
@@ -240,7 +240,7 @@ impl Looks {
     }
 }
 
-impl Asked {
+impl AskedCall {
     /// Returns the next pause: between half of its time and all of it, so that clients that began at one time do not go on so.
     fn jittered(&mut self) -> Duration {
         self.delays.next().unwrap_or(self.pauses[1]).mul_f64(0.5 + fastrand::f64() / 2.0)

@@ -47,10 +47,10 @@ impl Admission {
     }
 
     /// Counts a `WaitOperation` request, which waits for the end of a call, until the result is dropped.
-    pub(crate) fn watch(self: &Arc<Self>, owner: OwnerId) -> Result<Watcher, Exceeded> {
+    pub(crate) fn watch(self: &Arc<Self>, owner: OwnerId) -> Result<WaitingRequest, Exceeded> {
         self.waiting.enter(Some(owner))?;
         telemetry::watching(1);
-        Ok(Watcher { admission: Arc::clone(self), owner })
+        Ok(WaitingRequest { admission: Arc::clone(self), owner })
     }
 
     fn take_bytes(&self, bytes: usize) -> bool {
@@ -128,12 +128,12 @@ impl Drop for Admitted {
 }
 
 /// A request that waits for the end of a call, counted until this is dropped.
-pub(crate) struct Watcher {
+pub(crate) struct WaitingRequest {
     admission: Arc<Admission>,
     owner: OwnerId,
 }
 
-impl Drop for Watcher {
+impl Drop for WaitingRequest {
     fn drop(&mut self) {
         self.admission.waiting.leave(Some(self.owner));
         telemetry::watching(-1);

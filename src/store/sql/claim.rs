@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 use super::{
-    asked::{Failure, Reset},
-    batch::{Lanes, Look, LookAt, Turn, Writing},
+    attempt_connection::{Failure, Reset},
+    batch::{Lanes, Look, LookAt, SendMode, Writing},
     clock,
     columns::{arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, settings},
     connection::Connections,
@@ -34,11 +34,11 @@ pub(super) async fn claim<D: Driver>(
             return Ok(found);
         }
         let _slot = match operation.share(attempt, &lanes.write, || Writing::Claim(queued.claim())).await? {
-            Turn::Alone(slot) => slot,
-            Turn::Refused => None,
-            Turn::Together(Some(())) => return Ok(ClaimOutcome::Acquired),
-            Turn::Together(None) if expects_record => None,
-            Turn::Together(None) => match find(operation, lanes, queued, attempt).await? {
+            SendMode::Alone(slot) => slot,
+            SendMode::Refused => None,
+            SendMode::Together(Some(())) => return Ok(ClaimOutcome::Acquired),
+            SendMode::Together(None) if expects_record => None,
+            SendMode::Together(None) => match find(operation, lanes, queued, attempt).await? {
                 Some(found) => return Ok(found),
                 None => None,
             },
@@ -149,9 +149,9 @@ async fn find<D: Driver>(
     let look = || LookAt { claim: queued.claim(), with_status: attempt.with_status };
     let begun = std::time::Instant::now();
     let failure = match lanes.look.enter(operation.progress(), look).await {
-        Ok(Turn::Refused) => return Ok(None),
-        Ok(Turn::Together(found)) => return Ok(found),
-        Ok(Turn::Alone(_slot)) => match operation.run_alone::<Look>(attempt, &look()).await {
+        Ok(SendMode::Refused) => return Ok(None),
+        Ok(SendMode::Together(found)) => return Ok(found),
+        Ok(SendMode::Alone(_slot)) => match operation.run_alone::<Look>(attempt, &look()).await {
             Ok(found) => {
                 lanes.look.note(false);
                 return Ok(found);

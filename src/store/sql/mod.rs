@@ -1,6 +1,6 @@
 //! The store that keeps records in PostgreSQL, on any driver.
 
-mod asked;
+mod attempt_connection;
 mod batch;
 mod begin;
 mod claim;
@@ -10,7 +10,6 @@ mod connection;
 pub mod driver;
 mod fault;
 mod late_claims;
-mod limits;
 mod look_up;
 mod operation;
 mod owned;
@@ -19,6 +18,7 @@ mod permits;
 mod probe;
 mod progress;
 mod query;
+mod record_limit;
 mod row;
 #[expect(clippy::module_inception, reason = "the statements themselves")]
 mod sql;

@@ -21,8 +21,8 @@ use futures_util::{StreamExt as _, future::Either, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
-    asked::{Asked, Failure, Reset},
-    batch::{Kind, Lane, Turn},
+    attempt_connection::{AttemptConnection, Failure, Reset},
+    batch::{Kind, Lane, SendMode},
     begin::{WHO, begin},
     connection::{Connections, share_of},
     driver::{Connection as _, Driver, Statement},
@@ -270,8 +270,8 @@ impl<'a, D: Driver> Operation<'a, D> {
         attempt: Attempt,
         lane: &Lane<D, K>,
         item: impl FnOnce() -> K::Item,
-    ) -> Result<Turn<D, K>, Failure> {
-        if attempt.together { lane.enter(&self.progress, item).await } else { Ok(Turn::Alone(None)) }
+    ) -> Result<SendMode<D, K>, Failure> {
+        if attempt.together { lane.enter(&self.progress, item).await } else { Ok(SendMode::Alone(None)) }
     }
 
     /// Runs a statement that has one row as an attempt.
@@ -322,12 +322,12 @@ impl<'a, D: Driver> Operation<'a, D> {
     /// Takes a connection out of the pool, or makes one. An attempt in doubt looks first whether the server can be asked: in a
     /// round trip of its own. If a client leaves between two answers, PgBouncer before version 1.21 gives its server, and with it
     /// the second answer, to another client.
-    pub(super) async fn connect(&self, attempt: Attempt, reset: Reset) -> Result<Asked<'_, D>, Failure> {
+    pub(super) async fn connect(&self, attempt: Attempt, reset: Reset) -> Result<AttemptConnection<'_, D>, Failure> {
         let waiting = Waiting::new(&self.progress);
         let connection = self.connections.driver().acquire().await.map_err(Failure::NoConnection)?;
         drop(waiting);
         self.progress.sends();
-        let mut asked = Asked::new(connection, reset, self.connections, &self.progress);
+        let mut asked = AttemptConnection::new(connection, reset, self.connections, &self.progress);
         if attempt.in_doubt {
             asked.look_whether_it_answers().await;
         }

@@ -11,9 +11,8 @@ use super::{
     connection::Connections,
     driver::{Connection as _, Driver, class},
     fault::{Fault, is_missing, kind_without_connection, sql_state},
-    limits::Admitted,
-    store::SqlStore,
-    transaction::{Open, Transactions},
+    record_limit::AdmittedCall,
+    transaction::{OpenTransaction, Transactions},
     verify::SetupProblem,
 };
 use crate::{
@@ -42,8 +41,8 @@ const SWEEPS: u32 = 8;
 const SWEPT: u32 = 1_000;
 
 /// The trial of a store's statements, and the problems that it has found.
-pub(super) struct Probe<'a, D: Driver> {
-    pub(super) store: &'a SqlStore<D>,
+pub(super) struct Probe<'a, S: Store, D: Driver> {
+    pub(super) store: &'a S,
     pub(super) connections: &'a Connections<D>,
     pub(super) lanes: &'a Lanes<D>,
     pub(super) transactions: Transactions<D>,
@@ -51,7 +50,7 @@ pub(super) struct Probe<'a, D: Driver> {
     pub(super) problems: Vec<SetupProblem>,
 }
 
-impl<D: Driver> Probe<'_, D> {
+impl<S: Store, D: Driver> Probe<'_, S, D> {
     /// Claims, renews, records, looks up and releases: alone, together and in a transaction. Then finds what is abandoned, and sweeps what has
     /// expired: its own rows, and whatever the sweep finds.
     pub(super) async fn run(mut self) -> Result<Vec<SetupProblem>, StoreError> {
@@ -144,9 +143,14 @@ impl<D: Driver> Probe<'_, D> {
 
     async fn transaction(&mut self) -> Result<(), StoreError> {
         let (claim, options) = (of_owner(), TransactionOptions::default());
-        let begun =
-            Open::<D>::begin(&self.transactions, self.resource_types, &claim, options, Admitted::without_record())
-                .await;
+        let begun = OpenTransaction::<D>::begin(
+            &self.transactions,
+            self.resource_types,
+            &claim,
+            options,
+            AdmittedCall::without_record(),
+        )
+        .await;
         let outcome = match begun {
             Ok(BeginOutcome::Open { transaction, .. }) => transaction.commit(Some(expired())).await.map(Some),
             Ok(_) => Ok(None),

@@ -3,8 +3,8 @@
 use tokio::time::Instant;
 
 use super::{
-    asked::Failure,
-    batch::{Kind, Lane, Turn},
+    attempt_connection::Failure,
+    batch::{Kind, Lane, SendMode},
     connection::Connections,
     driver::{Driver, Statement, Value},
     operation::{Attempt, Operation},
@@ -58,9 +58,9 @@ impl<D: Driver> Connections<D> {
         let (item, read) = (&item, &read);
         let ask = |attempt: Attempt| async move {
             let _slot = match operation.share(attempt, lane, item).await? {
-                Turn::Alone(slot) => slot,
-                Turn::Together(Some(())) => return Ok(done),
-                Turn::Refused | Turn::Together(None) => None,
+                SendMode::Alone(slot) => slot,
+                SendMode::Together(Some(())) => return Ok(done),
+                SendMode::Refused | SendMode::Together(None) => None,
             };
             read(&operation.query_one(attempt, statement).await?).map_err(Failure::Corrupt)
         };

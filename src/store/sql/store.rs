@@ -11,14 +11,14 @@ use super::{
     connection::Connections,
     driver::{Driver, Statement},
     fault::sql_state,
-    limits::{Admission, Admitted, Limits},
     look_up,
     parked::Parked,
     permits::Permits,
     probe::Probe,
+    record_limit::{AdmittedCall, RecordAdmission, RecordLimit},
     row::{RowOf, abandoned_key, column, corrupt, parse_status},
-    sweep::Reached,
-    transaction::{Open, Transactions},
+    sweep::SweepCursor,
+    transaction::{OpenTransaction, Transactions},
     verify::{VerifyError, verify},
 };
 use crate::{
@@ -73,9 +73,9 @@ use crate::{
 pub struct SqlStore<D: Driver> {
     connections: Connections<D>,
     lanes: Lanes<D>,
-    limits: Limits,
+    limits: RecordLimit,
     permits: Permits,
-    reached: Reached,
+    reached: SweepCursor,
     resource_types: Arc<ResourceTypes>,
     /// `None`: transactions use the same pool.
     transaction_pool: Option<TransactionPool<D>>,
@@ -103,9 +103,9 @@ impl<D: Driver> SqlStore<D> {
         Self {
             lanes: Lanes::new(&connections),
             connections,
-            limits: Limits::default(),
+            limits: RecordLimit::default(),
             permits,
-            reached: Reached::default(),
+            reached: SweepCursor::default(),
             resource_types,
             transaction_pool: None,
         }
@@ -237,14 +237,16 @@ impl<D: Driver> SqlStore<D> {
 
     /// Admits a call. If its user is at a limit, an existing record decides instead; without one, the call is refused. A takeover adds no
     /// record, so it is admitted.
-    async fn admit(&self, claim: &Claim) -> Result<Result<Admitted, ClaimOutcome>, StoreError> {
+    async fn admit(&self, claim: &Claim) -> Result<Result<AdmittedCall, ClaimOutcome>, StoreError> {
         match self.limits.admit(&self.connections, claim.reservation.owner).await? {
-            Admission::Admitted(admitted) => Ok(Ok(admitted)),
-            Admission::Full => match claim::look(&self.connections, claim, TransactionOptions::default()).await? {
-                ClaimOutcome::Acquired => Err(StoreErrorKind::UserFull.into()),
-                ClaimOutcome::TakenOver => Ok(Ok(Admitted::without_record())),
-                decided => Ok(Err(decided)),
-            },
+            RecordAdmission::Admitted(admitted) => Ok(Ok(admitted)),
+            RecordAdmission::Full => {
+                match claim::look(&self.connections, claim, TransactionOptions::default()).await? {
+                    ClaimOutcome::Acquired => Err(StoreErrorKind::UserFull.into()),
+                    ClaimOutcome::TakenOver => Ok(Ok(AdmittedCall::without_record())),
+                    decided => Ok(Err(decided)),
+                }
+            }
         }
     }
 
@@ -470,7 +472,7 @@ impl<D: Driver> Store for SqlStore<D> {
         match self.admit(claim).await? {
             Ok(mut admitted) => {
                 self.limits.keep(&self.connections, claim.reservation.owner, &mut admitted);
-                Open::<D>::begin(&self.transactions(), &self.resource_types, claim, options, admitted).await
+                OpenTransaction::<D>::begin(&self.transactions(), &self.resource_types, claim, options, admitted).await
             }
             Err(decided) => Ok(BeginOutcome::Refused(decided)),
         }
@@ -482,7 +484,7 @@ impl<D: Driver> Store for SqlStore<D> {
         session: &CallSession,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
-        Open::<D>::begin_without_key(&self.transactions(), owner, session, options).await
+        OpenTransaction::<D>::begin_without_key(&self.transactions(), owner, session, options).await
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The next batch begins there, and does not scan again the index entries of all rows that are gone, which stay until a vacuum removes
 /// them. The position is only a hint: without it, a batch begins with the rows that expired first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reached(Arc<Mutex<Option<String>>>);
+pub(super) struct SweepCursor(Arc<Mutex<Option<String>>>);
 
-impl Reached {
+impl SweepCursor {
     /// Takes the position for a batch. While that batch runs, and after it has failed, there is none.
     pub(super) fn take(&self) -> Option<String> {
         self.lock().take()

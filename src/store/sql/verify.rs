@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{
-    asked::Reset,
+    attempt_connection::Reset,
     connection::Connections,
     driver::{Connection as _, Driver, Row, Statement},
     operation::Operation,

@@ -13,13 +13,13 @@ use tokio::{
 
 use super::{
     kind::Kind,
-    queue::{Answer, MAX_STATEMENT, Queue, Queued},
+    queue::{MAX_STATEMENT, Queue, QueueAnswer, Queued},
     refusals::Refusals,
     slots::{SLOW, Slots},
 };
 use crate::{
     store::sql::{
-        asked::Failure,
+        attempt_connection::Failure,
         connection::Connections,
         driver::{Connection as _, Driver},
         fault::{Fault, is_missing},
@@ -48,7 +48,7 @@ struct State<D: Driver, K: Kind> {
 }
 
 /// The way in which a call is sent.
-pub(in crate::store::sql) enum Turn<D: Driver, K: Kind> {
+pub(in crate::store::sql) enum SendMode<D: Driver, K: Kind> {
     /// Alone. The slot, if there is one, is held until the single statement is answered.
     Alone(Option<Slot<D, K>>),
     /// Alone, because batches of this kind fail at the moment.
@@ -82,26 +82,26 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         &self,
         progress: &Arc<Progress>,
         item: impl FnOnce() -> K::Item,
-    ) -> Result<Turn<D, K>, Failure> {
+    ) -> Result<SendMode<D, K>, Failure> {
         if !self.0.refusals.allow() {
-            return Ok(Turn::Refused);
+            return Ok(SendMode::Refused);
         }
         if self.0.max_batch == 1 {
-            return Ok(Turn::Alone(None));
+            return Ok(SendMode::Alone(None));
         }
         if let Some(slot) = self.slot_if_nobody_waits() {
             telemetry::calls_in_statement(self.0.name, 1);
-            return Ok(Turn::Alone(Some(slot)));
+            return Ok(SendMode::Alone(Some(slot)));
         }
         let item = item();
         if K::bytes(&item) > MAX_STATEMENT {
-            return Ok(Turn::Alone(None));
+            return Ok(SendMode::Alone(None));
         }
         let (queued, mut answered) = Queued::new(item, progress);
         let watched = {
             let mut state = self.state();
             if state.queue.push(queued).is_err() {
-                return Ok(Turn::Alone(None));
+                return Ok(SendMode::Alone(None));
             }
             state.slots.have_batches()
         };
@@ -110,9 +110,9 @@ impl<D: Driver, K: Kind> Lane<D, K> {
             // The task that serves the queue sees that its statement is slow; the caller of a single statement does not.
             let answered = if watched { Ok((&mut answered).await) } else { timeout(SLOW, &mut answered).await };
             match answered {
-                Ok(Ok(Answer::Alone(slot))) => return Ok(Turn::Alone(Some(slot))),
-                Ok(Ok(Answer::Together(answer))) => return Ok(Turn::Together(answer)),
-                Ok(Ok(Answer::Failed(fault))) => return Err(Failure::Together { fault }),
+                Ok(Ok(QueueAnswer::Alone(slot))) => return Ok(SendMode::Alone(Some(slot))),
+                Ok(Ok(QueueAnswer::Together(answer))) => return Ok(SendMode::Together(answer)),
+                Ok(Ok(QueueAnswer::Failed(fault))) => return Err(Failure::Together { fault }),
                 // The task that was to serve it has ended.
                 Ok(Err(_)) => return Err(Failure::Together { fault: progress.is_sent().then_some(Fault::Lost) }),
                 Err(_) => {}
@@ -160,7 +160,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         let slot = Slot { lane: self.clone(), index, gives_up: only.is_none() };
         if let Some(only) = only {
             telemetry::calls_in_statement(self.0.name, 1);
-            return only.answer(Answer::Alone(slot));
+            return only.answer(QueueAnswer::Alone(slot));
         }
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(serve(slot));
@@ -173,7 +173,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         self.state().slots.begin(slot);
         let connection = match timeout(connections.share(), connections.driver().acquire()).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(_)) => return self.take().into_iter().for_each(|call| call.answer(Answer::Failed(None))),
+            Ok(Err(_)) => return self.take().into_iter().for_each(|call| call.answer(QueueAnswer::Failed(None))),
             Err(_) => return,
         };
         let calls = self.take();
@@ -212,7 +212,10 @@ impl<D: Driver, K: Kind> Lane<D, K> {
                 drop(asked.0.take());
                 self.note(false);
                 self.state().slots.note(begun.elapsed());
-                return calls.into_iter().zip(answers).for_each(|(call, answer)| call.answer(Answer::Together(answer)));
+                return calls
+                    .into_iter()
+                    .zip(answers)
+                    .for_each(|(call, answer)| call.answer(QueueAnswer::Together(answer)));
             }
             Ok(Err(error)) => {
                 tracing::debug!(kind = self.0.name, calls = calls.len(), error = %telemetry::Chain(&error), "a batch failed");
@@ -244,7 +247,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
             telemetry::shared_statement_failed(self.0.name);
             self.note(true);
         }
-        calls.into_iter().for_each(|call| call.answer(Answer::Failed(Some(fault))));
+        calls.into_iter().for_each(|call| call.answer(QueueAnswer::Failed(Some(fault))));
     }
 }
 
@@ -304,7 +307,7 @@ async fn serve<D: Driver, K: Kind>(mut slot: Slot<D, K>) {
         if let Some(only) = only {
             slot.gives_up = false;
             telemetry::calls_in_statement(slot.lane.0.name, 1);
-            return only.answer(Answer::Alone(slot));
+            return only.answer(QueueAnswer::Alone(slot));
         }
         let mut carried_out = pin!(slot.lane.carry_out(slot.index));
         while timeout(SLOW, &mut carried_out).await.is_err() {

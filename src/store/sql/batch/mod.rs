@@ -21,7 +21,7 @@ mod write;
 pub(super) use self::{
     complete::Recording,
     kind::Kind,
-    lane::{Lane, Turn},
+    lane::{Lane, SendMode},
     lanes::Lanes,
     look::{Look, LookAt},
     write::{Write, Writing},

@@ -33,7 +33,7 @@ pub(super) const MAX_STATEMENT: usize = 256 << 10;
 pub(super) const ROOM: usize = 64;
 
 /// The answer to a call that has waited.
-pub(super) enum Answer<S, K: Kind> {
+pub(super) enum QueueAnswer<S, K: Kind> {
     /// No other call waits: it is sent alone.
     Alone(S),
     /// The answer of the batch; `None` if the call has to be sent alone after all.
@@ -53,7 +53,7 @@ pub(super) struct Queued<S, K: Kind> {
     pub(super) item: K::Item,
     bytes: usize,
     stage: Stage,
-    answer: oneshot::Sender<Answer<S, K>>,
+    answer: oneshot::Sender<QueueAnswer<S, K>>,
 }
 
 /// The stage of a call.
@@ -157,7 +157,7 @@ impl<S, K: Kind> Queue<S, K> {
 
 impl<S, K: Kind> Queued<S, K> {
     /// Makes a call that waits, and the receiver of its answer.
-    pub(super) fn new(item: K::Item, progress: &Arc<Progress>) -> (Self, oneshot::Receiver<Answer<S, K>>) {
+    pub(super) fn new(item: K::Item, progress: &Arc<Progress>) -> (Self, oneshot::Receiver<QueueAnswer<S, K>>) {
         let (answer, answered) = oneshot::channel();
         let (bytes, stage) = (K::bytes(&item), Stage::Waits(Waiting::new(progress)));
         (Self { item, bytes, stage, answer }, answered)
@@ -186,8 +186,8 @@ impl<S, K: Kind> Queued<S, K> {
         }
     }
 
-    pub(super) fn answer(self, answer: Answer<S, K>) {
-        if matches!(answer, Answer::Together(_)) {
+    pub(super) fn answer(self, answer: QueueAnswer<S, K>) {
+        if matches!(answer, QueueAnswer::Together(_)) {
             self.progress().server_answers();
         }
         if let Stage::Claims(claim) = self.stage {

@@ -10,15 +10,15 @@ use tokio::{
 
 use super::{
     fake::{Call, Counted, End, Fake},
-    lane::{Lane, Turn},
+    lane::{Lane, SendMode},
     queue::{MAX_STATEMENT, ROOM},
     slots::SLOW,
 };
-use crate::store::sql::{asked::Failure, connection::Connections, fault::Fault, progress::Progress};
+use crate::store::sql::{attempt_connection::Failure, connection::Connections, fault::Fault, progress::Progress};
 
 const MAX_BATCH: usize = 4;
 
-type Entered<const WRITES: bool = false> = Result<Turn<Fake, Counted<WRITES>>, Failure>;
+type Entered<const WRITES: bool = false> = Result<SendMode<Fake, Counted<WRITES>>, Failure>;
 
 fn lane(database: &Fake) -> Lane<Fake, Counted> {
     Lane::new("counted", &Connections::new(database.clone(), Arc::default()), MAX_BATCH)
@@ -30,9 +30,9 @@ async fn enter<const WRITES: bool>(lane: &Lane<Fake, Counted<WRITES>>, call: Cal
 }
 
 /// The call's own statement is under way until this is dropped.
-async fn alone<const WRITES: bool>(lane: &Lane<Fake, Counted<WRITES>>) -> Turn<Fake, Counted<WRITES>> {
+async fn alone<const WRITES: bool>(lane: &Lane<Fake, Counted<WRITES>>) -> SendMode<Fake, Counted<WRITES>> {
     match enter(lane, Call::new(0)).await {
-        Ok(turn @ Turn::Alone(Some(_))) => turn,
+        Ok(turn @ SendMode::Alone(Some(_))) => turn,
         _ => panic!("it was not sent alone"),
     }
 }
@@ -61,8 +61,8 @@ async fn answers(queued: Vec<JoinHandle<Entered>>) -> Vec<usize> {
     let mut answers = Vec::new();
     for call in queued {
         match call.await.expect("it does not panic") {
-            Ok(Turn::Together(Some(size))) => answers.push(size),
-            Ok(Turn::Alone(Some(_))) => answers.push(0),
+            Ok(SendMode::Together(Some(size))) => answers.push(size),
+            Ok(SendMode::Alone(Some(_))) => answers.push(0),
             _ => panic!("it was not answered together with others"),
         }
     }
@@ -113,7 +113,7 @@ async fn a_caller_that_waits_by_itself_goes_by_itself() {
     assert!(gone.await.is_err());
     drop(first);
     let second = queued.remove(0).await.expect("it does not panic");
-    assert!(matches!(second, Ok(Turn::Alone(Some(_)))));
+    assert!(matches!(second, Ok(SendMode::Alone(Some(_)))));
     let queued = queue(&lane, (3..=4).map(Call::new)).await;
     assert!(database.statements().is_empty());
     drop(second);
@@ -226,7 +226,7 @@ async fn the_bytes_of_a_statement_are_limited_and_a_call_that_has_more_goes_alon
     let half = |key| Call { bytes: MAX_STATEMENT / 2, ..Call::new(key) };
     let queued = queue(&lane, (1..=3).map(half)).await;
     let large = enter(&lane, Call { bytes: MAX_STATEMENT + 1, ..Call::new(4) }).await;
-    assert!(matches!(large, Ok(Turn::Alone(None))));
+    assert!(matches!(large, Ok(SendMode::Alone(None))));
     drop(first);
     database.end(1);
     assert_eq!(answers(queued).await, [2, 2, 0]);
@@ -254,7 +254,7 @@ async fn a_full_queue_takes_a_call_only_in_the_place_of_one_that_has_gone_away()
     let first = alone(&lane).await;
     // As many bytes as the queue takes.
     let mut queued = queue(&lane, (1..=32).map(|key| Call { bytes: MAX_STATEMENT, ..Call::new(key) })).await;
-    assert!(matches!(enter(&lane, Call::new(33)).await, Ok(Turn::Alone(None))));
+    assert!(matches!(enter(&lane, Call::new(33)).await, Ok(SendMode::Alone(None))));
     let gone = queued.pop().expect("a call");
     gone.abort();
     assert!(gone.await.is_err());
@@ -441,6 +441,6 @@ async fn each_call_goes_alone_if_a_statement_may_do_only_one() {
     let database = Fake::new();
     let lane = Lane::<_, Counted>::new("counted", &Connections::new(database.clone(), Arc::default()), 1);
     for key in 0..3 {
-        assert!(matches!(enter(&lane, Call::new(key)).await, Ok(Turn::Alone(None))));
+        assert!(matches!(enter(&lane, Call::new(key)).await, Ok(SendMode::Alone(None))));
     }
 }

@@ -1,4 +1,4 @@
-//! Transactional mode: [`Open`], which the engine commits or rolls back, and its connection.
+//! Transactional mode: [`OpenTransaction`], which the engine commits or rolls back, and its connection.
 
 mod in_transaction;
 mod lookup;
@@ -7,4 +7,4 @@ mod record;
 mod take;
 
 pub use self::in_transaction::InTransaction;
-pub(super) use self::open::{Open, Transactions};
+pub(super) use self::open::{OpenTransaction, Transactions};

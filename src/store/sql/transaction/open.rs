@@ -12,8 +12,8 @@ use tonic::Status;
 use super::{
     in_transaction::InTransaction,
     lookup::look_up,
-    record::{Claimed, Record},
-    take::{Taken, start, take},
+    record::{ClaimedKey, Record},
+    take::{BegunTransaction, start, take},
 };
 use crate::{
     caller::OwnerId,
@@ -21,16 +21,16 @@ use crate::{
         BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError,
         StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions, TransactionTimes,
         sql::{
-            asked::Reset,
+            attempt_connection::Reset,
             batch::Lanes,
             claim::{look, look_for_record},
             columns::settings,
             connection::Connections,
             driver::{Connection as _, Driver, DriverError, Session, Statement, Value},
             fault::{Fault, QUERY_CANCELED, READ_ONLY_TRANSACTION, UNIQUE_VIOLATION},
-            limits::Admitted,
             operation::Operation,
             permits::Permits,
+            record_limit::AdmittedCall,
             row::claim_outcome,
         },
     },
@@ -71,20 +71,20 @@ pub(in crate::store::sql) struct Transactions<D: Driver> {
 
 /// An open transaction.
 #[derive(Debug)]
-pub(in crate::store::sql) struct Open<D: Driver> {
+pub(in crate::store::sql) struct OpenTransaction<D: Driver> {
     session: Arc<D::Session>,
     transactions: Transactions<D>,
-    claimed: Option<Claimed>,
+    claimed: Option<ClaimedKey>,
 }
 
-impl<D: Driver> Open<D> {
+impl<D: Driver> OpenTransaction<D> {
     /// Begins a transaction and claims the key. Replaces a lost connection: nothing was done on it.
     pub(in crate::store::sql) async fn begin(
         transactions: &Transactions<D>,
         resource_types: &Arc<ResourceTypes>,
         claim: &Claim,
         options: TransactionOptions,
-        admitted: Admitted,
+        admitted: AdmittedCall,
     ) -> Result<BeginOutcome, StoreError> {
         let Transactions { look_ups, lanes, .. } = transactions;
         if lanes.prediction.expects_record()
@@ -112,7 +112,8 @@ impl<D: Driver> Open<D> {
             &Operation::new(&transactions.connections).leaving_nothing().with_status(claim.resource_type.is_some());
         // Boxed, since the operation has several places for attempts.
         let begin = |attempt| Box::pin(take(operation, claim, options, attempt));
-        let Taken { asked, found } = operation.run(begin, |taken| !taken.may_be_held_by_another_attempt()).await?;
+        let BegunTransaction { asked, found } =
+            operation.run(begin, |taken| !taken.may_be_held_by_another_attempt()).await?;
         let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
         let outcome = match &found {
             None => Ok(ClaimOutcome::Acquired),
@@ -128,7 +129,7 @@ impl<D: Driver> Open<D> {
                 return refused.map(BeginOutcome::Refused);
             }
         };
-        let claimed = Claimed {
+        let claimed = ClaimedKey {
             claim: claim.clone(),
             resource_types: Arc::clone(resource_types),
             was_free: found.is_none(),
@@ -252,7 +253,7 @@ impl<D: Driver> Open<D> {
     }
 }
 
-impl<D: Driver> StoreTransaction for Open<D> {
+impl<D: Driver> StoreTransaction for OpenTransaction<D> {
     fn hand_out(&self, extensions: &mut http::Extensions) {
         self.session.hand_out(extensions);
     }
@@ -281,7 +282,7 @@ impl<D: Driver> StoreTransaction for Open<D> {
     }
 }
 
-impl<D: Driver> Drop for Open<D> {
+impl<D: Driver> Drop for OpenTransaction<D> {
     /// The handles may live on, in tasks that the handler has spawned.
     fn drop(&mut self) {
         self.session.abort(self.transactions.connections.deadline());

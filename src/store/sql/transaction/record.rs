@@ -9,23 +9,23 @@ use crate::store::{
     sql::{
         columns::{Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column},
         driver::{Connection, DriverError, Statement, Value},
-        limits::Admitted,
+        record_limit::AdmittedCall,
         sql::Sql,
     },
 };
 
 /// The claim that the transaction holds, and the resource types for its record.
 #[derive(Debug)]
-pub(super) struct Claimed {
+pub(super) struct ClaimedKey {
     pub(super) claim: Claim,
     pub(super) resource_types: Arc<ResourceTypes>,
     /// Whether the key had no record, so that one can be inserted.
     pub(super) was_free: bool,
     /// The record counts as one in flight until the transaction has ended.
-    pub(super) _admitted: Admitted,
+    pub(super) _admitted: AdmittedCall,
 }
 
-impl Claimed {
+impl ClaimedKey {
     /// Returns the column of the resource that the procedure creates.
     fn resource_column(&self) -> Option<&str> {
         Some(self.resource_types.get(self.claim.resource_type.as_ref()?)?.column())
@@ -34,7 +34,7 @@ impl Claimed {
 
 /// The record of a claim's outcome.
 pub(super) struct Record<'a> {
-    claimed: &'a Claimed,
+    claimed: &'a ClaimedKey,
     outcome: Columns<'a>,
     retention: f64,
     resource: Option<(&'a str, Cow<'a, str>)>,
@@ -42,7 +42,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn new(claimed: &'a Claimed, completion: &'a Completion) -> Self {
+    pub(super) fn new(claimed: &'a ClaimedKey, completion: &'a Completion) -> Self {
         Self {
             claimed,
             outcome: Columns::of(&completion.response),

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use crate::store::{
     Claim, TransactionOptions,
     sql::{
-        asked::{Asked, Failure, Reset},
+        attempt_connection::{AttemptConnection, Failure, Reset},
         begin::begin,
         claim::{Begin, in_time},
         clock,
@@ -24,13 +24,13 @@ const SAVEPOINT: &str = "SAVEPOINT idempotency_handler";
 const MAX_SETTINGS: usize = 4;
 
 /// A transaction in which a key was claimed.
-pub(super) struct Taken<'a, D: Driver> {
-    pub(super) asked: Asked<'a, D>,
+pub(super) struct BegunTransaction<'a, D: Driver> {
+    pub(super) asked: AttemptConnection<'a, D>,
     /// `None`: the key had no record, and its lock is held. Else the row of `tenant.idempotency_begin`.
     pub(super) found: Option<(RowOf<D>, Attempt)>,
 }
 
-impl<D: Driver> Taken<'_, D> {
+impl<D: Driver> BegunTransaction<'_, D> {
     /// Returns whether another attempt of the same call may hold the key's lock: then its answer decides.
     pub(super) fn may_be_held_by_another_attempt(&self) -> bool {
         let Some((row, _)) = &self.found else { return false };
@@ -45,7 +45,7 @@ pub(super) async fn take<'a, D: Driver>(
     claim: &Claim,
     options: TransactionOptions,
     attempt: Attempt,
-) -> Result<Taken<'a, D>, Failure> {
+) -> Result<BegunTransaction<'a, D>, Failure> {
     let connections = operation.connections();
     let mut asked = operation.connect(attempt, Reset::RollBack).await?;
     let until = match clock::shows_at(connections.clock(), operation.progress().deadline(), &mut *asked).await {
@@ -72,17 +72,17 @@ pub(super) async fn take<'a, D: Driver>(
     let (asked, row) = start(asked, options, Statement { sql: &sql.take, parameters }).await?;
     clock::read(connections.clock(), sent, &row, "begun");
     if column::<bool>(&row, "is_free").is_ok_and(|is_free| is_free) {
-        return Ok(Taken { asked, found: None });
+        return Ok(BegunTransaction { asked, found: None });
     }
     Box::pin(find(connections, asked, any(), options, attempt)).await
 }
 
 /// Begins a transaction, in one round trip with its first statement if the driver can. Returns the connection, and the row of that statement.
 pub(super) async fn start<'a, D: Driver>(
-    mut asked: Asked<'a, D>,
+    mut asked: AttemptConnection<'a, D>,
     options: TransactionOptions,
     first: Statement<'_>,
-) -> Result<(Asked<'a, D>, RowOf<D>), Failure> {
+) -> Result<(AttemptConnection<'a, D>, RowOf<D>), Failure> {
     match asked.begin(begin(options.isolation), first, savepoint(options)).await.and_then(only_row) {
         Ok(row) => Ok((asked, row)),
         Err(error) => Err(asked.failed(error)),
@@ -92,27 +92,27 @@ pub(super) async fn start<'a, D: Driver>(
 /// Begins a transaction, and claims a key of which nothing is known.
 async fn begin_any<'a, D: Driver>(
     connections: &'a Connections<D>,
-    asked: Asked<'a, D>,
+    asked: AttemptConnection<'a, D>,
     any: Begin<'_>,
     options: TransactionOptions,
     attempt: Attempt,
-) -> Result<Taken<'a, D>, Failure> {
+) -> Result<BegunTransaction<'a, D>, Failure> {
     let sent = Instant::now();
     let first = Statement { sql: &connections.sql().begin, parameters: &any.parameters() };
     let (asked, row) = start(asked, options, first).await?;
     clock::read(connections.clock(), sent, &row, "begun");
     in_time(&row)?;
-    Ok(Taken { asked, found: Some((row, attempt)) })
+    Ok(BegunTransaction { asked, found: Some((row, attempt)) })
 }
 
 /// Claims a key that is not free, in the transaction.
 async fn find<'a, D: Driver>(
     connections: &'a Connections<D>,
-    mut asked: Asked<'a, D>,
+    mut asked: AttemptConnection<'a, D>,
     any: Begin<'_>,
     options: TransactionOptions,
     attempt: Attempt,
-) -> Result<Taken<'a, D>, Failure> {
+) -> Result<BegunTransaction<'a, D>, Failure> {
     let statement = Statement { sql: &connections.sql().begin, parameters: &any.parameters() };
     let found = async {
         let row = asked.query(statement).await.and_then(only_row)?;
@@ -125,7 +125,7 @@ async fn find<'a, D: Driver>(
     match found.await {
         Ok(row) => {
             in_time(&row)?;
-            Ok(Taken { asked, found: Some((row, attempt)) })
+            Ok(BegunTransaction { asked, found: Some((row, attempt)) })
         }
         Err(error) => Err(asked.failed(error)),
     }

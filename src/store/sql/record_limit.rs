@@ -41,20 +41,20 @@ const NO_LIMIT: u64 = u64::MAX;
 
 /// The limit of a store. Clones share it, with its allowances.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct RecordLimit {
     users: Arc<Users>,
 }
 
 /// The decision of the limits about a call.
 #[derive(Debug)]
-pub(super) enum Admission {
+pub(super) enum RecordAdmission {
     /// It may run.
-    Admitted(Admitted),
+    Admitted(AdmittedCall),
     /// Its user has as much as one user may have: it may not make a record.
     Full,
 }
 
-impl Limits {
+impl RecordLimit {
     /// At least one; `None` for no limit.
     pub(super) fn set_records(&self, records: Option<u64>) {
         self.users.max_records.store(records.map_or(NO_LIMIT, |records| records.max(1)), Ordering::Relaxed);
@@ -74,9 +74,9 @@ impl Limits {
         &self,
         connections: &Connections<D>,
         owner: OwnerId,
-    ) -> Result<Admission, StoreError> {
+    ) -> Result<RecordAdmission, StoreError> {
         if !self.are_on() {
-            return Ok(Admission::Admitted(Admitted::without_record()));
+            return Ok(RecordAdmission::Admitted(AdmittedCall::without_record()));
         }
         let user = self.users.get(owner);
         if let Some(decided) = self.decide(&user) {
@@ -99,7 +99,7 @@ impl Limits {
     }
 
     /// Keeps the allowance of a call that holds its key in a transaction, and so makes its record later than others, until it ends.
-    pub(super) fn keep<D: Driver>(&self, connections: &Connections<D>, owner: OwnerId, admitted: &mut Admitted) {
+    pub(super) fn keep<D: Driver>(&self, connections: &Connections<D>, owner: OwnerId, admitted: &mut AdmittedCall) {
         let (Some(user), Ok(runtime)) = (admitted.user.clone(), Handle::try_current()) else { return };
         let (limits, connections) = (self.clone(), connections.clone());
         admitted.keeping = Some(Keeping(runtime.spawn(async move {
@@ -152,11 +152,11 @@ impl Limits {
     }
 
     /// Returns `None` if the database is to be asked first.
-    fn decide(&self, user: &Arc<User>) -> Option<Admission> {
+    fn decide(&self, user: &Arc<User>) -> Option<RecordAdmission> {
         let mut known = user.known();
         let now = Instant::now();
         if known.full_until.is_some_and(|until| now < until) {
-            return Some(Admission::Full);
+            return Some(RecordAdmission::Full);
         }
         let is_valid = known.valid_until.is_some_and(|until| now < until);
         if !is_valid || known.left == 0 {
@@ -165,7 +165,7 @@ impl Limits {
         known.left -= 1;
         known.in_flight += 1;
         drop(known);
-        Some(Admission::Admitted(Admitted { user: Some(Arc::clone(user)), keeping: None }))
+        Some(RecordAdmission::Admitted(AdmittedCall { user: Some(Arc::clone(user)), keeping: None }))
     }
 }
 
@@ -176,12 +176,12 @@ fn number(number: u64) -> i64 {
 
 /// A call that may make a record. It counts as one in flight until this is dropped, and as a record then.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedCall {
     user: Option<Arc<User>>,
     keeping: Option<Keeping>,
 }
 
-impl Admitted {
+impl AdmittedCall {
     /// Admits a call that adds no record.
     pub(super) fn without_record() -> Self {
         Self { user: None, keeping: None }
@@ -197,7 +197,7 @@ impl Admitted {
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AdmittedCall {
     fn drop(&mut self) {
         if let Some(user) = &self.user {
             let mut known = user.known();
@@ -315,13 +315,13 @@ mod tests {
         OwnerId::new(Uuid::new_v4())
     }
 
-    fn limited(records: u64) -> Limits {
-        let limits = Limits::default();
+    fn limited(records: u64) -> RecordLimit {
+        let limits = RecordLimit::default();
         limits.set_records(Some(records));
         limits
     }
 
-    fn allowed(limits: &Limits, records: u64) -> Arc<User> {
+    fn allowed(limits: &RecordLimit, records: u64) -> Arc<User> {
         let user = limits.users.get(owner());
         let mut known = user.known();
         known.left = records;
@@ -331,9 +331,9 @@ mod tests {
     }
 
     /// Admits calls until the database is to be asked. Returns their number.
-    fn admitted(limits: &Limits, user: &Arc<User>) -> u64 {
+    fn admitted(limits: &RecordLimit, user: &Arc<User>) -> u64 {
         let mut calls = 0;
-        while let Some(Admission::Admitted(_)) = limits.decide(user) {
+        while let Some(RecordAdmission::Admitted(_)) = limits.decide(user) {
             calls += 1;
         }
         calls
@@ -384,7 +384,7 @@ mod tests {
         let user = allowed(&limits, 1);
         for _ in 0..10 {
             match limits.decide(&user) {
-                Some(Admission::Admitted(call)) => call.made_none(),
+                Some(RecordAdmission::Admitted(call)) => call.made_none(),
                 other => panic!("{other:?}"),
             }
         }
@@ -395,7 +395,7 @@ mod tests {
         let limits = limited(200);
         let user = limits.users.get(owner());
         user.known().full_until = Some(Instant::now() + VALIDITY);
-        assert!(matches!(limits.decide(&user), Some(Admission::Full)));
+        assert!(matches!(limits.decide(&user), Some(RecordAdmission::Full)));
         time::advance(VALIDITY).await;
         assert!(limits.decide(&user).is_none());
     }

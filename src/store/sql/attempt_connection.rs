@@ -33,7 +33,7 @@ pub(super) enum Reset {
 ///
 /// Dropped, it is given back to its pool once the answer is there. If none is there at the operation's deadline, one that only reads is
 /// cancelled and closed, and one that may write is [parked](super::parked).
-pub(super) struct Asked<'a, D: Driver> {
+pub(super) struct AttemptConnection<'a, D: Driver> {
     connection: Option<D::Connection>,
     connections: &'a Connections<D>,
     progress: &'a Arc<Progress>,
@@ -42,7 +42,7 @@ pub(super) struct Asked<'a, D: Driver> {
     claims: bool,
 }
 
-impl<'a, D: Driver> Asked<'a, D> {
+impl<'a, D: Driver> AttemptConnection<'a, D> {
     pub(super) fn new(
         connection: D::Connection,
         reset: Reset,
@@ -111,7 +111,7 @@ impl<'a, D: Driver> Asked<'a, D> {
     }
 }
 
-impl<D: Driver> Deref for Asked<'_, D> {
+impl<D: Driver> Deref for AttemptConnection<'_, D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &D::Connection {
@@ -119,13 +119,13 @@ impl<D: Driver> Deref for Asked<'_, D> {
     }
 }
 
-impl<D: Driver> DerefMut for Asked<'_, D> {
+impl<D: Driver> DerefMut for AttemptConnection<'_, D> {
     fn deref_mut(&mut self) -> &mut D::Connection {
         self.connection.as_mut().expect("only `into_connection` and `drop` take it out, and both consume this")
     }
 }
 
-impl<D: Driver> Drop for Asked<'_, D> {
+impl<D: Driver> Drop for AttemptConnection<'_, D> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         let claim = self.take_claim();
@@ -164,7 +164,7 @@ pub(super) enum Failure {
     Together { fault: Option<Fault> },
 }
 
-impl<D: Driver> fmt::Debug for Asked<'_, D> {
+impl<D: Driver> fmt::Debug for AttemptConnection<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asked").field("reset", &self.reset).finish_non_exhaustive()
     }
