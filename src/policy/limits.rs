@@ -6,7 +6,7 @@
 /// A call with a key goes on when its client disconnects, so that no limit of the server or of HTTP/2 counts it any more. A caller counts
 /// in each scope as a caller of its own; calls without a user count as those of one. A call beyond a limit of the server is refused with
 /// `UNAVAILABLE`, one beyond a limit of its caller with `RESOURCE_EXHAUSTED`; both have the reason
-/// [`Overloaded`](crate::Reason::Overloaded), name the `limit` and whose it is (`of`), and may be sent again with the same key.
+/// [`Overloaded`](crate::rejection::Reason::Overloaded), name the `limit` and whose it is (`of`), and may be sent again with the same key.
 ///
 /// ```
 /// use tonic_idempotency::policy::{Limit, Limits};
@@ -23,7 +23,7 @@ pub struct Limits {
     /// are refused before their messages are read, retries and replays among them. At least 1 each. Defaults to 1,024, and 128 per caller.
     pub in_flight: Limit,
     /// Records of a caller that have not expired, over all servers. A further call is refused with
-    /// [`TooManyRecords`](crate::Reason::TooManyRecords) before its handler runs; a retry of a call that is recorded or still runs is
+    /// [`TooManyRecords`](crate::rejection::Reason::TooManyRecords) before its handler runs; a retry of a call that is recorded or still runs is
     /// answered as always. Only the store in PostgreSQL has this limit, with `migrations::limits` and an index on `(user_id, expires)`,
     /// and may refuse a caller slightly early: servers take allowances of at most 20 seconds. At least 1. Defaults to no limit. All
     /// callers together have no limit.
@@ -35,7 +35,7 @@ pub struct Limits {
     /// Outcomes that wait to be recorded because the store did not take them at once. While this many wait, reserved calls are refused.
     /// Outcomes of calls whose claims were not answered, which may not hold their keys, have half of the room; further ones are given
     /// up, with an error in the log. At least 1 each. Defaults to 10,000, also per caller. Their responses have 64 MiB together; a response
-    /// beyond that is not stored, and a retry gets [`NotStored`](crate::Reason::NotStored).
+    /// beyond that is not stored, and a retry gets [`NotStored`](crate::rejection::Reason::NotStored).
     pub unrecorded: Limit,
     /// Calls that wait for a running call with their key ([`InProgressPolicy::Wait`](crate::policy::InProgressPolicy::Wait)), and
     /// requests of `WaitOperation`; 0 for none. A waiting call holds its request, but no connection. Defaults to 4,096, and 256 per
