@@ -48,6 +48,11 @@ pub enum BuildError {
          through prost-types: write the set with protoc, or with protox::Compiler::encode_file_descriptor_set"
     )]
     NoProcedures,
+    /// The store cannot limit the records of a caller.
+    #[error(
+        "limits: the store cannot limit the records of a caller, as only the one in PostgreSQL can; leave out Limits::records"
+    )]
+    NoRecordLimit,
     /// A procedure's configuration is invalid.
     #[error(transparent)]
     Procedure(#[from] ProcedureError),

@@ -14,7 +14,7 @@ use crate::{
     engine::time::key_age,
     grpc::UnaryResponse,
     policy::Procedure,
-    rejection::Rejection,
+    rejection::{Exceeded, Rejection},
     status::IdempotencyStatus,
     store::{CallSession, Claim, Reservation, TransactionOptions},
 };
@@ -84,6 +84,11 @@ impl Call {
             Some(_) => IdempotencyStatus::Processing,
             None => IdempotencyStatus::Completed,
         }
+    }
+
+    /// Refuses the call, which would exceed a limit.
+    pub(super) fn exceeds<E>(&self, limit: Exceeded) -> Result<UnaryResponse, E> {
+        Ok(UnaryResponse::failed(limit.reject(self.procedure.telemetry()).into()))
     }
 
     /// Refuses the call.

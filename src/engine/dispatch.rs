@@ -25,7 +25,7 @@ use crate::{
     },
     grpc::UnaryResponse,
     policy::InProgressPolicy,
-    rejection::{Exceeded, Rejection},
+    rejection::Rejection,
 };
 
 /// The longest pause between two looks at a key that another process holds.
@@ -69,7 +69,7 @@ pub(crate) async fn dispatch<E: Send + 'static>(
             Role::Follower(leader) => leader,
         };
         if let Err(limit) = admitted.wait() {
-            return Some(refuse(&call, limit));
+            return Some(call.exceeds(limit));
         }
         let published = async { leader.wait_for(Option::is_some).await.ok().and_then(|recorded| recorded.clone()) };
         let shutting_down = engine.tracker.shutting_down();
@@ -118,12 +118,12 @@ async fn lead<E: Send + 'static>(
                 (Attempt::InFlight(_, handler), admitted) => (handler, admitted),
             };
             if let Err(limit) = admitted.wait() {
-                return Some(refuse(&call, limit));
+                return Some(call.exceeds(limit));
             }
         }
         let next = pace.next();
         if next > deadline {
-            return Some(beyond.map_or_else(|| call.reject(in_progress()), |limit| refuse(&call, limit)));
+            return Some(beyond.map_or_else(|| call.reject(in_progress()), |limit| call.exceeds(limit)));
         }
         if engine.tracker.shutting_down().run_until_cancelled(Box::pin(sleep_until(next))).await.is_none() {
             return Some(call.reject(Rejection::ShuttingDown));
@@ -151,11 +151,6 @@ fn spawn<E: Send + 'static>(
     let shared = Arc::clone(engine);
     let attempt = async move { (run(&shared, call, handler, leader.as_deref()).await, admitted) };
     Some(engine.tracker.tasks().spawn(attempt.in_current_span()))
-}
-
-/// Refuses a call that would exceed a limit.
-fn refuse<E>(call: &Call, limit: Exceeded) -> Result<UnaryResponse, E> {
-    Ok(UnaryResponse::failed(limit.reject(call.procedure.telemetry()).into()))
 }
 
 /// Returns the rejection of a call that does not wait any longer. The lease of the other call is not known here,

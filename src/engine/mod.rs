@@ -75,7 +75,7 @@ async fn run<E: Send + 'static>(
     if call.procedure.policies().mode == Mode::Reserved
         && let Err(exceeded) = engine.backlog.check(Some(call.reservation.owner))
     {
-        return Attempt::Answered(call.reject(Rejection::Limit(exceeded)));
+        return Attempt::Answered(call.exceeds(exceeded));
     }
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);

@@ -22,8 +22,7 @@ pub(super) struct Question<'a> {
     pub(super) engine: &'a Arc<Engine>,
     pub(super) owner: OwnerId,
     pub(super) key: KeyId,
-    /// The caller that asks; `None` to ask no authorizer.
-    pub(super) caller: Option<Caller>,
+    pub(super) caller: Caller,
     pub(super) session: CallSession,
     /// The telemetry of the procedure that asks.
     pub(super) telemetry: &'a ProcedureTelemetry,
@@ -68,9 +67,9 @@ impl Question<'_> {
     pub(super) async fn authorize(&self, record: &KeyRecord) -> Result<(), Status> {
         let is_replayed = matches!(record.state, KeyState::Completed | KeyState::Failed);
         let procedure = record.procedure.as_deref().and_then(|path| self.layer.procedure(path));
-        let (true, Some(procedure), Some(caller)) = (is_replayed, procedure, &self.caller) else { return Ok(()) };
+        let (true, Some(procedure)) = (is_replayed, procedure) else { return Ok(()) };
         let resource = record.resource.as_ref().map(|resource| &resource.id);
-        match self.engine.replay_hooks.authorize_caller(procedure, caller, self.key, resource) {
+        match self.engine.replay_hooks.authorize_caller(procedure, &self.caller, self.key, resource) {
             Some(asked) => asked.await,
             None => Ok(()),
         }
@@ -85,7 +84,7 @@ impl Question<'_> {
             return KnownOutcome { record, work: None };
         };
         let resource = record.resource.as_ref().map(|resource| &resource.id);
-        let work = work_status(self.engine, procedure, self.caller.as_ref(), resource, &record.status).await;
+        let work = work_status(self.engine, procedure, Some(&self.caller), resource, &record.status).await;
         KnownOutcome { record, work: Some(work) }
     }
 }

@@ -77,7 +77,7 @@ impl OperationService {
     ) -> Result<Question<'a>, Status> {
         let KnownCaller { caller, owner, session } = caller;
         let (layer, engine, key) = (&self.layer, self.engine()?, parse(key, telemetry)?.id());
-        Ok(Question { layer, engine, owner, key, caller: Some(caller), session, telemetry, path })
+        Ok(Question { layer, engine, owner, key, caller, session, telemetry, path })
     }
 }
 

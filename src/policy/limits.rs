@@ -24,7 +24,7 @@ pub struct Limits {
     pub in_flight: Limit,
     /// Records of a caller that have not expired, over all servers. A further call is refused with
     /// [`TooManyRecords`](crate::rejection::Reason::TooManyRecords) before its handler runs; a retry of a call that is recorded or still runs is
-    /// answered as always. Only the store in PostgreSQL has this limit, with `migrations::limits` and an index on `(user_id, expires)`,
+    /// answered as always. Only the store in PostgreSQL has this limit: a layer on another one cannot be built with it. It needs `migrations::limits` and an index on `(user_id, expires)`,
     /// and may refuse a caller slightly early: servers take allowances of at most 20 seconds. At least 1. Defaults to no limit. All
     /// callers together have no limit.
     pub records: Option<u64>,

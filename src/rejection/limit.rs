@@ -11,6 +11,7 @@ pub(crate) struct Exceeded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limited {
     InFlight,
+    Records,
     Transactions,
     Unrecorded,
     Waiting,
@@ -32,6 +33,10 @@ impl Exceeded {
             }
             (Limited::InFlight, Party::Caller) => {
                 "you have as many calls in flight as one caller may; retry with the same key when some of them have ended"
+            }
+            (Limited::Records, _) => {
+                "the server keeps as many records of your calls as it may; retries of recorded calls are answered, and new calls are \
+                 accepted again when records have expired"
             }
             (Limited::Transactions, Party::Server) => {
                 "the server has as many transactions as its pool may have; retry with the same key"
@@ -60,6 +65,7 @@ impl Limited {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::InFlight => "in_flight",
+            Self::Records => "records",
             Self::Transactions => "transactions",
             Self::Unrecorded => "unrecorded",
             Self::Waiting => "waiting",

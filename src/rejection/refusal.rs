@@ -7,7 +7,7 @@ use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::{DOMAIN, Exceeded, InvalidKey, MalformedRequest, Mismatch, Party, Reason, TooCostly};
+use super::{DOMAIN, Exceeded, InvalidKey, Limited, MalformedRequest, Mismatch, Party, Reason, TooCostly};
 use crate::{
     grpc::{GRPC_ACCEPT_ENCODING, GRPC_RETRY_PUSHBACK},
     key::IdempotencyKey,
@@ -87,11 +87,6 @@ pub(crate) enum Rejection {
     StoreFailed,
     #[error("the idempotency store is unavailable; retry with the same key")]
     StoreUnavailable,
-    #[error(
-        "the server keeps as many records of your calls as it may; retries of recorded calls are answered, and new calls are accepted again \
-         when records have expired"
-    )]
-    UserFull,
 }
 
 /// The delay in `RetryInfo` after a conflict, which rarely happens twice.
@@ -148,6 +143,7 @@ impl Rejection {
             Self::NoScope => Reason::NoScope,
             Self::NoUser => Reason::NoUser,
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
+            Self::Limit(Exceeded { limit: Limited::Records, .. }) => Reason::TooManyRecords,
             Self::Limit(_) | Self::Overloaded => Reason::Overloaded,
             Self::RequestMalformed(_) => Reason::RequestMalformed,
             Self::RequestTimeout { .. } => Reason::RequestTimeout,
@@ -155,7 +151,6 @@ impl Rejection {
             Self::ShuttingDown => Reason::ShuttingDown,
             Self::StoreFailed => Reason::StoreFailed,
             Self::StoreUnavailable => Reason::StoreUnavailable,
-            Self::UserFull => Reason::TooManyRecords,
         }
     }
 
@@ -176,7 +171,7 @@ impl Rejection {
             Self::Limit(_) | Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
             Self::RequestTimeout { .. } => Code::DeadlineExceeded,
-            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } | Self::UserFull => Code::ResourceExhausted,
+            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } => Code::ResourceExhausted,
         }
     }
 
@@ -185,6 +180,7 @@ impl Rejection {
         match self {
             Self::Conflict => Retry::After(RETRY_CONFLICT),
             Self::InProgress { lease_left } => Retry::After(RETRY_IN_PROGRESS.min(*lease_left)),
+            Self::Limit(Exceeded { limit: Limited::Records, .. }) => Retry::Never,
             Self::Limit(_) | Self::Overloaded => Retry::After(RETRY_OVERLOADED),
             Self::ShuttingDown => Retry::After(RETRY_IN_PROGRESS),
             Self::StoreUnavailable => Retry::After(RETRY_STORE),
@@ -204,8 +200,7 @@ impl Rejection {
             | Self::RequestMalformed(_)
             | Self::RequestTooCostly(_)
             | Self::RequestTooLarge { .. }
-            | Self::StoreFailed
-            | Self::UserFull => Retry::Never,
+            | Self::StoreFailed => Retry::Never,
         }
     }
 
@@ -229,15 +224,17 @@ impl Rejection {
                 details.add_bad_request_violation(IdempotencyKey::HEADER, self.to_string());
             }
             Self::KeyReused(mismatch) => metadata.push(("mismatch".to_owned(), mismatch.as_str().to_owned())),
-            Self::Limit(Exceeded { limit, of }) => metadata.extend(limit_of(limit.as_str(), *of)),
-            Self::UserFull => {
-                metadata.extend(limit_of("records", Party::Caller));
+            Self::Limit(Exceeded { limit: Limited::Records, .. }) => {
                 details.add_quota_failure_violation("the records of the caller's calls", USER_FULL);
             }
             Self::NotStored { resource: Some(id) } => {
                 metadata.push(("resource_id".to_owned(), id.to_string()));
             }
             _ => {}
+        }
+        if let Self::Limit(Exceeded { limit, of }) = self {
+            metadata.push(("limit".to_owned(), limit.as_str().to_owned()));
+            metadata.push(("of".to_owned(), of.as_str().to_owned()));
         }
         details.set_error_info(
             self.reason().as_str(),
@@ -263,14 +260,15 @@ impl Exceeded {
     /// Counts the refusal of a call, and returns it.
     pub(crate) fn reject(self, telemetry: &ProcedureTelemetry) -> Rejection {
         let rejection = Rejection::Limit(self);
-        telemetry.overloaded(rejection.reason().as_str(), self.limit.as_str(), self.of.as_str());
+        telemetry.rejected(rejection.reason().as_str());
+        self.count(telemetry);
         rejection
     }
-}
 
-/// Names a limit, and whose it is.
-fn limit_of(limit: &str, of: Party) -> [(String, String); 2] {
-    [("limit".to_owned(), limit.to_owned()), ("of".to_owned(), of.as_str().to_owned())]
+    /// Counts the limit, beside the refusal because of it.
+    pub(crate) fn count(self, telemetry: &ProcedureTelemetry) {
+        telemetry.overloaded(self.limit.as_str(), self.of.as_str());
+    }
 }
 
 impl From<Rejection> for Status {
@@ -283,7 +281,7 @@ impl From<Rejection> for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{grpc::WireError, rejection::Limited};
+    use crate::grpc::WireError;
 
     /// Covers every row of the table in the docs of [`Reason`].
     #[test]
@@ -292,7 +290,7 @@ mod tests {
         let field = || "client.request_id".to_owned();
         let in_field = |key| Rejection::KeyFieldInvalid { field: field(), key };
         let malformed = |error| Rejection::RequestMalformed(MalformedRequest::Framing(error));
-        let beyond = |of| Rejection::Limit(Exceeded { limit: Limited::Transactions, of });
+        let beyond = |limit, of| Rejection::Limit(Exceeded { limit, of });
         let rows = [
             (Rejection::CallerInvalid, Code::Internal, "IDEMPOTENCY_CALLER_INVALID"),
             (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
@@ -335,9 +333,9 @@ mod tests {
             (Rejection::ShuttingDown, Code::Unavailable, "IDEMPOTENCY_SHUTTING_DOWN"),
             (Rejection::StoreFailed, Code::Internal, "IDEMPOTENCY_STORE_FAILED"),
             (Rejection::StoreUnavailable, Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE"),
-            (Rejection::UserFull, Code::ResourceExhausted, "IDEMPOTENCY_TOO_MANY_RECORDS"),
-            (beyond(Party::Server), Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
-            (beyond(Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
+            (beyond(Limited::Records, Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_TOO_MANY_RECORDS"),
+            (beyond(Limited::Transactions, Party::Server), Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
+            (beyond(Limited::Transactions, Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
         ];
         for (rejection, code, reason) in rows {
             let case = format!("{rejection:?}");
@@ -352,7 +350,7 @@ mod tests {
                 rejection,
                 Rejection::Conflict
                     | Rejection::InProgress { .. }
-                    | Rejection::Limit(_)
+                    | Rejection::Limit(Exceeded { limit: Limited::Transactions, .. })
                     | Rejection::Overloaded
                     | Rejection::ShuttingDown
                     | Rejection::StoreUnavailable
@@ -365,10 +363,9 @@ mod tests {
                 Rejection::KeyReused(Mismatch::Procedure) => vec![("mismatch", "procedure".to_owned())],
                 Rejection::KeyReused(Mismatch::Request) => vec![("mismatch", "request".to_owned())],
                 Rejection::NotStored { .. } => vec![("resource_id", resource.to_string())],
-                Rejection::Limit(Exceeded { of, .. }) => {
-                    vec![("limit", "transactions".to_owned()), ("of", of.as_str().to_owned())]
+                Rejection::Limit(Exceeded { limit, of }) => {
+                    vec![("limit", limit.as_str().to_owned()), ("of", of.as_str().to_owned())]
                 }
-                Rejection::UserFull => vec![("limit", "records".to_owned()), ("of", "caller".to_owned())],
                 _ => vec![],
             };
 

@@ -31,6 +31,8 @@ pub(crate) trait DynStore: Send + Sync {
 
     fn look_up<'a>(&'a self, look_up: &'a LookUp) -> BoxFuture<'a, KeyRecord>;
 
+    fn limits_records(&self) -> bool;
+
     fn set_up(&self, settings: &StoreSettings);
 
     fn resource_types(&self) -> Option<&ResourceTypes>;
@@ -82,6 +84,10 @@ impl<S: Store> DynStore for S {
 
     fn look_up<'a>(&'a self, look_up: &'a LookUp) -> BoxFuture<'a, KeyRecord> {
         Box::pin(Store::look_up(self, look_up))
+    }
+
+    fn limits_records(&self) -> bool {
+        Store::limits_records(self)
     }
 
     fn set_up(&self, settings: &StoreSettings) {

@@ -43,7 +43,7 @@ pub use self::postgres::{
 pub(crate) use self::schema::literal;
 #[cfg(feature = "sql")]
 pub use self::sql::{SetupProblem, SqlStore, TransactionErrorKind, VerifyError, driver};
-pub(crate) use self::{erased::DynStore, session::InvalidSetting};
+pub(crate) use self::{erased::DynStore, session::InvalidSetting, settings::STATUS_TIMEOUT};
 pub use self::{
     error::{StoreError, StoreErrorKind},
     look_up::{KeyRecord, KeyState, LookUp},

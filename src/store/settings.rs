@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::policy::Limits;
 
+/// The default of [`StoreSettings::status_timeout`], and of a status resolver's time.
+pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
+
 /// The settings of a layer that its store keeps: [`Store::set_up`](super::Store::set_up).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "built by the tests of stores")]

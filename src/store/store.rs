@@ -127,6 +127,12 @@ pub trait Store: Send + Sync + 'static {
         std::future::ready(Err(StoreErrorKind::Refused.into()))
     }
 
+    /// Returns whether the store can limit the records of a caller ([`Limits::records`](crate::policy::Limits::records)). Defaults to
+    /// `false`: a layer with that limit cannot be built then.
+    fn limits_records(&self) -> bool {
+        false
+    }
+
     /// Takes over the settings of the layer that the store keeps. The layer calls it once, when it is built. Clones of a store share them.
     /// By default they are ignored.
     fn set_up(&self, settings: &StoreSettings) {

@@ -149,9 +149,8 @@ impl ProcedureTelemetry {
         }
     }
 
-    /// Counts a call that is refused because of a limit of the layer. The warning is written at most once a minute.
-    pub(crate) fn overloaded(&self, reason: &'static str, limit: &'static str, of: &'static str) {
-        self.rejected(reason);
+    /// Counts a limit because of which a call is refused, beside the refusal itself. The warning is written at most once a minute.
+    pub(crate) fn overloaded(&self, limit: &'static str, of: &'static str) {
         counter!("idempotency_overloaded_total", "limit" => limit, "of" => of).increment(1);
         if let Some(calls) = self.overloaded.calls(Instant::now()) {
             tracing::warn!(

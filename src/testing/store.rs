@@ -141,6 +141,10 @@ impl<S: Store> Store for HarnessStore<S> {
         self.link.ask(self.kept.store.look_up(look_up)).await
     }
 
+    fn limits_records(&self) -> bool {
+        self.kept.store.limits_records()
+    }
+
     fn set_up(&self, settings: &StoreSettings) {
         self.kept.store.set_up(settings);
     }

@@ -31,9 +31,26 @@ const BUILDERS: [(&str, &[&str]); 7] = [
     ("OperationServiceBuilder", &["src/operations/builder.rs"]),
 ];
 
-/// Rows of the page that are no method of a builder: fields of `Limits`, and settings of other crates.
-const OTHER_SETTINGS: [&str; 7] =
-    ["in_flight", "records", "transactions", "unrecorded", "waiting", "new", "run_before_acquire"];
+/// The fields of `Limits`.
+const LIMITS: [&str; 5] = ["in_flight", "records", "transactions", "unrecorded", "waiting"];
+
+/// Names in the first column of the page's tables that are no settings of a builder here: of other crates, the stores that have a setting, and
+/// features of cargo.
+const NO_SETTINGS: [&str; 13] = [
+    "new",
+    "run_before_acquire",
+    "PostgresStore",
+    "Sqlx",
+    "SeaOrm",
+    "postgres",
+    "sql",
+    "connect",
+    "gzip",
+    "deflate",
+    "zstd",
+    "conformance",
+    "testing",
+];
 
 /// The files that are in circles. The goal is none.
 const IN_CIRCLES: usize = 11;
@@ -75,18 +92,18 @@ fn weighs_no_more_than_its_budget() {
             most: 18,
             goal: 18,
         },
-        Row { of: "settings of a server", count: settings().len(), most: 60, goal: 60 },
+        Row { of: "settings of a server", count: settings().len(), most: 69, goal: 60 },
         Row { of: "lines of test and tool for 100 of the library", count: 100 * tools / library, most: 245, goal: 160 },
         Row {
             of: "doc comments that begin with What, Who, Where",
             count: comments(&["What ", "Who ", "Where "]),
-            most: 215,
+            most: 0,
             goal: 0,
         },
         Row {
             of: "nobody, somebody, everybody",
             count: said(&["nobody", "somebody", "everybody"]),
-            most: 150,
+            most: 10,
             goal: 10,
         },
         Row { of: "another one", count: said(&["another one"]), most: 5, goal: 5 },
@@ -118,12 +135,12 @@ fn has_the_settings_that_the_page_lists() {
         .flat_map(|cell| cell.split('`').skip(1).step_by(2))
         .map(|name| name.split(['(', ':']).next().unwrap_or(name));
     let listed: BTreeSet<_> = names.map(str::to_owned).collect();
-    let made = settings();
-    let unlisted: Vec<_> = made.difference(&listed).collect();
+    let made: BTreeSet<_> = settings().into_iter().map(|(_, name)| name).collect();
+    let (unlisted, unknown) = (made.difference(&listed), listed.difference(&made));
+    let unlisted: Vec<_> = unlisted.collect();
     assert!(unlisted.is_empty(), "docs/settings.md lacks {unlisted:?}");
-    for name in OTHER_SETTINGS {
-        assert!(listed.contains(name), "docs/settings.md lacks {name}");
-    }
+    let unknown: Vec<_> = unknown.filter(|name| !NO_SETTINGS.contains(&name.as_str())).collect();
+    assert!(unknown.is_empty(), "docs/settings.md has {unknown:?}, which no builder has");
 }
 
 /// A setting of a procedure stands in the proto option, in code, and in the table.
@@ -227,11 +244,13 @@ fn imports(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The settings of a server.
-fn settings() -> BTreeSet<String> {
-    let mut found: BTreeSet<_> = BUILDERS.into_iter().flat_map(|(builder, files)| methods(builder, files)).collect();
+/// The settings of a server, by their builders. Each field of `Limits` counts as one.
+fn settings() -> BTreeSet<(&'static str, String)> {
+    let of = |(builder, files)| methods(builder, files).into_iter().map(move |method| (builder, method));
+    let mut found: BTreeSet<_> = BUILDERS.into_iter().flat_map(of).collect();
+    found.extend(LIMITS.map(|limit| ("Limits", limit.to_owned())));
     // A variant of `creates`.
-    found.remove("creates_untracked");
+    found.remove(&("ProcedureBuilder", "creates_untracked".to_owned()));
     found
 }
 

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use crate::{
@@ -17,49 +20,51 @@ use crate::{
 pub(in crate::engine) struct Counter {
     of: Limited,
     limit: Limit,
-    counts: Mutex<Counts>,
-}
-
-/// The counts. A caller whose count is zero has no entry.
-#[derive(Debug, Default)]
-struct Counts {
-    all: usize,
-    of_callers: HashMap<Option<OwnerId>, usize>,
+    /// The count of all callers. It changes under the lock alone.
+    all: AtomicUsize,
+    /// The counts of callers. One whose count is zero has no entry.
+    of_callers: Mutex<HashMap<Option<OwnerId>, usize>>,
 }
 
 impl Counter {
     pub(in crate::engine) fn new(of: Limited, limit: Limit) -> Self {
-        Self { of, limit, counts: Mutex::default() }
+        Self { of, limit, all: AtomicUsize::new(0), of_callers: Mutex::default() }
     }
 
     /// Counts one more, or refuses it. The caller's own limit is checked first, because it tells the caller more.
     pub(in crate::engine) fn enter(&self, caller: Option<OwnerId>) -> Result<(), Exceeded> {
         let mut counts = self.lock();
-        counts.check(caller, self.limit).map_err(|party| Exceeded { limit: self.of, of: party })?;
-        counts.add(caller);
+        let count = counts.get(&caller).copied().unwrap_or_default();
+        self.compare(count)?;
+        counts.insert(caller, count + 1);
+        self.all.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Counts one more, also beyond the limit. Returns how many there were.
     pub(in crate::engine) fn add(&self, caller: Option<OwnerId>) -> usize {
         let mut counts = self.lock();
-        counts.add(caller);
-        counts.all - 1
+        *counts.entry(caller).or_default() += 1;
+        self.all.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns an error if one more would be beyond the limit.
+    /// Returns an error if one more would be beyond the limit. Takes no lock while there are none.
     pub(in crate::engine) fn check(&self, caller: Option<OwnerId>) -> Result<(), Exceeded> {
-        self.lock().check(caller, self.limit).map_err(|party| Exceeded { limit: self.of, of: party })
+        let count = match self.all.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.lock().get(&caller).copied().unwrap_or_default(),
+        };
+        self.compare(count)
     }
 
     /// Counts one less.
     pub(in crate::engine) fn leave(&self, caller: Option<OwnerId>) {
         let mut counts = self.lock();
-        counts.all -= 1;
-        if let Some(count) = counts.of_callers.get_mut(&caller) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+        if let Some(count) = counts.get_mut(&caller) {
             *count -= 1;
             if *count == 0 {
-                counts.of_callers.remove(&caller);
+                counts.remove(&caller);
             }
         }
     }
@@ -68,23 +73,19 @@ impl Counter {
         self.limit
     }
 
+    /// Compares the limit with what there is of all callers, and of one.
+    fn compare(&self, of_caller: usize) -> Result<(), Exceeded> {
+        let of = match self.all.load(Ordering::Relaxed) {
+            _ if of_caller >= self.limit.caller => Party::Caller,
+            all if all >= self.limit.server => Party::Server,
+            _ => return Ok(()),
+        };
+        Err(Exceeded { limit: self.of, of })
+    }
+
     /// Ignores poisoning: no operation leaves the counts half changed.
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Counts {
-    fn check(&self, caller: Option<OwnerId>, limit: Limit) -> Result<(), Party> {
-        if self.of_callers.get(&caller).is_some_and(|count| *count >= limit.caller) || limit.caller == 0 {
-            return Err(Party::Caller);
-        }
-        if self.all >= limit.server { Err(Party::Server) } else { Ok(()) }
-    }
-
-    fn add(&mut self, caller: Option<OwnerId>) {
-        self.all += 1;
-        *self.of_callers.entry(caller).or_default() += 1;
+    fn lock(&self) -> MutexGuard<'_, HashMap<Option<OwnerId>, usize>> {
+        self.of_callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,12 +105,12 @@ mod tests {
         let refused = |caller| counter.enter(caller).map_err(|exceeded| exceeded.of);
         assert_eq!((refused(caller(1)), refused(caller(1))), (Ok(()), Ok(())));
         assert_eq!(refused(caller(1)), Err(Party::Caller));
-        assert_eq!(refused(None), Ok(()), "callers without a user are another one");
+        assert_eq!(refused(None), Ok(()), "calls without a user are one caller's");
         assert_eq!(refused(caller(2)), Err(Party::Server));
         counter.leave(caller(1));
         assert_eq!(refused(caller(2)), Ok(()));
         [caller(1), caller(2), None].into_iter().for_each(|caller| counter.leave(caller));
-        assert!(counter.lock().of_callers.is_empty() && counter.lock().all == 0);
+        assert!(counter.lock().is_empty() && counter.all.load(Ordering::Relaxed) == 0);
     }
 
     #[test]

@@ -20,13 +20,16 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
         StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::StoreFailed,
         StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
         StoreErrorKind::Overloaded => Rejection::Overloaded,
-        StoreErrorKind::UserFull => Rejection::UserFull,
+        StoreErrorKind::UserFull => Rejection::Limit(Exceeded { limit: Limited::Records, of: Party::Caller }),
         StoreErrorKind::TransactionLimit => {
             Rejection::Limit(Exceeded { limit: Limited::Transactions, of: Party::Server })
         }
         StoreErrorKind::UserLimit => Rejection::Limit(Exceeded { limit: Limited::Transactions, of: Party::Caller }),
     };
     telemetry.refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
+    if let Rejection::Limit(exceeded) = &rejection {
+        exceeded.count(telemetry);
+    }
     rejection
 }
 

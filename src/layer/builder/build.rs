@@ -1,6 +1,6 @@
 //! Builds a layer from its settings.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
 use prost_reflect::DescriptorPool;
 
@@ -21,7 +21,7 @@ use crate::{
         unprotected::UnprotectedKeys,
     },
     policy::{ProcedureBuilder, ProcedureError, StorePolicy, read_options, resolve},
-    store::StoreSettings,
+    store::{STATUS_TIMEOUT, StoreSettings},
     telemetry,
 };
 #[cfg(feature = "connect")]
@@ -33,9 +33,6 @@ use crate::{
 
 /// The shortest secret of the hashes of keys, in bytes.
 const SHORTEST_SECRET: usize = 16;
-
-/// The default time limit for the status of a resource.
-const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl IdempotencyLayerBuilder {
     /// Builds the layer.
@@ -76,6 +73,9 @@ impl IdempotencyLayerBuilder {
             tracing::warn!(
                 "the layer has no store: every call passes through, unprotected; IdempotencyLayerBuilder::store gives it one"
             );
+        }
+        if self.limits.records.is_some() && self.store.as_ref().is_some_and(|store| !store.limits_records()) {
+            return Err(BuildError::NoRecordLimit);
         }
         let is_opted_in = |path: &str| procedures.contains_key(path);
         let (overrides, default) = (self.on_unprotected_key_of, self.on_unprotected_key);

@@ -22,7 +22,7 @@ use super::{
     sql::Sql,
 };
 use crate::{
-    store::{ResourceTypes, Schema, ServerClock},
+    store::{ResourceTypes, STATUS_TIMEOUT, Schema, ServerClock},
     telemetry::Chain,
 };
 
@@ -31,7 +31,6 @@ use crate::{
 const TIMEOUTS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(60 * 60)];
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The longest time after which a further attempt is made beside one that has not answered.
 const MAX_SHARE: Duration = Duration::from_secs(2);

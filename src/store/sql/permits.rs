@@ -51,18 +51,16 @@ impl Permits {
     /// At least one permit.
     fn new(permits: usize) -> Self {
         let all = permits.max(1);
-        let line = Line { all, of_user: (all - 1).max(1), free: all, ..Line::default() };
+        let line = Line { all, of_user: (all - 1).max(1), ..Line::default() };
         Self { line: Arc::new(Mutex::new(line)) }
     }
 
-    /// Lowers the number of permits of all users, and of each, if these are lower. It is for permits of which none is taken.
+    /// Lowers the number of permits of all users, and of each, if these are lower. Permits that are taken stay so.
     pub(super) fn limit(&self, limit: Limit) {
         let mut line = self.line();
         let limit = limit.at_least_one();
-        let all = line.all.min(limit.server);
-        line.free -= line.all - all;
-        line.of_user = line.of_user.min(limit.caller).min((all - 1).max(1));
-        line.all = all;
+        line.all = line.all.min(limit.server);
+        line.of_user = line.of_user.min(limit.caller).min((line.all - 1).max(1));
     }
 
     /// Waits for a permit.
@@ -153,7 +151,8 @@ struct Line {
     all: usize,
     /// The most of one user.
     of_user: usize,
-    free: usize,
+    /// The permits that are taken: more than all, if these were lowered since.
+    taken: usize,
     users: HashMap<User, Calls>,
     /// The users that wait, by the number of their permits and their first call that waits.
     order: BTreeMap<(usize, u64), User>,
@@ -171,6 +170,10 @@ struct Calls {
 }
 
 impl Line {
+    fn free(&self) -> usize {
+        self.all.saturating_sub(self.taken)
+    }
+
     fn held(&self, user: User) -> usize {
         self.users.get(&user).map_or(0, |calls| calls.held)
     }
@@ -178,10 +181,10 @@ impl Line {
     /// Takes a permit as [`next`](Self::next) would give it to this user, who would wait alone. Returns whether there is one.
     fn take(&mut self, user: User) -> bool {
         let held = self.held(user);
-        let is_there = self.order.is_empty() && self.free > usize::from(held > 0) && held < self.of_user;
+        let is_there = self.order.is_empty() && self.free() > usize::from(held > 0) && held < self.of_user;
         if is_there {
             self.users.entry(user).or_default().held += 1;
-            self.free -= 1;
+            self.taken += 1;
         }
         is_there
     }
@@ -210,13 +213,13 @@ impl Line {
         let (&(held, _), &user) = self.order.first_key_value()?;
         let waits_alone = self.order.len() == 1;
         let is_next = match held {
-            0 => self.free > 0,
-            held => self.free > 1 && held < self.of_user && (held < self.all / 2 || waits_alone),
+            0 => self.free() > 0,
+            held => self.free() > 1 && held < self.of_user && (held < self.all / 2 || waits_alone),
         };
         let calls = self.users.get_mut(&user).filter(|_| is_next)?;
         let (_, call) = calls.waiting.pop_front()?;
         calls.held += 1;
-        self.free -= 1;
+        self.taken += 1;
         self.place(user);
         Some((user, call))
     }
@@ -224,7 +227,7 @@ impl Line {
     fn take_back(&mut self, user: User) {
         if let Some(calls) = self.users.get_mut(&user) {
             calls.held -= 1;
-            self.free += 1;
+            self.taken -= 1;
             self.place(user);
         }
     }
@@ -310,7 +313,22 @@ mod tests {
         let few = Permits::new(2);
         few.limit(Limit::NONE);
         drop(take(&few, user(), 1).await);
-        assert_eq!(few.line().free, 2);
+        assert_eq!(few.line().free(), 2);
+    }
+
+    /// Another layer is built with a clone of the store while calls run.
+    #[tokio::test]
+    async fn may_be_lowered_while_more_are_taken() {
+        let permits = Permits::new(8);
+        let mut taken = take(&permits, user(), 3).await;
+        permits.limit(Limit::new(2, 2));
+        assert_eq!(acquire(&permits, user()).await.expect_err("three of two"), StoreErrorKind::TransactionLimit);
+        taken.pop();
+        assert_eq!(acquire(&permits, user()).await.expect_err("two of two"), StoreErrorKind::TransactionLimit);
+        taken.pop();
+        drop(acquire(&permits, user()).await.expect("one of two"));
+        drop(taken);
+        assert_eq!(permits.line().free(), 2);
     }
 
     #[tokio::test]
@@ -370,7 +388,7 @@ mod tests {
             drop((permit, others));
         }
         assert!(permits.line().users.is_empty() && permits.line().order.is_empty());
-        assert_eq!(permits.line().free, 2);
+        assert_eq!(permits.line().free(), 2);
     }
 
     #[tokio::test]
@@ -384,6 +402,6 @@ mod tests {
             drop(permit);
         }
         drop(acquire(&permits, user()).await.expect("a permit"));
-        assert!(permits.line().users.is_empty() && permits.line().free == 1);
+        assert!(permits.line().users.is_empty() && permits.line().free() == 1);
     }
 }

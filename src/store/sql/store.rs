@@ -448,6 +448,10 @@ impl<D: Driver> Store for SqlStore<D> {
         look_up::look_up(&self.connections, &self.resource_types, question).await
     }
 
+    fn limits_records(&self) -> bool {
+        true
+    }
+
     fn set_up(&self, settings: &StoreSettings) {
         self.limits.set_records(settings.limits.records);
         self.permits.limit(settings.limits.transactions);

@@ -9,7 +9,7 @@ use tonic_idempotency::{
     layer::{BuildError, Descriptors, IdempotencyLayerBuilder},
     policy::{
         DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyFormat,
-        KeyPolicy, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
+        KeyPolicy, LeasePolicy, Limits, Mode, Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
     },
     store::{MemoryStore, PostgresStore, ResourceTypes, StatusFromStore},
 };
@@ -151,6 +151,14 @@ fn the_builder_overrides_the_proto_option_field_by_field() {
     ]);
     let expected = Policies { key_policy: KeyPolicy::Optional, lease, ..*option.policies() };
     assert_eq!((changed.creates(), *changed.policies()), (option.creates(), expected));
+}
+
+/// A limit that is not kept would be worse than none.
+#[test]
+fn the_records_of_a_caller_are_limited_only_by_a_store_that_can() {
+    let limits = Limits { records: Some(10), ..Limits::default() };
+    let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).limits(limits);
+    assert!(matches!(builder.build(), Err(BuildError::NoRecordLimit)));
 }
 
 #[test]

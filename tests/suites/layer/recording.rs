@@ -6,6 +6,7 @@ use tonic_idempotency::policy::{Limit, Limits};
 use tokio::time::Instant;
 use tonic::Code;
 use tonic_idempotency::{layer::IdempotencyLayerBuilder, policy::Policies, rejection::Reason, store::StoreErrorKind};
+use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
 use crate::{
@@ -131,6 +132,22 @@ async fn let_no_more_keys_be_claimed_while_too_many_wait() {
         shop.create("a").await.expect("a replay").assert("processing", true);
     }
     keys[2].create("a").await.expect("the first call").assert("processing", false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_one_caller_keep_no_other_from_claiming() {
+    let store = Watched::default();
+    let limits = Limits { unrecorded: Limit::new(10_000, 1), ..Limits::default() };
+    let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).limits(limits)).await;
+    store.fail(Operation::Complete, StoreErrorKind::Overloaded);
+    shop.create("a").await.expect("the first call");
+    let again = shop.with_key(Some(Uuid::new_v4()));
+    let refused = again.create("a").await.expect_err("refused");
+    assert_rejected(&refused, Code::ResourceExhausted, Reason::Overloaded);
+    let info = refused.get_details_error_info().expect("an ErrorInfo");
+    assert_eq!([&info.metadata["limit"], &info.metadata["of"]], ["unrecorded", "caller"]);
+    let other = Shop { user: Some(Uuid::new_v4()), ..again };
+    other.create("a").await.expect("another caller's first call");
 }
 
 #[tokio::test(start_paused = true)]

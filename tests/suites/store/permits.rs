@@ -6,9 +6,10 @@ use deadpool_postgres::Pool;
 use futures_util::future::join_all;
 use tonic_idempotency::{
     OwnerId,
+    policy::{Limit, Limits},
     store::{
-        BeginOutcome, CallSession, ClaimOutcome, PostgresStore, Store, StoreError, StoreErrorKind, StoreTransaction,
-        TransactionOptions,
+        BeginOutcome, CallSession, ClaimOutcome, PostgresStore, Store, StoreError, StoreErrorKind, StoreSettings,
+        StoreTransaction, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, until};
@@ -71,6 +72,24 @@ async fn a_pool_of_one_connection_has_one_transaction() {
     assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded);
     open.roll_back().await;
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+}
+
+/// The layer's limits are of its store, too.
+#[tokio::test]
+async fn no_more_transactions_are_open_than_the_layer_allows() {
+    let database = Database::new().await;
+    let (_, store) = pool_of(&database, 8);
+    let limits = Limits { transactions: Limit::new(3, 1), ..Limits::default() };
+    // Clones share them.
+    store.clone().set_up(&StoreSettings { limits, status_timeout: None });
+    let user = Uuid::new_v4();
+    let open = [begin(&store, user).await, begin(&store, Uuid::new_v4()).await];
+    assert_eq!(kind(begin(&hasty(&store), user).await), StoreErrorKind::UserLimit);
+    let third = begin(&store, Uuid::new_v4()).await.expect("the third");
+    assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::TransactionLimit);
+    for transaction in open.into_iter().chain([Ok(third)]) {
+        transaction.expect("a transaction").roll_back().await;
+    }
 }
 
 /// A gateway has one identity for all of its callers.

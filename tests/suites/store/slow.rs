@@ -6,8 +6,12 @@ use deadpool_postgres::Pool;
 use futures_util::{FutureExt as _, future::join_all};
 use tokio::time::timeout;
 use tonic_idempotency::{
+    policy::Limits,
     status::OutboxStatus,
-    store::{BeginOutcome, ClaimOutcome, Completion, PostgresStore, Replay, Store, StoreErrorKind, TransactionOptions},
+    store::{
+        BeginOutcome, ClaimOutcome, Completion, PostgresStore, Replay, StatusError, Store, StoreErrorKind,
+        StoreSettings, TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
@@ -83,6 +87,19 @@ async fn a_completed_call_is_replayed_in_transactional_mode_whatever_its_status_
             }
         }
     }
+}
+
+/// The time is a setting of the layer, which tells its store. Here it is less than the status takes, and the store's own would be more.
+#[tokio::test]
+async fn a_status_has_the_time_that_the_layer_gives_it() {
+    let database = Database::new().await;
+    let claim = completed(&database).await;
+    let owner = database.owner().await;
+    owner.batch_execute(&SLOW_STATUS.replace("600", "1.5")).await.expect("a slow status");
+    let store = patient(database.pool(4));
+    store.clone().set_up(&StoreSettings { limits: Limits::default(), status_timeout: Some(Duration::from_millis(50)) });
+    let outcome = store.claim(&again(&claim)).await.expect("the store answers");
+    assert!(matches!(replay(outcome).status, Err(StatusError::TimedOut)));
 }
 
 /// A locked outbox is no different from one that is read for long.

@@ -93,7 +93,7 @@ fn commits() -> impl Iterator<Item = Vec<Change>> {
     })
 }
 
-/// Returns the ids that a store has after so many commits.
+/// Returns the ids of the entries after this number of commits.
 fn expected(commits_done: usize) -> Vec<u64> {
     let mut ids = Vec::new();
     for change in commits().take(commits_done).flatten() {
