@@ -46,8 +46,7 @@ use crate::{build_error::BuildError, descriptors::Descriptors, proto};
 /// # fn main() -> Result<(), tonic_idempotency::layer::BuildError> {
 /// let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?
 ///     .max_message_bytes(16 << 20)
-///     .max_timeout(Duration::from_secs(30))
-///     .compress_from(usize::MAX);
+///     .max_timeout(Duration::from_secs(30));
 /// # use tonic::body::Body;
 /// # let inner = |_: http::Request<Body>| async { Ok::<_, tonic::Status>(http::Response::new(Body::empty())) };
 /// # tower_layer::Layer::layer(&connect, tower::service_fn(inner));
@@ -73,8 +72,9 @@ impl ConnectLayer {
         Ok(Self { pool: with_operations(descriptors.into().pool()?), settings: Settings::default() })
     }
 
-    /// Sets the minimum size of a response to compress, in bytes; `usize::MAX` for never. Responses are compressed if
-    /// the caller accepts an encoding whose feature is enabled. Defaults to 1 KiB.
+    /// Sets the minimum size of a response to compress, in bytes, 1 KiB: a response is compressed if the caller accepts an encoding
+    /// whose feature is enabled. For tests alone.
+    #[doc(hidden)]
     #[must_use]
     pub fn compress_from(mut self, bytes: usize) -> Self {
         self.settings.compress_from = bytes;
@@ -109,7 +109,8 @@ impl ConnectLayer {
     }
 
     /// Sets the time within which the body of a Connect request has to arrive, counted from the arrival of its head. After that
-    /// the caller gets `internal`, with a message that says so. Defaults to 30 seconds.
+    /// the caller gets `internal`, with a message that says so. 30 seconds. For tests alone.
+    #[doc(hidden)]
     #[must_use]
     pub fn request_body_timeout(mut self, timeout: Duration) -> Self {
         self.settings.request_body_timeout = timeout;

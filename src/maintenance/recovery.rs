@@ -58,7 +58,7 @@ const COUNTED: u32 = 1000;
 /// recovery.stop().await;
 ///
 /// // Customised.
-/// let recovery = layer.recovery().interval(Duration::from_secs(10)).batch(20).spawn();
+/// let recovery = layer.recovery().interval(Duration::from_secs(10)).spawn();
 /// recovery.stop().await;
 /// # });
 /// # }
@@ -102,7 +102,8 @@ impl Recovery {
         self
     }
 
-    /// Sets the maximum number of calls in one run, at least 1. Defaults to 100.
+    /// Sets the maximum number of calls in one run, 100. For tests alone.
+    #[doc(hidden)]
     pub fn batch(mut self, batch: u32) -> Self {
         self.batch = batch.max(1);
         self

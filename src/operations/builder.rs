@@ -22,12 +22,11 @@ impl IdempotencyLayer {
 /// Builds an [`OperationService`]. The [limit](crate::policy::Limits::waiting) of the requests that wait is the layer's.
 ///
 /// ```
-/// use std::time::Duration;
 /// # use tonic_idempotency::{IdempotencyLayer, proto::FILE_DESCRIPTOR_SET, store::MemoryStore};
 ///
 /// # let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).allow_no_procedures();
 /// # let idempotency = builder.build()?;
-/// let server = idempotency.operations().max_wait(Duration::from_secs(60)).build();
+/// let server = idempotency.operations().build();
 /// # drop(server);
 /// # Ok::<(), tonic_idempotency::layer::BuildError>(())
 /// ```
@@ -38,8 +37,9 @@ pub struct OperationServiceBuilder {
 }
 
 impl OperationServiceBuilder {
-    /// Sets the longest time that `WaitOperation` waits, which is also the default of its `timeout`. It ends sooner if the caller's
-    /// deadline (`grpc-timeout`) is sooner: a tenth of it, at most a second, is left for the answer. At most 1 hour. Defaults to 30 seconds.
+    /// Sets the longest time that `WaitOperation` waits, 30 seconds, which is also the default of its `timeout`. At most 1 hour. For
+    /// tests alone.
+    #[doc(hidden)]
     pub fn max_wait(mut self, time: Duration) -> Self {
         self.waiting.longest = time.min(LONGEST_WAIT);
         self

@@ -16,23 +16,17 @@ use crate::{
     status::{Resource, ResourceId},
 };
 
-/// The authorizers and rebuilders of a layer.
+/// The authorizer and the rebuilders of a layer.
 pub(crate) struct ReplayHooks {
     timeout: Duration,
     authorizer: Option<Box<dyn DynAuthorizer>>,
-    /// The authorizers of procedures, by their paths.
-    authorizers: HashMap<String, Box<dyn DynAuthorizer>>,
+    /// By the paths of their procedures.
     rebuilders: HashMap<String, Box<dyn DynRebuilder>>,
 }
 
 impl Default for ReplayHooks {
     fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(5),
-            authorizer: None,
-            authorizers: HashMap::new(),
-            rebuilders: HashMap::new(),
-        }
+        Self { timeout: Duration::from_secs(5), authorizer: None, rebuilders: HashMap::new() }
     }
 }
 
@@ -41,22 +35,17 @@ impl ReplayHooks {
         self.timeout = timeout;
     }
 
-    pub(crate) fn authorize_all(&mut self, authorizer: impl ReplayAuthorizer) {
+    pub(crate) fn set_authorizer(&mut self, authorizer: impl ReplayAuthorizer) {
         self.authorizer = Some(Box::new(authorizer));
-    }
-
-    pub(crate) fn authorize_of(&mut self, path: String, authorizer: impl ReplayAuthorizer) {
-        self.authorizers.insert(path, Box::new(authorizer));
     }
 
     pub(crate) fn rebuild_of(&mut self, path: String, rebuilder: impl Rebuilder) {
         self.rebuilders.insert(path, Box::new(rebuilder));
     }
 
-    /// The paths that hooks are set for, each with the name of the setting.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = (&str, &'static str)> {
-        let authorized = self.authorizers.keys().map(|path| (path.as_str(), "authorize_replay_of"));
-        authorized.chain(self.rebuilders.keys().map(|path| (path.as_str(), "rebuild")))
+    /// The paths that rebuilders are set for.
+    pub(crate) fn rebuilt(&self) -> impl Iterator<Item = &str> {
+        self.rebuilders.keys().map(String::as_str)
     }
 
     /// Returns whether the replays of a procedure are rebuilt, and its responses not stored.
@@ -83,10 +72,9 @@ impl ReplayHooks {
         key: KeyId,
         resource: Option<&ResourceId>,
     ) -> Option<BoxFuture<'a, Result<(), Status>>> {
-        let path = procedure.path();
-        let authorizer = self.authorizers.get(path).or(self.authorizer.as_ref())?;
+        let authorizer = self.authorizer.as_ref()?;
         let resource = resource_of(procedure, resource);
-        let request = ReplayRequest { caller: caller.clone(), key, procedure: path.to_owned(), resource };
+        let request = ReplayRequest { caller: caller.clone(), key, procedure: procedure.path().to_owned(), resource };
         Some(Box::pin(self.ask(procedure, "authorizer", || authorizer.authorize(request))))
     }
 

@@ -63,8 +63,8 @@ impl IdempotencyLayerBuilder {
             let protected = Protected { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
             procedures.insert(path, Arc::new(protected));
         }
-        if let Some((path, setting)) = self.replay_hooks.paths().find(|(path, _)| !procedures.contains_key(*path)) {
-            return Err(ProcedureError::NotOptedIn { procedure: path.to_owned(), setting }.into());
+        if let Some(path) = self.replay_hooks.rebuilt().find(|path| !procedures.contains_key(*path)) {
+            return Err(ProcedureError::NotOptedIn { procedure: path.to_owned(), setting: "rebuild" }.into());
         }
         if procedures.is_empty() && !self.allow_no_procedures {
             return Err(BuildError::NoProcedures);

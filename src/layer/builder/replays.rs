@@ -10,18 +10,10 @@ use crate::{
 
 impl IdempotencyLayerBuilder {
     /// Sets the authorizer that decides whether a caller gets a replay. By default every caller gets it, because the first
-    /// call was made by the same user in the same scope.
-    ///
-    /// An authorizer [of the procedure](Self::authorize_replay_of) is asked instead of this one.
+    /// call was made by the same user in the same scope. For other rules of one procedure, the authorizer looks at
+    /// [`ReplayRequest::procedure`](crate::policy::ReplayRequest::procedure).
     pub fn authorize_replay(mut self, authorizer: impl ReplayAuthorizer) -> Self {
-        self.replay_hooks.authorize_all(authorizer);
-        self
-    }
-
-    /// Sets the authorizer that decides whether a caller gets a replay of the procedure with this path. The path's leading
-    /// slash is optional. Defaults to the authorizer [of the layer](Self::authorize_replay).
-    pub fn authorize_replay_of(mut self, procedure: impl Into<String>, authorizer: impl ReplayAuthorizer) -> Self {
-        self.replay_hooks.authorize_of(policy::path(procedure.into()), authorizer);
+        self.replay_hooks.set_authorizer(authorizer);
         self
     }
 

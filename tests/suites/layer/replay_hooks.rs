@@ -125,22 +125,6 @@ async fn an_authorizer_is_asked_for_calls_that_waited() {
     assert_eq!((denied, shop.handler.started()), (1, 1));
 }
 
-#[tokio::test]
-async fn an_authorizer_of_a_procedure_is_asked_instead_of_the_layers() {
-    let members = Membership::default();
-    members.end();
-    let build = |builder: IdempotencyLayerBuilder| {
-        builder.store(MemoryStore::new()).authorize_replay_of(CREATE, |_: ReplayRequest| async { Ok(()) })
-    };
-    let shop = Shop::with(|builder| members.clone().authorizes(build(builder))).await;
-    for replayed in [false, true] {
-        shop.create("a").await.expect("a response").assert("processing", replayed);
-    }
-    let other = shop.with_key(Some(Uuid::new_v4()));
-    other.touch("a").await.expect("the first call");
-    assert_denied(&other.touch("a").await.expect_err("no replay"));
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_panics_or_hangs_fails_the_replay_and_nothing_else() {
     let calls = Arc::new(AtomicUsize::new(0));
@@ -271,18 +255,15 @@ async fn a_response_without_an_id_cannot_be_rebuilt() {
 fn hooks_of_procedures_that_have_none_are_refused() {
     let builder = || IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new());
     let nothing = |_: RebuildRequest| async { Ok(CreateOrderReply::default()) };
-    let allow = |_: ReplayRequest| async { Ok(()) };
     let refused = |builder: IdempotencyLayerBuilder| match builder.build() {
         Err(BuildError::Procedure(error)) => error,
         other => panic!("{other:?}"),
     };
     let get = "/shop.v1.Shop/GetOrder".to_owned();
-    for (builder, setting) in [
-        (builder().rebuild("shop.v1.Shop/GetOrder", nothing), "rebuild"),
-        (builder().authorize_replay_of("shop.v1.Shop/GetOrder", allow), "authorize_replay_of"),
-    ] {
-        assert_eq!(refused(builder), ProcedureError::NotOptedIn { procedure: get.clone(), setting });
-    }
+    assert_eq!(
+        refused(builder().rebuild("shop.v1.Shop/GetOrder", nothing)),
+        ProcedureError::NotOptedIn { procedure: get, setting: "rebuild" }
+    );
     let touch = "/shop.v1.Shop/Touch".to_owned();
     assert_eq!(
         refused(builder().rebuild("shop.v1.Shop/Touch", nothing)),

@@ -13,7 +13,7 @@ pub struct WaitOperationRequest {
     /// The event to wait for. The end of the call, if unspecified.
     #[prost(enumeration = "Until", tag = "2")]
     pub until: i32,
-    /// How long to wait. At most what the server allows, 30 seconds if it says nothing else, which is also the default.
+    /// How long to wait. At most 30 seconds, which is also the default.
     #[prost(message, optional, tag = "3")]
     pub timeout: ::core::option::Option<::prost_types::Duration>,
 }
