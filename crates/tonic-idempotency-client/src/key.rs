@@ -5,7 +5,7 @@ use std::{fmt, sync::Mutex};
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use tonic_idempotency_wire::headers;
-use uuid::{Uuid, fmt::Hyphenated};
+use uuid::{NoContext, Timestamp, Uuid, fmt::Hyphenated};
 
 /// The length of the piece of memory that the texts of new keys share.
 const PIECE: usize = 4096;
@@ -70,7 +70,8 @@ pub(crate) struct NewKeys {
 impl NewKeys {
     /// Returns the text of a new UUID of version 7.
     pub(crate) fn make(&self) -> HeaderValue {
-        HeaderValue::from_maybe_shared(self.text(Uuid::now_v7())).expect("hexadecimal digits and hyphens")
+        HeaderValue::from_maybe_shared(self.text(Uuid::new_v7(Timestamp::now(NoContext))))
+            .expect("hexadecimal digits and hyphens")
     }
 
     fn text(&self, key: Uuid) -> Bytes {

@@ -105,6 +105,7 @@ where
             }
         };
         tokio::select! {
+            biased;
             _ = &mut stopped => break,
             Some(_) = under_way.join_next() => {}
             () = changed, if has_place => {}

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use uuid::Uuid;
+use uuid::{NoContext, Timestamp, Uuid};
 
 use crate::store::{
     Claim, Completion, ResourceTypes,
@@ -48,7 +48,7 @@ impl<'a> Record<'a> {
             outcome: Columns::of(&completion.response),
             retention: completion.retention.as_secs_f64(),
             resource: resource_column(&claimed.resource_types, completion),
-            id: Uuid::now_v7(),
+            id: Uuid::new_v7(Timestamp::now(NoContext)),
         }
     }
 

@@ -1,0 +1,3 @@
+//! The simulation as a program.
+
+fn main() {}

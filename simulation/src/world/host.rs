@@ -1,0 +1,149 @@
+//! Machines, and the processes that run on them: [`Host`], [`Process`].
+//!
+//! A process is killed by cutting it off, not by dropping its tasks: what a destructor does must not get out, as with `kill -9`. Whatever
+//! leads out of a process passes its [gate](Process::gate), which never opens again. Its tasks stay, and wait there until the world ends.
+
+use std::{
+    fmt,
+    future::pending,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use tokio::sync::watch;
+
+use super::World;
+
+/// A machine, whose network and disk outlast its processes.
+#[derive(Clone, Debug)]
+pub struct Host(Arc<Machine>);
+
+#[derive(Debug)]
+struct Machine {
+    world: World,
+    name: String,
+    processes: AtomicU32,
+    running: Mutex<Option<Process>>,
+}
+
+impl Host {
+    /// Makes a machine without a process.
+    pub fn new(world: &World, name: impl Into<String>) -> Self {
+        let (processes, running) = (AtomicU32::new(0), Mutex::new(None));
+        Self(Arc::new(Machine { world: world.clone(), name: name.into(), processes, running }))
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Starts a process; one that still runs is killed.
+    pub fn start(&self) -> Process {
+        self.kill();
+        let number = self.0.processes.fetch_add(1, Ordering::Relaxed) + 1;
+        let (state, _) = watch::channel(State::Runs);
+        let process = Process(Arc::new(Running { host: self.clone(), number, state }));
+        *self.lock() = Some(process.clone());
+        self.0.world.tell(self.name(), format_args!("starts process {number}"));
+        process
+    }
+
+    /// Returns the process, if one runs.
+    pub fn process(&self) -> Option<Process> {
+        self.lock().clone().filter(Process::is_alive)
+    }
+
+    /// Kills the process, as `kill -9` does.
+    pub fn kill(&self) {
+        if let Some(process) = self.lock().take() {
+            process.set(State::Dead, "is killed");
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Process>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Runs,
+    Paused,
+    Dead,
+}
+
+/// One run of a program on a host. Clones are the same process.
+#[derive(Clone)]
+pub struct Process(Arc<Running>);
+
+struct Running {
+    host: Host,
+    number: u32,
+    state: watch::Sender<State>,
+}
+
+impl Process {
+    /// Returns the host that it runs on.
+    pub fn host(&self) -> &Host {
+        &self.0.host
+    }
+
+    /// Returns its number on the host, from 1.
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// Returns whether it was not killed.
+    pub fn is_alive(&self) -> bool {
+        *self.0.state.borrow() != State::Dead
+    }
+
+    /// Stops it, as SIGSTOP does, until [`resume`](Self::resume).
+    pub fn pause(&self) {
+        self.set(State::Paused, "is paused");
+    }
+
+    /// Lets it go on, as SIGCONT does.
+    pub fn resume(&self) {
+        self.set(State::Runs, "goes on");
+    }
+
+    /// Returns once the process runs; never if it is dead. Passed before and after whatever leads out of it.
+    pub async fn gate(&self) {
+        let mut state = self.0.state.subscribe();
+        let opened = state.wait_for(|state| *state != State::Paused).await.map(|state| *state);
+        if opened.ok() != Some(State::Runs) {
+            pending::<()>().await;
+        }
+    }
+
+    /// Returns when the process is killed.
+    pub async fn killed(&self) {
+        let mut state = self.0.state.subscribe();
+        if state.wait_for(|state| *state == State::Dead).await.is_err() {
+            pending::<()>().await;
+        }
+    }
+
+    fn set(&self, next: State, event: &str) {
+        let changed = self.0.state.send_if_modified(|state| {
+            let changes = *state != State::Dead && *state != next;
+            if changes {
+                *state = next;
+            }
+            changes
+        });
+        if changed {
+            self.0.host.0.world.tell(self.host().name(), format_args!("{event}"));
+        }
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.host().name(), self.0.number)
+    }
+}

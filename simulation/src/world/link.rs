@@ -1,0 +1,101 @@
+//! The network between two hosts: [`Link`].
+
+use std::{
+    future::pending,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::sleep};
+
+use super::Random;
+
+/// How the network is, between two hosts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weather {
+    /// The least and the longest time that a message takes.
+    pub delay: [Duration; 2],
+    /// The chance that a message does not arrive, and the connection is cut: both sides are told.
+    pub cut: f64,
+    /// The chance that a message does not arrive, and neither side is told.
+    pub silence: f64,
+    /// The network is split: no message arrives, and neither side is told.
+    pub is_split: bool,
+}
+
+impl Weather {
+    /// Messages that arrive within a millisecond.
+    pub const CLEAR: Self = Self {
+        delay: [Duration::from_micros(50), Duration::from_micros(1000)],
+        cut: 0.0,
+        silence: 0.0,
+        is_split: false,
+    };
+}
+
+/// A message that has not arrived, of a connection that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut;
+
+/// The network between two hosts. Clones are the same. Its weather can change at any time.
+#[derive(Clone, Debug)]
+pub struct Link(Arc<Between>);
+
+#[derive(Debug)]
+struct Between {
+    state: Mutex<(Weather, Random)>,
+    /// All connections are cut at once.
+    cuts: Arc<Notify>,
+}
+
+impl Link {
+    /// Makes a link in clear weather.
+    pub fn new(random: Random) -> Self {
+        Self(Arc::new(Between { state: Mutex::new((Weather::CLEAR, random)), cuts: Arc::new(Notify::new()) }))
+    }
+
+    /// Changes the weather.
+    pub fn set(&self, weather: Weather) {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).0 = weather;
+    }
+
+    /// Cuts all connections that are there now.
+    pub fn cut(&self) {
+        self.0.cuts.notify_waiters();
+    }
+
+    /// Returns when connections are cut the next time, counted from this call.
+    pub fn next_cut(&self) -> impl Future<Output = ()> + Send + use<> {
+        Arc::clone(&self.0.cuts).notified_owned()
+    }
+
+    /// Carries one message across. In silence it never returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Cut`] if the connection was cut instead.
+    pub async fn carry(&self) -> Result<(), Cut> {
+        enum Fate {
+            Arrives,
+            Cut,
+            Silence,
+        }
+        let (delay, fate) = {
+            let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let (weather, random) = &mut *state;
+            let delay = random.duration(weather.delay[0]..=weather.delay[1]);
+            let fate = match () {
+                () if weather.is_split || random.chance(weather.silence) => Fate::Silence,
+                () if random.chance(weather.cut) => Fate::Cut,
+                () => Fate::Arrives,
+            };
+            (delay, fate)
+        };
+        sleep(delay).await;
+        match fate {
+            Fate::Arrives => Ok(()),
+            Fate::Cut => Err(Cut),
+            Fate::Silence => pending().await,
+        }
+    }
+}

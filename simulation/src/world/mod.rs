@@ -1,0 +1,94 @@
+//! One thread, whose clock, random numbers and network belong to a seed: [`World`].
+//!
+//! Nothing outside of a seed gets in: time passes only when all tasks wait, `libc.rs` answers what the standard library and others ask the
+//! system for, and each part draws from a stream of random numbers of its own, so that a run that leaves one fault out is otherwise the same.
+
+mod host;
+mod libc;
+mod link;
+mod random;
+mod trace;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+pub use self::{
+    host::{Host, Process},
+    link::{Cut, Link, Weather},
+    random::Random,
+    trace::Trace,
+};
+
+/// The world of one run. Clones share it.
+#[derive(Clone)]
+pub struct World(Arc<Shared>);
+
+struct Shared {
+    seed: u64,
+    began: Instant,
+    trace: Trace,
+}
+
+impl World {
+    /// Returns the seed.
+    pub fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    /// Returns the time since the world began.
+    pub fn time(&self) -> Duration {
+        self.0.began.elapsed()
+    }
+
+    /// Returns the stream of random numbers of this name: the same seed and name always give the same numbers.
+    pub fn random(&self, of: &str) -> Random {
+        Random::new(self.0.seed, of)
+    }
+
+    /// Adds an event to the trace.
+    pub fn tell(&self, who: &str, event: fmt::Arguments<'_>) {
+        self.0.trace.tell(self.time(), who, event);
+    }
+
+    /// Returns the trace.
+    pub fn trace(&self) -> &Trace {
+        &self.0.trace
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("seed", &self.0.seed).finish_non_exhaustive()
+    }
+}
+
+/// Runs a world to its end, in a thread of its own. With `lines` its trace keeps what it is told.
+///
+/// # Panics
+///
+/// Goes on with the panic of the run.
+pub fn run<T: Send + 'static, F: Future<Output = T>>(
+    seed: u64,
+    lines: bool,
+    live: impl FnOnce(World) -> F + Send + 'static,
+) -> T {
+    let thread = std::thread::Builder::new().name(format!("seed {seed}")).stack_size(16 << 20).spawn(move || {
+        libc::draw_from(seed);
+        fastrand::seed(seed);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime without I/O");
+        let ended = runtime.block_on(async {
+            libc::follow_runtime();
+            let shared = Shared { seed, began: Instant::now(), trace: Trace::new(lines) };
+            live(World(Arc::new(shared))).await
+        });
+        // What tasks do when they are dropped is after the end.
+        libc::leave();
+        ended
+    });
+    match thread.expect("a thread").join() {
+        Ok(ended) => ended,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
