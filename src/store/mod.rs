@@ -29,6 +29,13 @@ mod store;
 mod transaction;
 mod types;
 
+/// The transitions of the store in memory, for other databases of tests.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod memory_transitions {
+    pub use super::memory::{Look, Record};
+}
+
 pub use protobuf_canonical::{RequestHash, RequestHashes};
 // For the errors of stores in other crates.
 #[doc(hidden)]

@@ -9,36 +9,48 @@ use uuid::Uuid;
 use crate::{
     policy::LeasePolicy,
     status::Resource,
-    store::{Claim, ClaimOutcome, Completion, Reservation, StoredResponse},
+    store::{
+        AbandonOutcome, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
+        ReleaseOutcome, Reservation, StoredResponse,
+    },
 };
 
-#[derive(Debug)]
-pub(super) struct Record {
-    pub(super) token: Uuid,
-    pub(super) procedure: String,
-    pub(super) request: RequestHashes,
-    pub(super) attempts: u32,
-    pub(super) created: Instant,
+/// The record of a key, and what changes it.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The fencing token of the call that holds or held the key.
+    pub token: Uuid,
+    /// The path of the procedure.
+    pub procedure: String,
+    /// The hashes of the request.
+    pub request: RequestHashes,
+    /// How many claims have held the key.
+    pub attempts: u32,
+    /// When the key was first reserved.
+    pub created: Instant,
     /// When the outcome was recorded.
-    pub(super) completed: Option<Instant>,
+    pub completed: Option<Instant>,
     /// `None` after a release or an abandonment.
-    pub(super) lease_expires: Option<Instant>,
-    pub(super) expires: Instant,
+    pub lease_expires: Option<Instant>,
+    /// When the record ends.
+    pub expires: Instant,
     /// Whether the reservation was abandoned: the call may have taken effect.
-    pub(super) unknown: bool,
-    pub(super) outcome: Option<(StoredResponse, Option<Resource>)>,
+    pub unknown: bool,
+    /// The outcome, and the resource that the call created.
+    pub outcome: Option<(StoredResponse, Option<Resource>)>,
 }
 
 impl Record {
     /// Makes the record of a transaction that is committed.
-    pub(super) fn completed(claim: &Claim, completion: Completion, now: Instant) -> Self {
+    pub fn completed(claim: &Claim, completion: Completion, now: Instant) -> Self {
         let Completion { response, resource, retention } = completion;
         let outcome = Some((response, resource));
         let completed = Some(now);
         Self { outcome, completed, lease_expires: None, expires: now + retention, ..Self::reserved(claim, now) }
     }
 
-    pub(super) fn reserved(claim: &Claim, now: Instant) -> Self {
+    /// Makes the record of a claim.
+    pub fn reserved(claim: &Claim, now: Instant) -> Self {
         Self {
             token: claim.reservation.token,
             procedure: claim.procedure.clone(),
@@ -53,14 +65,15 @@ impl Record {
         }
     }
 
-    pub(super) fn take_over(&mut self, claim: &Claim, now: Instant) {
+    /// Gives the key to another claim of the same request.
+    pub fn take_over(&mut self, claim: &Claim, now: Instant) {
         let Self { attempts, created, unknown, .. } = *self;
         let request = self.request.clone();
         *self = Self { attempts: attempts + 1, created, unknown, request, ..Self::reserved(claim, now) };
     }
 
     /// Renews the lease, and the lifetime if it would end before the lease. Returns whether there is one: not after a release or an abandonment.
-    pub(super) fn renew(&mut self, lease: Duration, now: Instant) -> bool {
+    pub fn renew(&mut self, lease: Duration, now: Instant) -> bool {
         let has_lease = self.lease_expires.is_some();
         if has_lease {
             self.lease_expires = Some(now + lease);
@@ -70,7 +83,7 @@ impl Record {
     }
 
     /// Decides a claim of the same request while there is no outcome.
-    pub(super) fn claimed(&self, claim: &Claim, now: Instant) -> Look {
+    pub fn claimed(&self, claim: &Claim, now: Instant) -> Look {
         match claim.on_lease_ended {
             _ if self.token == claim.reservation.token => Look::Held { attempts: self.attempts },
             _ if self.lease_left(now) > Duration::ZERO => {
@@ -82,28 +95,92 @@ impl Record {
         }
     }
 
-    pub(super) fn lease_left(&self, now: Instant) -> Duration {
+    /// Returns how long the lease still runs.
+    pub fn lease_left(&self, now: Instant) -> Duration {
         self.lease_expires.map_or(Duration::ZERO, |expires| expires.saturating_duration_since(now))
     }
 
-    pub(super) fn is_held_by(&self, reservation: &Reservation) -> bool {
+    /// Returns whether this reservation holds the key.
+    pub fn is_held_by(&self, reservation: &Reservation) -> bool {
         self.token == reservation.token && self.outcome.is_none()
     }
 
-    pub(super) fn is_live(&self, now: Instant) -> bool {
+    /// Returns whether a search for abandoned reservations finds it.
+    pub fn is_found_by(&self, search: &AbandonedQuery, now: Instant) -> bool {
+        self.outcome.is_none()
+            && self.lease_left(now).is_zero()
+            && self.is_live(now)
+            && self.attempts < search.max_attempts
+            && search.lookback.is_none_or(|lookback| now.duration_since(self.created) <= lookback)
+            && search.procedures.contains(&self.procedure)
+    }
+
+    /// Renews the lease of a reservation that holds the key.
+    pub fn extend(&mut self, reservation: &Reservation, lease: Duration, now: Instant) -> ExtendOutcome {
+        if self.is_held_by(reservation) && self.renew(lease, now) {
+            ExtendOutcome::Extended
+        } else {
+            ExtendOutcome::NotHeld
+        }
+    }
+
+    /// Records an outcome.
+    pub fn complete(&mut self, reservation: &Reservation, completion: &Completion, now: Instant) -> CompleteOutcome {
+        if self.token != reservation.token {
+            return CompleteOutcome::Fenced;
+        }
+        if self.outcome.is_some() {
+            return CompleteOutcome::AlreadyCompleted;
+        }
+        self.outcome = Some((completion.response.clone(), completion.resource.clone()));
+        self.completed = Some(now);
+        self.unknown = false;
+        self.expires = now + completion.retention;
+        CompleteOutcome::Completed
+    }
+
+    /// Ends the lease. Then the record is removed if it [leaves nothing](Self::leaves_nothing); otherwise the policy of the next claim decides,
+    /// as if this call had not taken the key over.
+    pub fn release(&mut self, reservation: &Reservation) -> ReleaseOutcome {
+        if !self.is_held_by(reservation) {
+            return ReleaseOutcome::NotHeld;
+        }
+        self.lease_expires = None;
+        ReleaseOutcome::Released
+    }
+
+    /// Returns whether a call that lets go of the key has left no trace.
+    pub fn leaves_nothing(&self) -> bool {
+        self.attempts == 1 && !self.unknown
+    }
+
+    /// Ends the lease of a call that may have taken effect.
+    pub fn abandon(&mut self, reservation: &Reservation) -> AbandonOutcome {
+        if !self.is_held_by(reservation) {
+            return AbandonOutcome::NotHeld;
+        }
+        self.lease_expires = None;
+        self.unknown = true;
+        AbandonOutcome::Abandoned
+    }
+
+    /// Returns whether it has not expired.
+    pub fn is_live(&self, now: Instant) -> bool {
         self.expires > now
     }
 }
 
 /// The decision about a claim.
 #[derive(Debug)]
-pub(super) enum Look {
+pub enum Look {
     /// Nothing holds the key.
     Absent,
     /// The claim itself holds the key. `attempts` counts the claims that have held it.
     Held {
+        /// How many claims have held it.
         attempts: u32,
     },
+    /// The claim does not get the key.
     Refused(ClaimOutcome),
     /// The lease of another claim ended without an outcome.
     TakeOver,

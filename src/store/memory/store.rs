@@ -1,6 +1,6 @@
 //! Keeps records in the memory of this process.
 
-use std::{collections::hash_map::Entry, time::Duration};
+use std::time::Duration;
 
 use super::{
     look_up::look_up,
@@ -112,9 +112,7 @@ impl Store for MemoryStore {
         let mut state = self.state.lock();
         let now = state.now();
         let record = state.records.get_mut(&id(reservation));
-        let is_renewed =
-            record.filter(|record| record.is_held_by(reservation)).is_some_and(|record| record.renew(lease, now));
-        Ok(if is_renewed { ExtendOutcome::Extended } else { ExtendOutcome::NotHeld })
+        Ok(record.map_or(ExtendOutcome::NotHeld, |record| record.extend(reservation, lease, now)))
     }
 
     async fn complete(
@@ -125,61 +123,29 @@ impl Store for MemoryStore {
         let mut state = self.state.lock();
         let now = state.now();
         let record = state.records.get_mut(&id(reservation));
-        let Some(record) = record.filter(|record| record.token == reservation.token) else {
-            return Ok(CompleteOutcome::Fenced);
-        };
-        if record.outcome.is_some() {
-            return Ok(CompleteOutcome::AlreadyCompleted);
-        }
-        record.outcome = Some((completion.response.clone(), completion.resource.clone()));
-        record.completed = Some(now);
-        record.unknown = false;
-        record.expires = now + completion.retention;
-        Ok(CompleteOutcome::Completed)
+        Ok(record.map_or(CompleteOutcome::Fenced, |record| record.complete(reservation, completion, now)))
     }
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
         let mut state = self.state.lock();
-        match state.records.entry(id(reservation)) {
-            Entry::Occupied(mut entry) if entry.get().is_held_by(reservation) => {
-                if entry.get().attempts == 1 && !entry.get().unknown {
-                    entry.remove();
-                } else {
-                    // The policy of the next claim decides, as if this call had not taken the key over.
-                    entry.get_mut().lease_expires = None;
-                }
-                Ok(ReleaseOutcome::Released)
-            }
-            _ => Ok(ReleaseOutcome::NotHeld),
+        let Some(record) = state.records.get_mut(&id(reservation)) else { return Ok(ReleaseOutcome::NotHeld) };
+        let outcome = record.release(reservation);
+        if outcome == ReleaseOutcome::Released && record.leaves_nothing() {
+            state.records.remove(&id(reservation));
         }
+        Ok(outcome)
     }
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
         let mut state = self.state.lock();
         let record = state.records.get_mut(&id(reservation));
-        let Some(record) = record.filter(|record| record.is_held_by(reservation)) else {
-            return Ok(AbandonOutcome::NotHeld);
-        };
-        record.lease_expires = None;
-        record.unknown = true;
-        Ok(AbandonOutcome::Abandoned)
+        Ok(record.map_or(AbandonOutcome::NotHeld, |record| record.abandon(reservation)))
     }
 
     async fn abandoned(&self, search: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
         let state = self.state.lock();
         let now = state.now();
-        let mut found: Vec<_> = state
-            .records
-            .iter()
-            .filter(|(_, record)| {
-                record.outcome.is_none()
-                    && record.lease_left(now).is_zero()
-                    && record.is_live(now)
-                    && record.attempts < search.max_attempts
-                    && search.lookback.is_none_or(|lookback| now.duration_since(record.created) <= lookback)
-                    && search.procedures.contains(&record.procedure)
-            })
-            .collect();
+        let mut found: Vec<_> = state.records.iter().filter(|(_, record)| record.is_found_by(search, now)).collect();
         found.sort_by_key(|(_, record)| record.created);
         let found = found.into_iter().take(search.batch as usize).map(|(&(owner, key), record)| AbandonedKey {
             owner,

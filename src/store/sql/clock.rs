@@ -10,7 +10,7 @@ use super::{
 };
 use crate::store::ServerClock;
 
-const ASK: &str = "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) AS clock";
+pub(super) const ASK: &str = "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) AS clock";
 
 /// Returns the time that the clock shows at this instant, in seconds. Asks the server if no answer has told the time yet.
 pub(super) async fn shows_at(

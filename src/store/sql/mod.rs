@@ -22,6 +22,8 @@ mod record_limit;
 mod row;
 #[expect(clippy::module_inception, reason = "the statements themselves")]
 mod sql;
+#[cfg(feature = "testing")]
+mod statements;
 mod store;
 mod sweep;
 mod transaction;

@@ -203,7 +203,7 @@ impl Drop for Asking<'_> {
 
 /// Counts the store's statements, of all processes that log in as this one does, that were under way for more than half of this time: they
 /// may have been sent late.
-fn running(age: Duration) -> String {
+pub(super) fn running(age: Duration) -> String {
     format!(
         r"SELECT pg_catalog.count(*)
           FROM pg_catalog.pg_stat_activity a

@@ -33,4 +33,7 @@ pub use self::{
     value::Value,
 };
 pub(super) use self::{error::class, value::FromValue};
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use super::statements::statements;
 pub use super::{owned::Owned, transaction::InTransaction};

@@ -1,0 +1,36 @@
+//! PostgreSQL in memory, as far as the store's statements need it: [`Database`], and its driver, [`Pool`].
+//!
+//! The store is the product's own, `SqlStore<Pool>`. A statement is known by its exact text, and carried out with the transitions of the
+//! store in memory; what the SQL functions do beyond these is written here, and says so. A statement happens at one instant, in a
+//! transaction of its own or in that of its session, and waits there for the rows and numbers that other transactions have written.
+//!
+//! What it leaves out: isolation levels other than READ COMMITTED, row-level security, the application's settings, triggers and
+//! foreign keys.
+
+mod connection;
+mod error;
+mod pool;
+mod reserved;
+mod row;
+mod server;
+mod session;
+mod shared;
+mod state;
+mod statement;
+mod transaction;
+mod transactional;
+mod trouble;
+mod upkeep;
+
+pub use self::{
+    connection::Connection,
+    pool::Pool,
+    row::Row,
+    server::Database,
+    state::{Effect, Open, StoredRecord},
+    statement::resource_types,
+    trouble::Trouble,
+};
+
+/// The store on this database.
+pub type SimulatedStore = tonic_idempotency::store::SqlStore<Pool>;

@@ -1,0 +1,250 @@
+//! The server, as the rest of a world sees it: [`Database`].
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+use tonic_idempotency::{
+    status::{OutboxStatus, ResourceId},
+    store::{Claim, driver::DriverError, memory_transitions::Record},
+};
+use uuid::Uuid;
+
+use super::{
+    error::SqlError,
+    pool::Pool,
+    state::{Effect, Ending, Open, State, StoredRecord, StoredRow, id},
+    statement::Action,
+    trouble::Trouble,
+};
+use crate::world::{Link, Process, World};
+
+/// A server of PostgreSQL with one database. Clones are the same.
+#[derive(Clone)]
+pub struct Database(Arc<Server>);
+
+struct Server {
+    /// Never locked across an `.await`.
+    state: Mutex<State>,
+    /// Wakes statements that wait for a transaction, when one ends.
+    ended: Notify,
+}
+
+/// The answer to a login.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Login {
+    Session(u64),
+    Refused(&'static str),
+    Unreachable,
+}
+
+impl Database {
+    /// Makes a database without rows.
+    pub fn new(world: &World) -> Self {
+        Self(Arc::new(Server { state: Mutex::new(State::new(world)), ended: Notify::new() }))
+    }
+
+    /// Makes the pool of a process.
+    pub fn pool(&self, process: &Process, link: Link, connections: usize) -> Pool {
+        Pool::new(self.clone(), process.clone(), link, connections)
+    }
+
+    /// Has the clock jump ahead: leases and retentions end sooner.
+    pub fn jump(&self, by: Duration) {
+        let mut state = self.lock();
+        state.ahead += by;
+        state.tell(format_args!("its clock jumps {by:?} ahead"));
+    }
+
+    /// Ends all sessions, as an administrator does. Their transactions are rolled back, but for a COMMIT that waits.
+    pub fn end_sessions(&self) {
+        let mut state = self.lock();
+        state.tell(format_args!("an administrator ends all sessions"));
+        for session in state.sessions.values_mut() {
+            session.ending.get_or_insert(Ending::Told(SqlError::ADMIN_SHUTDOWN));
+            if !session.is_committing {
+                session.transaction = None;
+            }
+            session.signal.notify_one();
+        }
+        self.0.ended.notify_waiters();
+    }
+
+    /// Crashes, and refuses logins for this time. Committed rows stay, but for the last of those that did not wait for the disk.
+    pub fn restart(&self, down: Duration) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        state.tell(format_args!("crashes, and is back in {down:?}"));
+        Self::end_commits(state);
+        let unflushed = u64::try_from(state.unflushed()).expect("few commits");
+        let lost = state.random.number(0..=unflushed);
+        state.lose(usize::try_from(lost).expect("few commits"));
+        for session in state.sessions.values_mut() {
+            let endings = [Ending::Cut, Ending::Told(SqlError::CRASH)];
+            session.ending.get_or_insert(*state.random.one_of(&endings));
+            session.transaction = None;
+            session.signal.notify_one();
+        }
+        (state.down_until, state.has_standby) = (Some(Instant::now() + down), false);
+        self.0.ended.notify_waiters();
+    }
+
+    /// Has another server take over after this time, without the last commits. Old sessions are ended, fall silent, or go on with a standby.
+    pub fn fail_over(&self, loses: usize, down: Duration) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        state.tell(format_args!("fails over, without its last {loses} commits, in {down:?}"));
+        Self::end_commits(state);
+        state.lose(loses);
+        for session in state.sessions.values_mut() {
+            let is_idle = session.transaction.take().is_none() && !session.is_running;
+            match state.random.number(0..=2) {
+                0 if is_idle && session.ending.is_none() => session.is_standby = true,
+                1 => drop(session.ending.get_or_insert(Ending::Silent)),
+                _ => drop(session.ending.get_or_insert(Ending::Told(SqlError::ADMIN_SHUTDOWN))),
+            }
+            session.signal.notify_one();
+        }
+        (state.down_until, state.has_standby) = (Some(Instant::now() + down), true);
+        self.0.ended.notify_waiters();
+    }
+
+    /// Ends each COMMIT that waits, one way or the other.
+    fn end_commits(state: &mut State) {
+        let committing: Vec<_> =
+            state.sessions.iter().filter(|(_, it)| it.is_committing).map(|(session, _)| *session).collect();
+        for session in committing {
+            if state.random.once_in(2) {
+                state.commit(session);
+            }
+        }
+    }
+
+    /// Sets what goes wrong from now on.
+    pub fn set_trouble(&self, trouble: Trouble) {
+        self.lock().draws.trouble = trouble;
+    }
+
+    /// Sets the status of a resource that a call has created; `None` for no status, as all have at first.
+    pub fn set_status(&self, resource: &ResourceId, status: Option<OutboxStatus>) {
+        let mut state = self.lock();
+        state.statuses.remove(&resource.to_string());
+        let status = status.map(|status| match status {
+            OutboxStatus::Completed => "completed",
+            OutboxStatus::Failed => "failed",
+            OutboxStatus::Pending => "pending",
+            OutboxStatus::Retrying => "retrying",
+        });
+        state.statuses.extend(status.map(|status| (resource.to_string(), status)));
+    }
+
+    /// Reserves a key as the Go interceptor does: without a token and a lease. Returns whether it had no row.
+    pub fn reserve_as_go(&self, claim: &Claim) -> bool {
+        let mut state = self.lock();
+        let (id, now, number) = (id(&claim.reservation), state.now(), state.next());
+        let is_new = !state.rows.contains_key(&id);
+        if is_new {
+            let record = Record { token: Uuid::nil(), lease_expires: None, ..Record::reserved(claim, now) };
+            state.rows.insert(id, StoredRow { number, record, is_foreign: true });
+        }
+        is_new
+    }
+
+    /// Inserts an effect, on a connection of its own. With `is_unique` no other call may have its number.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError`], as of any statement.
+    pub async fn insert_effect(
+        &self,
+        process: &Process,
+        link: &Link,
+        (owner, key): (Uuid, Uuid),
+        call: u64,
+        is_unique: bool,
+    ) -> Result<(), DriverError> {
+        let pool = self.pool(process, link.clone(), 1);
+        let mut connection = pool.connect().await.map_err(DriverError::lost)?;
+        connection.send(vec![Action::Effect { owner, key, call, is_unique }]).await.map(drop)
+    }
+
+    /// Returns the committed effects, in the order of their commits.
+    pub fn effects(&self) -> Vec<Effect> {
+        self.lock().effects.clone()
+    }
+
+    /// Returns the committed records, in the order of owners and keys.
+    pub fn records(&self) -> Vec<StoredRecord> {
+        self.lock().records()
+    }
+
+    /// Returns what sessions hold now.
+    pub fn open(&self) -> Open {
+        self.lock().open()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes when a transaction ends, counted from this call.
+    pub(super) fn next_end(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.0.ended.notified()
+    }
+
+    pub(super) fn wake_waiting(&self) {
+        self.0.ended.notify_waiters();
+    }
+
+    pub(super) fn log_in(&self) -> Login {
+        let mut state = self.lock();
+        let mut is_standby = false;
+        if state.down_until.is_some_and(|until| Instant::now() < until) {
+            let last = if state.has_standby { 2 } else { 1 };
+            match state.random.number(0..=last) {
+                0 => return Login::Unreachable,
+                1 => return Login::Refused("57P03"),
+                _ => is_standby = true,
+            }
+        }
+        if state.draws.refuses_login() {
+            return Login::Refused("53300");
+        }
+        Login::Session(state.log_in(is_standby))
+    }
+
+    /// Ends a session, and rolls its transaction back.
+    pub(super) fn log_out(&self, session: u64) {
+        self.lock().sessions.remove(&session);
+        self.wake_waiting();
+    }
+
+    /// Cancels the statement of a session, if it runs in the transaction that began at this time.
+    pub(super) fn cancel(&self, session: u64, begun: f64) {
+        let mut state = self.lock();
+        let Some(transaction) = state.sessions.get(&session).and_then(|it| it.transaction.as_ref()) else { return };
+        let is_same = (state.clock_at(transaction.begun) - begun).abs() < 1e-4;
+        let session = state.session(session);
+        if is_same && session.is_running && !session.is_committing {
+            session.is_canceled = true;
+            session.signal.notify_one();
+        }
+    }
+
+    /// Counts the store's statements that have run for this long.
+    pub(super) fn running(&self, age: Duration) -> i64 {
+        let state = self.lock();
+        let is_old = |since: Instant| since.elapsed() >= age / 2;
+        let running = state.sessions.values().filter(|session| session.busy_since.is_some_and(is_old)).count();
+        i64::try_from(running).expect("few sessions")
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("open", &self.open()).finish_non_exhaustive()
+    }
+}

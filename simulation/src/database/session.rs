@@ -1,0 +1,331 @@
+//! The server's side of a connection: [`Session`].
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use tokio::{
+    select,
+    sync::{Notify, mpsc, oneshot, watch},
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use super::{
+    error::SqlError,
+    row::Row,
+    server::Database,
+    state::{Ending, Stop},
+    statement::Action,
+    transaction::Transaction,
+    trouble::Fate,
+};
+use crate::world::{Cut, Link, Process};
+
+/// How long a client waits for an acknowledgement: `tcp_user_timeout`.
+pub(super) const SILENCE: Duration = Duration::from_secs(15);
+
+/// How much later the server's keepalives find out.
+const KEEPALIVES: Duration = Duration::from_secs(15);
+
+/// The rows of each statement of a request, or the error of the first that failed.
+pub(super) type Answer = Result<Vec<Vec<Row>>, SqlError>;
+
+/// Statements that are sent together.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) statements: Vec<Action>,
+    pub(super) answer: oneshot::Sender<Answer>,
+}
+
+/// A session of the server: a task, which handles the requests of its connection in their order.
+pub(super) struct Session {
+    pub(super) number: u64,
+    pub(super) database: Database,
+    pub(super) process: Process,
+    pub(super) link: Link,
+    pub(super) requests: mpsc::UnboundedReceiver<Request>,
+    /// Tells the client that the connection has ended. Never silent itself.
+    pub(super) ended: watch::Sender<Option<Ending>>,
+}
+
+impl Session {
+    /// Lives until the connection has ended, and then rolls back.
+    pub(super) async fn live(mut self, cut: impl Future<Output = ()>) {
+        let (ended, number, database) = (self.ended.clone(), self.number, self.database.clone());
+        let mut served = pin!(self.serve());
+        select! {
+            biased;
+            () = &mut served => {}
+            () = cut => {
+                ended.send_replace(Some(Ending::Cut));
+                served.await;
+            }
+        }
+        database.log_out(number);
+        // The client may still send something, and has to learn that nobody answers.
+        ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ending::Cut).is_none());
+    }
+
+    async fn serve(&mut self) {
+        let signal = Arc::clone(&self.database.lock().session(self.number).signal);
+        let mut ended = self.ended.subscribe();
+        while !self.is_cut() {
+            if let Some(ending) = self.ending() {
+                return self.say_farewell(ending).await;
+            }
+            let idle = self.idle_timeout();
+            let request = select! {
+                biased;
+                () = has_ended(&mut ended) => return,
+                () = signal.notified() => continue,
+                request = self.requests.recv() => request,
+                () = self.process.killed() => None,
+                () = sleep(idle.unwrap_or(Duration::MAX)) => {
+                    self.database.lock().session(self.number).transaction = None;
+                    self.database.wake_waiting();
+                    return self.say_farewell(Ending::Told(SqlError::IDLE)).await;
+                }
+            };
+            let Some(request) = request else {
+                // Its kernel closes the connection; or its pool, unless it is paused.
+                if self.process.is_alive() {
+                    select! { () = self.process.gate() => {}, () = self.process.killed() => {} }
+                }
+                return drop(timeout(self.notices_silence(), self.link.carry()).await);
+            };
+            if !self.crosses().await || self.is_cut() {
+                return;
+            }
+            if self.ending().is_some() {
+                continue;
+            }
+            let answer = self.carry_out(&signal, request.statements).await;
+            if matches!(self.ending(), Some(Ending::Cut | Ending::Silent)) {
+                continue;
+            }
+            if !self.crosses().await || self.is_cut() {
+                return;
+            }
+            // The client may have given it up.
+            let _ = request.answer.send(answer);
+        }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        self.database.lock().session(self.number).ending
+    }
+
+    /// Carries a message to the other side. Returns whether it arrives.
+    async fn crosses(&self) -> bool {
+        match timeout(SILENCE, self.link.carry()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(Cut)) => {
+                self.ended.send_replace(Some(Ending::Cut));
+                false
+            }
+            Err(_) => {
+                // The client gives up, and the server does not learn of it.
+                self.ended.send_replace(Some(Ending::Cut));
+                sleep(self.notices_silence()).await;
+                false
+            }
+        }
+    }
+
+    async fn say_farewell(&mut self, ending: Ending) {
+        self.database.lock().tell(format_args!("#{} ends: {ending:?}", self.number));
+        if ending != Ending::Silent && matches!(timeout(SILENCE, self.link.carry()).await, Ok(Ok(()))) {
+            self.ended.send_replace(Some(ending));
+            return;
+        }
+        // The client finds out when it sends something, and nothing is acknowledged.
+        self.database.log_out(self.number);
+        select! {
+            biased;
+            request = self.requests.recv() => if request.is_some() { sleep(SILENCE).await },
+            () = self.process.killed() => {}
+        }
+    }
+
+    /// Returns the time that the transaction may still be idle.
+    fn idle_timeout(&self) -> Option<Duration> {
+        self.database.lock().session(self.number).transaction.as_ref()?.work.idle
+    }
+
+    /// Returns how long it takes the server to end a session whose client is silent.
+    fn notices_silence(&self) -> Duration {
+        self.idle_timeout().map_or(KEEPALIVES, |idle| idle.min(KEEPALIVES))
+    }
+
+    async fn carry_out(&mut self, signal: &Notify, statements: Vec<Action>) -> Answer {
+        let mut rows = Vec::with_capacity(statements.len());
+        for action in statements {
+            {
+                let mut state = self.database.lock();
+                let session = state.session(self.number);
+                (session.is_running, session.is_canceled) = (true, false);
+                session.busy_since = action.is_of_store().then(Instant::now);
+            }
+            let answer = self.run(signal, &action).await;
+            let mut state = self.database.lock();
+            let session = state.session(self.number);
+            (session.is_running, session.busy_since) = (false, None);
+            let outcome = match &answer {
+                Err(error) => error.code,
+                Ok(rows) => rows.first().and_then(|row| row.text("state").or(row.text("outcome"))).unwrap_or("done"),
+            };
+            state.tell(format_args!("#{} {action}: {outcome}", self.number));
+            rows.push(answer?);
+        }
+        Ok(rows)
+    }
+
+    async fn run(&self, signal: &Notify, action: &Action) -> Result<Vec<Row>, SqlError> {
+        let fate = self.database.lock().draws.statement();
+        self.meet_pooler(&fate)?;
+        self.pause(signal, fate.latency).await?;
+        if let Some(error) = fate.error.filter(|_| !action.is_of_transaction()) {
+            self.database.lock().fail(self.number);
+            return Err(error);
+        }
+        let was_open = self.database.lock().session(self.number).transaction.is_some();
+        let rows = self.execute(signal, action).await?;
+        let commits = match action {
+            Action::CommitTransaction => true,
+            _ => !was_open && !action.is_of_transaction(),
+        };
+        if commits {
+            self.commit(fate.commit).await?;
+        } else if action.is_of_transaction() {
+            self.database.wake_waiting();
+        }
+        match fate.after {
+            Some(error) => {
+                self.database.lock().fail(self.number);
+                Err(error)
+            }
+            None => Ok(rows),
+        }
+    }
+
+    /// What a pooler does before a statement.
+    fn meet_pooler(&self, fate: &Fate) -> Result<(), SqlError> {
+        let mut state = self.database.lock();
+        let (next, now) = (state.next(), state.now());
+        let session = state.session(self.number);
+        if fate.drops_session {
+            session.transaction = None;
+            self.database.wake_waiting();
+            return Err(SqlError::LOST_BY_POOLER);
+        }
+        if session.transaction.is_none() && fate.changes_session {
+            session.process = i32::try_from(next).expect("few processes");
+        }
+        if session.transaction.is_none() && fate.is_left_open {
+            let mut left = Transaction::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now));
+            left.has_run = true;
+            session.transaction = Some(left);
+        }
+        Ok(())
+    }
+
+    /// Carries out a statement, as soon as no other transaction has what it needs.
+    async fn execute(&self, signal: &Notify, action: &Action) -> Result<Vec<Row>, SqlError> {
+        let gives_up = action.lock_timeout().map(|time| Instant::now() + time);
+        let mut waited = false;
+        loop {
+            let next_end = self.database.next_end();
+            {
+                let mut state = self.database.lock();
+                let other = match state.attempt(self.number, action, waited) {
+                    Ok(rows) => return Ok(rows),
+                    Err(Stop::Error(error)) => return Err(error),
+                    Err(Stop::Wait(other)) => other,
+                };
+                // PostgreSQL looks for a deadlock only after a second.
+                if state.is_deadlock(self.number, other) {
+                    state.fail(self.number);
+                    return Err(SqlError::DEADLOCK);
+                }
+                state.session(self.number).waits_for = Some(other);
+                state.tell(format_args!("#{} {action}: waits for #{other}", self.number));
+            }
+            let ended = select! {
+                biased;
+                () = signal.notified() => self.check(),
+                () = next_end => Ok(()),
+                () = sleep_until(gives_up.unwrap_or_else(never)) => Err(SqlError::LOCK_NOT_AVAILABLE),
+            };
+            let mut state = self.database.lock();
+            state.session(self.number).waits_for = None;
+            if let Err(error) = ended {
+                state.fail(self.number);
+                return Err(error);
+            }
+            waited = true;
+        }
+    }
+
+    /// Commits the session's transaction. While it waits, its locks stay, and it is neither cancelled nor ended.
+    async fn commit(&self, wait: Duration) -> Result<(), SqlError> {
+        let waits = {
+            let mut state = self.database.lock();
+            let session = state.session(self.number);
+            let open = session.transaction.as_ref().filter(|open| !open.is_aborted);
+            let waits = !wait.is_zero() && open.is_some_and(|open| open.work.writes() && !open.work.is_asynchronous);
+            session.is_committing = waits;
+            waits
+        };
+        if waits {
+            sleep(wait).await;
+        }
+        let mut state = self.database.lock();
+        let session = state.session(self.number);
+        session.is_committing = false;
+        // A crash has ended it.
+        let is_lost = waits && session.transaction.is_none();
+        state.commit(self.number);
+        drop(state);
+        self.database.wake_waiting();
+        if is_lost { Err(SqlError::CRASH) } else { Ok(()) }
+    }
+
+    async fn pause(&self, signal: &Notify, time: Duration) -> Result<(), SqlError> {
+        let mut over = pin!(sleep(time));
+        loop {
+            let checked = self.check();
+            if checked.is_err() || time.is_zero() {
+                return checked.inspect_err(|_| self.database.lock().fail(self.number));
+            }
+            select! {
+                biased;
+                () = &mut over => return Ok(()),
+                () = signal.notified() => {}
+            }
+        }
+    }
+
+    /// Fails if the statement was cancelled, or the session has ended.
+    fn check(&self) -> Result<(), SqlError> {
+        let mut state = self.database.lock();
+        let session = state.session(self.number);
+        match session.ending {
+            Some(Ending::Told(error)) => Err(error),
+            Some(Ending::Cut | Ending::Silent) => Err(SqlError::CRASH),
+            None if std::mem::take(&mut session.is_canceled) => Err(SqlError::CANCELED),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns when a connection has ended.
+pub(super) async fn has_ended(ended: &mut watch::Receiver<Option<Ending>>) {
+    // Also if its session was dropped, at the end of the world.
+    let _ = ended.wait_for(Option::is_some).await;
+}
+
+fn never() -> Instant {
+    Instant::now() + Duration::from_secs(86_400 * 365)
+}

@@ -1,0 +1,518 @@
+//! What the server has: rows, effects and sessions, and the frame in which a statement runs: [`State`].
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use tokio::{sync::Notify, time::Instant};
+use tonic_idempotency::store::{Reservation, StoredResponse, memory_transitions::Record};
+use uuid::Uuid;
+
+use super::{
+    error::SqlError,
+    row::Row,
+    statement::Action,
+    transaction::{Transaction, Work},
+    trouble::Draws,
+    upkeep::Allowances,
+};
+use crate::world::{Random, World};
+
+/// The owner and the key of a row.
+pub(super) type Id = (Uuid, Uuid);
+
+/// A version of a row: its id and its token.
+pub(super) type Seen = (u64, Uuid);
+
+/// The number of commits that a failover may lose.
+const REMEMBERED: usize = 256;
+
+/// The time after which a COMMIT that did not wait for the disk is on it.
+const FLUSHED_AFTER: Duration = Duration::from_millis(600);
+
+/// A row of `tenant.idempotency_keys`.
+#[derive(Clone, Debug)]
+pub(super) struct StoredRow {
+    /// Grows, as a UUIDv7 does.
+    pub(super) number: u64,
+    pub(super) record: Record,
+    /// Whether the Go interceptor has made it: it has neither a token (here it is nil) nor a lease.
+    pub(super) is_foreign: bool,
+}
+
+/// A row of the application's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// The owner of the call's key.
+    pub owner: Uuid,
+    /// The key of the call.
+    pub key: Uuid,
+    /// The number of the call, as the handler has chosen it.
+    pub call: u64,
+    /// When it was committed, since the world began.
+    pub time: Duration,
+}
+
+/// A committed record, for the auditor.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "as the columns")]
+pub struct StoredRecord {
+    pub owner: Uuid,
+    pub key: Uuid,
+    pub token: Uuid,
+    pub procedure: String,
+    /// As `tenant.idempotency_state` tells it to a call with another token: `reserved`, `abandoned`, `unknown`, `completed`, `not_stored`,
+    /// `failed` or `expired`.
+    pub state: &'static str,
+    pub attempts: u32,
+    /// The response's message, or the error.
+    pub response: Option<Bytes>,
+    pub metadata: Option<Bytes>,
+    /// How long it still lives, by the database's clock.
+    pub expires_in: Duration,
+}
+
+/// What sessions hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    /// All sessions, with those that do nothing.
+    pub sessions: usize,
+    /// Sessions in a transaction.
+    pub transactions: usize,
+    /// Advisory locks of keys.
+    pub advisory_locks: usize,
+    /// Rows that were written, and not committed.
+    pub row_locks: usize,
+    /// Sessions that wait for another.
+    pub waiting: usize,
+}
+
+/// How a session ends that its client does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The connection is cut.
+    Cut,
+    /// Nobody answers any more, and the client is not told.
+    Silent,
+    /// The client is told why.
+    Told(SqlError),
+}
+
+/// A session of the server.
+#[derive(Debug)]
+pub(super) struct SessionState {
+    /// The number of the server's process. A pooler changes it.
+    pub(super) process: i32,
+    pub(super) transaction: Option<Transaction>,
+    pub(super) is_standby: bool,
+    /// Whether a statement runs.
+    pub(super) is_running: bool,
+    pub(super) is_canceled: bool,
+    /// Whether its COMMIT waits for the disk or a standby: that is neither cancelled nor ended.
+    pub(super) is_committing: bool,
+    pub(super) ending: Option<Ending>,
+    pub(super) waits_for: Option<u64>,
+    /// Since when a statement of the store runs.
+    pub(super) busy_since: Option<Instant>,
+    /// Wakes its task when it is ended or cancelled.
+    pub(super) signal: Arc<Notify>,
+}
+
+/// Why a statement does not go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stop {
+    Error(SqlError),
+    /// It needs a row or a number that this session's transaction has written.
+    Wait(u64),
+}
+
+impl From<SqlError> for Stop {
+    fn from(error: SqlError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// What a commit has changed, to take it back.
+#[derive(Debug)]
+struct Commit {
+    rows: Vec<(Id, Option<StoredRow>)>,
+    effects: usize,
+    is_asynchronous: bool,
+    time: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) world: World,
+    pub(super) rows: BTreeMap<Id, StoredRow>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) statuses: BTreeMap<String, &'static str>,
+    pub(super) allowances: Allowances,
+    pub(super) sessions: BTreeMap<u64, SessionState>,
+    /// The last commits, the newest last.
+    history: VecDeque<Commit>,
+    /// How far the clock is ahead of tokio's.
+    pub(super) ahead: Duration,
+    pub(super) draws: Draws,
+    /// For what a crash or a failover leaves open.
+    pub(super) random: Random,
+    /// Logins are refused until then.
+    pub(super) down_until: Option<Instant>,
+    /// Whether another server answers as a standby meanwhile.
+    pub(super) has_standby: bool,
+    next: u64,
+}
+
+impl State {
+    pub(super) fn new(world: &World) -> Self {
+        Self {
+            world: world.clone(),
+            rows: BTreeMap::new(),
+            effects: Vec::new(),
+            statuses: BTreeMap::new(),
+            allowances: Allowances::default(),
+            sessions: BTreeMap::new(),
+            history: VecDeque::new(),
+            ahead: Duration::ZERO,
+            draws: Draws::new(world),
+            random: world.random("database"),
+            down_until: None,
+            has_standby: false,
+            next: 1,
+        }
+    }
+
+    pub(super) fn tell(&self, event: std::fmt::Arguments<'_>) {
+        self.world.tell("database", event);
+    }
+
+    /// Returns the next number of a session, a process or a row.
+    pub(super) fn next(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Returns the time of the clock, for what is stored.
+    pub(super) fn now(&self) -> Instant {
+        Instant::now() + self.ahead
+    }
+
+    /// Returns the time of the clock in seconds, as statements tell it and are told it.
+    pub(super) fn clock(&self) -> f64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
+        (since + self.ahead).as_secs_f64()
+    }
+
+    /// Returns what the clock shows at this time.
+    pub(super) fn clock_at(&self, time: Instant) -> f64 {
+        let now = self.now();
+        self.clock() + time.saturating_duration_since(now).as_secs_f64()
+            - now.saturating_duration_since(time).as_secs_f64()
+    }
+
+    pub(super) fn log_in(&mut self, is_standby: bool) -> u64 {
+        let (session, process) = (self.next(), self.next());
+        let state = SessionState {
+            process: i32::try_from(process).expect("few processes"),
+            transaction: None,
+            is_standby,
+            is_running: false,
+            is_canceled: false,
+            is_committing: false,
+            ending: None,
+            waits_for: None,
+            busy_since: None,
+            signal: Arc::new(Notify::new()),
+        };
+        self.sessions.insert(session, state);
+        session
+    }
+
+    pub(super) fn session(&mut self, session: u64) -> &mut SessionState {
+        self.sessions.get_mut(&session).expect("its task has not removed it")
+    }
+
+    /// Returns what the session's transaction has done. One is open while a statement runs.
+    pub(super) fn work(&mut self, session: u64) -> &mut Work {
+        &mut self.session(session).transaction.as_mut().expect("it runs a statement").work
+    }
+
+    /// Returns when the session's transaction began.
+    pub(super) fn begun(&mut self, session: u64) -> Instant {
+        self.session(session).transaction.as_ref().expect("it runs a statement").begun
+    }
+
+    /// Returns the row that a session sees.
+    pub(super) fn visible(&self, session: u64, id: Id) -> Option<&StoredRow> {
+        let transaction = self.sessions.get(&session).and_then(|it| it.transaction.as_ref());
+        match transaction.and_then(|it| it.work.rows.get(&id)) {
+            Some(written) => written.as_ref(),
+            None => self.rows.get(&id),
+        }
+    }
+
+    /// Writes or deletes a row, if no other transaction has written it.
+    pub(super) fn write(&mut self, session: u64, id: Id, row: Option<StoredRow>) -> Result<(), Stop> {
+        if let Some(other) = self.find_other(session, |work| work.rows.contains_key(&id)) {
+            return Err(Stop::Wait(other));
+        }
+        self.work(session).rows.insert(id, row);
+        Ok(())
+    }
+
+    pub(super) fn insert(&mut self, session: u64, id: Id, record: Record) -> Result<(), Stop> {
+        let number = self.next();
+        self.write(session, id, Some(StoredRow { number, record, is_foreign: false }))
+    }
+
+    /// Takes the advisory lock of a key, if no other transaction has it.
+    pub(super) fn try_lock(&mut self, session: u64, id: Id) -> bool {
+        let is_free = self.lock_holder(session, id).is_none();
+        if is_free {
+            self.work(session).locks.insert(id);
+        }
+        is_free
+    }
+
+    /// Returns the other session that holds the advisory lock of a key.
+    pub(super) fn lock_holder(&self, session: u64, id: Id) -> Option<u64> {
+        self.find_other(session, |work| work.locks.contains(&id))
+    }
+
+    fn find_other(&self, session: u64, has: impl Fn(&Work) -> bool) -> Option<u64> {
+        let others = self.sessions.iter().filter(|(number, _)| **number != session);
+        others
+            .filter_map(|(number, it)| Some((number, it.transaction.as_ref()?)))
+            .find(|(_, it)| has(&it.work))
+            .map(|(number, _)| *number)
+    }
+
+    /// Carries out a statement at this instant, or stops without having done anything. `waited` says whether it has stopped before.
+    pub(super) fn attempt(&mut self, session: u64, action: &Action, waited: bool) -> Result<Vec<Row>, Stop> {
+        let now = self.now();
+        let it = self.session(session);
+        let is_explicit = it.transaction.is_some();
+        let ends_failure =
+            matches!(action, Action::CommitTransaction | Action::Empty | Action::RollBack | Action::RollBackTo(_));
+        if it.transaction.as_ref().is_some_and(|open| open.is_aborted) && !ends_failure {
+            return Err(SqlError::FAILED_TRANSACTION.into());
+        }
+        let is_read_only = it.is_standby && !action.is_for_standby();
+        if is_explicit && action.is_procedure() {
+            self.fail(session);
+            return Err(SqlError::FORBIDDEN_COMMIT.into());
+        }
+        if is_read_only {
+            self.fail(session);
+            return Err(SqlError::READ_ONLY.into());
+        }
+        if action.is_of_transaction() {
+            return self.divide(session, action).inspect_err(|_| self.fail(session)).map_err(Stop::Error);
+        }
+        let open = it_or_new(&mut self.session(session).transaction, now);
+        let before = open.work.clone();
+        let result = self.run(session, action, waited);
+        let it = self.session(session);
+        match (&result, &mut it.transaction) {
+            (Ok(_), Some(open)) => open.has_run = true,
+            (Err(stop), Some(open)) => {
+                open.work = before;
+                match stop {
+                    _ if !is_explicit => it.transaction = None,
+                    Stop::Error(_) => open.is_aborted = true,
+                    Stop::Wait(_) => {}
+                }
+            }
+            (_, None) => unreachable!("it was opened above"),
+        }
+        result
+    }
+
+    /// Marks a statement as failed that was not carried out.
+    pub(super) fn fail(&mut self, session: u64) {
+        if let Some(open) = &mut self.session(session).transaction {
+            open.is_aborted = true;
+        }
+    }
+
+    /// Begins, divides or rolls back a transaction. A commit is left to the session.
+    fn divide(&mut self, session: u64, action: &Action) -> Result<Vec<Row>, SqlError> {
+        let now = self.now();
+        let open = &mut self.session(session).transaction;
+        match (action, open) {
+            // NOT DEFERRABLE fails after a query.
+            (Action::BeginTransaction, Some(open)) if open.has_run => return Err(SqlError::ACTIVE_TRANSACTION),
+            (Action::BeginTransaction, open) => drop(it_or_new(open, now)),
+            (Action::RollBack, open) => *open = None,
+            (Action::Savepoint(name), Some(open)) => open.set_savepoint(name),
+            (Action::ReleaseSavepoint(name), Some(open)) => open.release(name)?,
+            (Action::RollBackTo(name), Some(open)) => open.roll_back_to(name)?,
+            (Action::CommitTransaction | Action::Empty, _) => {}
+            _ => return Err(SqlError::NO_TRANSACTION),
+        }
+        Ok(Vec::new())
+    }
+
+    fn run(&mut self, session: u64, action: &Action, waited: bool) -> Result<Vec<Row>, Stop> {
+        match action {
+            Action::Abandon(reservation) => self.abandon(session, reservation),
+            Action::Abandoned(search) => Ok(self.abandoned(session, search)),
+            Action::Allow(allowance) => Ok(self.allow(*allowance)),
+            Action::Ask => Ok(vec![Row::default().with("clock", self.clock())]),
+            Action::Begin { claim, idle, until } => Ok(self.begin(session, claim, *idle, *until)),
+            Action::BeginWithoutKey { idle } => {
+                self.limit_idle(session, *idle);
+                Ok(vec![self.who(session)])
+            }
+            Action::Claim { claim, until } => self.claim(session, claim, *until, waited),
+            Action::Commit { claim, completion } => self.commit_record(session, claim, completion),
+            Action::Committed(reservation) => Ok(self.committed(session, reservation)),
+            Action::Complete { reservation, completion } => self.complete(session, reservation, completion),
+            Action::Effect { owner, key, call, is_unique } => self.effect(session, (*owner, *key), *call, *is_unique),
+            Action::Extend { reservation, lease } => self.extend(session, reservation, *lease),
+            Action::InNoTransaction | Action::SelectOne => Ok(Vec::new()),
+            Action::Look(looks) => Ok(self.look(session, looks)),
+            Action::LookUp { reservation, status_of } => Ok(self.look_up(session, reservation, status_of)),
+            Action::NoType => Err(SqlError::NO_TYPE.into()),
+            Action::Record { claim, completion } => self.record(session, claim, completion),
+            Action::Release(reservation) => self.release(session, reservation),
+            Action::Status { resource } => Ok(self.status(resource)),
+            Action::Sweep { batch } => Ok(self.sweep(session, *batch)),
+            Action::Take { reservation, idle, until } => Ok(self.take(session, reservation, *idle, *until)),
+            Action::Who => Ok(vec![self.who(session)]),
+            Action::WriteMany { claims, is_asynchronous, until, completions } => {
+                self.write_many(session, claims, *is_asynchronous, *until, completions)
+            }
+            Action::BeginTransaction
+            | Action::CommitTransaction
+            | Action::Empty
+            | Action::ReleaseSavepoint(_)
+            | Action::RollBack
+            | Action::RollBackTo(_)
+            | Action::Savepoint(_) => unreachable!("`divide` does it"),
+        }
+    }
+
+    fn effect(&mut self, session: u64, (owner, key): Id, call: u64, is_unique: bool) -> Result<Vec<Row>, Stop> {
+        let is_same = |effect: &Effect| effect.call == call;
+        if is_unique {
+            let has = |work: &Work| work.effects.iter().any(|(effect, is_unique)| *is_unique && is_same(effect));
+            if self.effects.iter().any(is_same) || has(self.work(session)) {
+                return Err(SqlError::UNIQUE.into());
+            }
+            if let Some(other) = self.find_other(session, has) {
+                return Err(Stop::Wait(other));
+            }
+        }
+        self.work(session).effects.push((Effect { owner, key, call, time: Duration::ZERO }, is_unique));
+        Ok(Vec::new())
+    }
+
+    /// Returns whether waiting for this session would never end, because it waits for the first one.
+    pub(super) fn is_deadlock(&self, session: u64, mut other: u64) -> bool {
+        // No cycle is there without the first one, so it ends.
+        while let Some(next) = self.sessions.get(&other).and_then(|it| it.waits_for) {
+            if next == session {
+                return true;
+            }
+            other = next;
+        }
+        false
+    }
+
+    /// Makes the session's transaction visible to all; rolls it back if it has failed.
+    pub(super) fn commit(&mut self, session: u64) {
+        let now = self.now();
+        let Some(Transaction { work, is_aborted: false, .. }) = self.session(session).transaction.take() else {
+            return;
+        };
+        if !work.writes() {
+            return;
+        }
+        let time = self.world.time();
+        let effects = work.effects.len();
+        self.effects.extend(work.effects.into_iter().map(|(effect, _)| Effect { time, ..effect }));
+        let mut before = Vec::new();
+        for (id, row) in work.rows {
+            before.push((id, self.rows.remove(&id)));
+            row.into_iter().for_each(|row| drop(self.rows.insert(id, row)));
+        }
+        if !work.is_asynchronous {
+            // All that came before is on the disk with it.
+            self.history.iter_mut().for_each(|commit| commit.is_asynchronous = false);
+        }
+        self.history.push_back(Commit { rows: before, effects, is_asynchronous: work.is_asynchronous, time: now });
+        if self.history.len() > REMEMBERED {
+            self.history.pop_front();
+        }
+    }
+
+    /// Takes back the last commits.
+    pub(super) fn lose(&mut self, commits: usize) {
+        for _ in 0..commits {
+            let Some(Commit { rows, effects, .. }) = self.history.pop_back() else { return };
+            self.effects.truncate(self.effects.len() - effects);
+            for (id, row) in rows {
+                self.rows.remove(&id);
+                row.into_iter().for_each(|row| drop(self.rows.insert(id, row)));
+            }
+            self.tell(format_args!("loses a commit with {effects} effects"));
+        }
+    }
+
+    /// Returns how many commits a crash may lose.
+    pub(super) fn unflushed(&self) -> usize {
+        let now = self.now();
+        let is_unflushed =
+            |commit: &&Commit| commit.is_asynchronous && now.saturating_duration_since(commit.time) < FLUSHED_AFTER;
+        self.history.iter().rev().take_while(is_unflushed).count()
+    }
+
+    pub(super) fn records(&self) -> Vec<StoredRecord> {
+        let now = self.now();
+        let records = self.rows.iter().map(|(&(owner, key), row)| {
+            let record = &row.record;
+            let (response, metadata) = match &record.outcome {
+                Some((StoredResponse::Message(stored), _)) => (Some(stored.message.clone()), stored.metadata.clone()),
+                Some((StoredResponse::Error(error), _)) => (Some(error.clone()), None),
+                _ => (None, None),
+            };
+            StoredRecord {
+                owner,
+                key,
+                token: record.token,
+                procedure: record.procedure.clone(),
+                state: row.state(None, None, now),
+                attempts: record.attempts,
+                response,
+                metadata,
+                expires_in: record.expires.saturating_duration_since(now),
+            }
+        });
+        records.collect()
+    }
+
+    pub(super) fn open(&self) -> Open {
+        let mut open = Open { sessions: self.sessions.len(), ..Open::default() };
+        for session in self.sessions.values() {
+            open.waiting += usize::from(session.waits_for.is_some());
+            if let Some(transaction) = &session.transaction {
+                open.transactions += 1;
+                open.advisory_locks += transaction.work.locks.len();
+                open.row_locks += transaction.work.rows.len();
+            }
+        }
+        open
+    }
+}
+
+fn it_or_new(open: &mut Option<Transaction>, now: Instant) -> &mut Transaction {
+    open.get_or_insert_with(|| Transaction::new(now))
+}
+
+pub(super) fn id(reservation: &Reservation) -> Id {
+    (*reservation.owner.as_uuid(), *reservation.key.as_uuid())
+}

@@ -1,0 +1,82 @@
+//! Transactions of sessions: [`Transaction`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{
+    error::SqlError,
+    state::{Effect, Id, Seen, StoredRow},
+};
+
+/// An open transaction.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    /// When it began, by the database's clock.
+    pub(super) begun: Instant,
+    /// What it has done, as of the last savepoint and since.
+    pub(super) work: Work,
+    savepoints: Vec<(String, Work)>,
+    /// Whether a statement has failed.
+    pub(super) is_aborted: bool,
+    /// Whether it has run a query.
+    pub(super) has_run: bool,
+}
+
+/// What a transaction has done: nobody else sees it, but for the locks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Work {
+    /// The rows that it has written, and locks; `None` for those that it has deleted.
+    pub(super) rows: BTreeMap<Id, Option<StoredRow>>,
+    pub(super) effects: Vec<(Effect, bool)>,
+    /// The keys whose advisory locks it holds.
+    pub(super) locks: BTreeSet<Id>,
+    /// `app.idempotency_token`
+    pub(super) token: Option<Uuid>,
+    /// `app.idempotency_seen`
+    pub(super) seen: Option<Seen>,
+    /// `idle_in_transaction_session_timeout`
+    pub(super) idle: Option<Duration>,
+    /// `synchronous_commit = off`
+    pub(super) is_asynchronous: bool,
+    /// Whether COMMIT waits for the disk although no row was written.
+    pub(super) has_message: bool,
+}
+
+impl Work {
+    pub(super) fn writes(&self) -> bool {
+        !self.rows.is_empty() || !self.effects.is_empty() || self.has_message
+    }
+}
+
+impl Transaction {
+    pub(super) fn new(begun: Instant) -> Self {
+        Self { begun, work: Work::default(), savepoints: Vec::new(), is_aborted: false, has_run: false }
+    }
+
+    pub(super) fn set_savepoint(&mut self, name: &str) {
+        self.savepoints.push((name.to_owned(), self.work.clone()));
+    }
+
+    pub(super) fn roll_back_to(&mut self, name: &str) -> Result<(), SqlError> {
+        let at = self.place_of(name)?;
+        self.savepoints.truncate(at + 1);
+        self.work = self.savepoints[at].1.clone();
+        self.is_aborted = false;
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, name: &str) -> Result<(), SqlError> {
+        let at = self.place_of(name)?;
+        self.savepoints.truncate(at);
+        Ok(())
+    }
+
+    fn place_of(&self, name: &str) -> Result<usize, SqlError> {
+        self.savepoints.iter().rposition(|(its, _)| its == name).ok_or(SqlError::NO_SAVEPOINT)
+    }
+}

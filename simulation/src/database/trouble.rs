@@ -1,0 +1,134 @@
+//! What goes wrong in the server, and how often: [`Trouble`].
+
+use std::time::Duration;
+
+use super::error::SqlError;
+use crate::world::{Random, World};
+
+/// The latency of statements, and the chances of errors, between 0 and 1. Each error is drawn for each statement, from a stream of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trouble {
+    /// The least and the longest time before a statement takes effect. It holds no lock meanwhile.
+    pub latency: [Duration; 2],
+    /// The least and the longest time that a COMMIT waits, with its locks: for the disk, or for a synchronous standby.
+    pub commit: [Duration; 2],
+    /// 40P01, although no transaction waits for the other.
+    pub deadlock: f64,
+    /// 40001.
+    pub serialization: f64,
+    /// 57014.
+    pub canceled: f64,
+    /// 55P03.
+    pub lock_not_available: f64,
+    /// 53100.
+    pub disk_full: f64,
+    /// 53300, for each login.
+    pub too_many_connections: f64,
+    /// An error of class 08 or XX after the statement took effect.
+    pub after_effect: f64,
+    /// A pooler gives the transaction another session.
+    pub pooler_changes: f64,
+    /// A pooler loses the server's session: the transaction is rolled back, and the client's connection stays.
+    pub pooler_drops: f64,
+    /// A pooler gives a session in which another client has left a transaction open.
+    pub left_open: f64,
+}
+
+impl Trouble {
+    /// None.
+    pub const NONE: Self = Self {
+        latency: [Duration::ZERO; 2],
+        commit: [Duration::ZERO; 2],
+        deadlock: 0.0,
+        serialization: 0.0,
+        canceled: 0.0,
+        lock_not_available: 0.0,
+        disk_full: 0.0,
+        too_many_connections: 0.0,
+        after_effect: 0.0,
+        pooler_changes: 0.0,
+        pooler_drops: 0.0,
+        left_open: 0.0,
+    };
+}
+
+/// What one statement meets.
+#[derive(Debug, Default)]
+pub(super) struct Fate {
+    pub(super) latency: Duration,
+    pub(super) commit: Duration,
+    /// An error instead of the statement.
+    pub(super) error: Option<SqlError>,
+    /// An error after it.
+    pub(super) after: Option<SqlError>,
+    pub(super) changes_session: bool,
+    pub(super) drops_session: bool,
+    pub(super) is_left_open: bool,
+}
+
+/// Draws what statements meet.
+#[derive(Debug)]
+pub(super) struct Draws {
+    pub(super) trouble: Trouble,
+    latency: Random,
+    commit: Random,
+    errors: [(SqlError, fn(&Trouble) -> f64, Random); 5],
+    logins: Random,
+    after: Random,
+    changes: Random,
+    drops: Random,
+    left_open: Random,
+}
+
+impl Draws {
+    pub(super) fn new(world: &World) -> Self {
+        let stream = |of: &str| world.random(&format!("database {of}"));
+        Self {
+            trouble: Trouble::NONE,
+            latency: stream("latency"),
+            commit: stream("commit"),
+            errors: [
+                (SqlError::DEADLOCK, |trouble| trouble.deadlock, stream("deadlock")),
+                (SqlError::SERIALIZATION, |trouble| trouble.serialization, stream("serialization")),
+                (SqlError::CANCELED, |trouble| trouble.canceled, stream("canceled")),
+                (SqlError::LOCK_NOT_AVAILABLE, |trouble| trouble.lock_not_available, stream("lock not available")),
+                (SqlError::DISK_FULL, |trouble| trouble.disk_full, stream("disk full")),
+            ],
+            logins: stream("logins"),
+            after: stream("after"),
+            changes: stream("changes"),
+            drops: stream("drops"),
+            left_open: stream("left open"),
+        }
+    }
+
+    pub(super) fn statement(&mut self) -> Fate {
+        let trouble = &self.trouble;
+        let duration = |random: &mut Random, [least, most]: [Duration; 2]| match most {
+            Duration::ZERO => most,
+            _ => random.duration(least..=most),
+        };
+        // Each is drawn, whichever counts.
+        let mut error = None;
+        for (failure, chance, random) in &mut self.errors {
+            if random.chance(chance(trouble)) {
+                error = Some(*failure);
+            }
+        }
+        let after = self.after.chance(trouble.after_effect);
+        let after = after.then(|| *self.after.one_of(&[SqlError::LOST_BY_POOLER, SqlError::INTERNAL]));
+        Fate {
+            latency: duration(&mut self.latency, trouble.latency),
+            commit: duration(&mut self.commit, trouble.commit),
+            error,
+            after,
+            changes_session: self.changes.chance(trouble.pooler_changes),
+            drops_session: self.drops.chance(trouble.pooler_drops),
+            is_left_open: self.left_open.chance(trouble.left_open),
+        }
+    }
+
+    pub(super) fn refuses_login(&mut self) -> bool {
+        self.logins.chance(self.trouble.too_many_connections)
+    }
+}
