@@ -76,8 +76,14 @@ macro_rules! __conformance_tests {
         $crate::__conformance_tests! { $harness, unless false }
     };
     ($harness:expr, unless $skipped:expr) => {
+        $crate::__conformance_tests! { @cases @tests $harness, $skipped; }
+    };
+    (by $run:path) => {
+        $crate::__conformance_tests! { @cases @run $run; }
+    };
+    (@cases $($then:tt)*) => {
         $crate::__conformance_tests! {
-            @tests $harness, $skipped;
+            $($then)*
             full_matrix
             acquires_a_key_that_is_absent
             acquires_a_key_again_with_the_token_that_holds_it
@@ -154,11 +160,20 @@ macro_rules! __conformance_tests {
             }
         )*
     };
+    (@run $run:path; $($case:ident)*) => {
+        $(
+            #[test]
+            fn $case() {
+                $run(async |harness| $crate::store::conformance::$case(&harness).await);
+            }
+        )*
+    };
 }
 
 /// Defines a `#[tokio::test]` for each case, with the case's name. The argument is an expression of a [`Harness`]. With
 /// `unless` and a condition, each test asks first, and does nothing if that is true: if there is no server to test with, which
-/// the condition reports.
+/// the condition reports. With `by` and a function instead, each test gives the function an asynchronous one, which takes the harness: for a
+/// runtime of its own.
 ///
 /// The calling crate needs tokio with the features `macros`, `rt-multi-thread` and `time`.
 #[doc(inline)]

@@ -1,0 +1,5 @@
+//! The simulated database: as true as PostgreSQL.
+
+mod conformance;
+mod differential;
+mod trouble;
