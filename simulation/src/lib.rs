@@ -1,5 +1,25 @@
 //! The product's own code under deterministic simulation: the real layer, engine, store and client, in one thread, on a clock, a network and
 //! a database that are simulated and driven by one seed.
+//!
+//! | | is |
+//! |---|---|
+//! | [`plan`] | all that a seed decides: settings, operations, faults |
+//! | [`world`] | time, randomness, hosts and the network between them |
+//! | [`database`] | the statements of the store, in memory |
+//! | [`server`], [`service`] | the product's layer around a service |
+//! | [`client`], [`network`] | those who call it |
+//! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
+//! | [`run`](mod@run), [`mod@shrink`], [`swarm`] | one seed; a failing one with less; many |
 
+pub mod audit;
+pub mod client;
 pub mod database;
+pub mod ledger;
+pub mod network;
+pub mod plan;
+pub mod run;
+pub mod server;
+pub mod service;
+pub mod shrink;
+pub mod swarm;
 pub mod world;

@@ -1,3 +1,110 @@
 //! The simulation as a program.
+#![expect(clippy::print_stdout, reason = "it says what happens")]
 
-fn main() {}
+use std::{process::ExitCode, thread::available_parallelism, time::Duration};
+
+use clap::Parser;
+use simulation::{
+    plan::{Omitted, Plan},
+    run::run,
+    shrink::shrink,
+    swarm::{Bounds, OPERATIONS, hush, swarm},
+};
+
+/// Runs the product's own code on a simulated clock, network and database, while everything fails.
+#[derive(Debug, Parser)]
+#[command(version = None)]
+struct Args {
+    /// The first seed, or the only one with --story.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds to run at most.
+    #[arg(long, default_value_t = u64::MAX)]
+    seeds: u64,
+    /// Stops after as many calls, with retries.
+    #[arg(long, default_value_t = 100_000)]
+    calls: u64,
+    /// Stops after as many seconds.
+    #[arg(long, default_value_t = 3600)]
+    seconds: u64,
+    /// The operations of one seed.
+    #[arg(long, default_value_t = OPERATIONS)]
+    operations: usize,
+    /// Tells what happens in the run of one seed, reduced to what breaks the promise if one is broken.
+    #[arg(long)]
+    story: bool,
+    /// Prints a number for each seed, which is equal for equal runs.
+    #[arg(long)]
+    digests: bool,
+    /// With --story: tells of the whole run.
+    #[arg(long)]
+    whole: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    hush();
+    if args.digests {
+        for seed in args.seed..args.seed.saturating_add(args.seeds) {
+            println!("{seed} {:016x}", run(Plan::new(seed, args.operations), false).digest);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let is_kept = if args.story { story(&args) } else { many(&args) };
+    if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn many(args: &Args) -> bool {
+    let bounds = Bounds {
+        seeds: args.seed..args.seed.saturating_add(args.seeds),
+        operations: args.operations,
+        calls: args.calls,
+        time: Duration::from_secs(args.seconds),
+        threads: available_parallelism().map_or(1, Into::into),
+    };
+    let began = std::time::Instant::now();
+    let outcome = swarm(&bounds, |seeds, calls| {
+        if seeds % 500 == 0 {
+            println!(
+                "{seeds} seeds, {calls} calls, {:.0} calls a second",
+                calls as f64 / began.elapsed().as_secs_f64()
+            );
+        }
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{} seeds, {} calls in {seconds:.1} s: {:.0} a second",
+        outcome.seeds,
+        outcome.calls,
+        outcome.calls as f64 / seconds
+    );
+    for (seed, violations) in &outcome.failures {
+        println!("\nseed {seed} breaks a promise:");
+        for violation in violations {
+            println!("  {violation}");
+        }
+        println!("cargo run -p simulation --release -- --seed {seed} --operations {} --story", args.operations);
+    }
+    outcome.failures.is_empty()
+}
+
+fn story(args: &Args) -> bool {
+    let plan = Plan::new(args.seed, args.operations);
+    let report = run(plan.clone(), false);
+    let omitted = match report.violations.first().filter(|_| !args.whole) {
+        Some(violation) => shrink(&plan, violation.promise, |omitted: &Omitted| {
+            println!("without {} faults and {} operations", omitted.faults.len(), omitted.operations.len());
+        }),
+        None => Omitted::default(),
+    };
+    let plan = plan.without(&omitted);
+    let report = run(plan.clone(), true);
+    println!("{:#?}\n{:#?}\n{:#?}\n", plan.settings, plan.operations, plan.faults);
+    for line in &report.lines {
+        println!("{line}");
+    }
+    for violation in &report.violations {
+        println!("\n{violation}");
+    }
+    report.violations.is_empty()
+}

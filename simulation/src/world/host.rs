@@ -59,7 +59,7 @@ impl Host {
     /// Kills the process, as `kill -9` does.
     pub fn kill(&self) {
         if let Some(process) = self.lock().take() {
-            process.set(State::Dead, "is killed");
+            process.kill();
         }
     }
 
@@ -99,6 +99,11 @@ impl Process {
     /// Returns whether it was not killed.
     pub fn is_alive(&self) -> bool {
         *self.0.state.borrow() != State::Dead
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub fn kill(&self) {
+        self.set(State::Dead, "is killed");
     }
 
     /// Stops it, as SIGSTOP does, until [`resume`](Self::resume).

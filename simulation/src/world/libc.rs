@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// The wall clock at the beginning of each world, in seconds.
-const BEGINNING: i64 = 1_800_000_000;
+pub const BEGINNING: u64 = 1_800_000_000;
 
 const CLOCK_REALTIME: c_int = 0;
 
@@ -95,7 +95,7 @@ unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Time) -> c_int {
     let passed = Instant::now() - began;
     IS_ASKING.set(false);
     let beginning = if clock == CLOCK_REALTIME { BEGINNING } else { 1 };
-    let seconds = beginning.saturating_add_unsigned(passed.as_secs());
+    let seconds = i64::try_from(beginning + passed.as_secs()).unwrap_or(i64::MAX);
     // SAFETY: the caller's.
     unsafe { time.write(Time { seconds, nanoseconds: passed.subsec_nanos().into() }) };
     0

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 pub use self::{
     host::{Host, Process},
+    libc::BEGINNING,
     link::{Cut, Link, Weather},
     random::Random,
     trace::Trace,

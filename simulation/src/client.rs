@@ -1,0 +1,155 @@
+//! The clients: each sends one operation, more than once.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::{sleep, sleep_until, timeout};
+use tonic::{Code, Request, Status};
+use tonic_idempotency::rejection::Reason;
+use tonic_idempotency_client::{IdempotencyClientLayer, Layer as _, OperationKey, Unresolved};
+use uuid::Uuid;
+
+use crate::{
+    ledger::{Answer, Ledger, Says},
+    network::Network,
+    plan::{Operation, Procedure, Settings},
+    server::{SCOPE, USER},
+    service::{
+        FILE_DESCRIPTOR_SET,
+        proto::{EnterReply, EnterRequest, ledger_client::LedgerClient},
+    },
+    world::{Random, World},
+};
+
+/// How often an operation is sent when all faults are over, and how long apart, before its key counts as stuck.
+const LAST_ATTEMPTS: u32 = 100;
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The client of one operation.
+#[derive(Clone)]
+pub struct Client {
+    /// The world.
+    pub world: World,
+    /// The operation.
+    pub operation: Arc<Operation>,
+    /// The way to the servers.
+    pub network: Network,
+    /// The settings of the run.
+    pub settings: Arc<Settings>,
+    /// The evidence.
+    pub ledger: Ledger,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("operation", &self.operation.number).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Sends the operation as its plan says, while there are faults.
+    pub async fn send(self, mut random: Random) {
+        let operation = &self.operation;
+        let begun = tokio::time::Instant::now();
+        sleep_until(begun + operation.begins).await;
+        let duplicates = (0..operation.duplicates).map(|_| {
+            let client = self.clone();
+            tokio::spawn(async move { client.attempt(client.operation.patience, false).await })
+        });
+        let duplicates: Vec<_> = duplicates.collect();
+        for _ in 0..operation.attempts {
+            self.attempt(operation.patience, false).await;
+            sleep(random.duration(Duration::from_millis(1)..=operation.pause)).await;
+        }
+        for duplicate in duplicates {
+            duplicate.await.expect("a client does not panic");
+        }
+    }
+
+    /// Sends the operation until there is a final answer, when all faults are over. Returns whether there was one.
+    pub async fn end(&self) -> bool {
+        for _ in 0..LAST_ATTEMPTS {
+            match self.attempt(Duration::from_secs(60), true).await {
+                Says::Done { .. }
+                | Says::Refused(Reason::OutcomeUnknown | Reason::KeyReused | Reason::KeyExpired | Reason::NoUser) => {
+                    return true;
+                }
+                Says::Failed(Code::FailedPrecondition, _) if !self.settings.policies.final_errors.is_empty() => {
+                    return true;
+                }
+                _ => sleep(LAST_PAUSE).await,
+            }
+        }
+        false
+    }
+
+    async fn attempt(&self, patience: Duration, is_last: bool) -> Says {
+        let sent = self.world.time();
+        self.tell(format_args!("sends"));
+        let says = match timeout(patience, self.call(patience)).await {
+            Err(_) => Says::Nothing,
+            Ok(Ok((reply, is_replay))) => {
+                let run = usize::try_from(reply.run).unwrap_or(usize::MAX);
+                Says::Done { run, owner: reply.owner, text: reply.text, is_replay }
+            }
+            Ok(Err(status)) => match Reason::of(&status) {
+                Some(Reason::OutcomeUnknown) => Says::Refused(Reason::OutcomeUnknown),
+                _ if Unresolved::of(&status).is_some() => Says::Unresolved,
+                Some(reason) => Says::Refused(reason),
+                None => Says::Failed(status.code(), status.message().to_owned()),
+            },
+        };
+        self.tell(format_args!("hears {says:?}"));
+        let (operation, got) = (self.operation.number, self.world.time());
+        self.ledger.lock().answers.push(Answer { operation, sent, got, is_last, says: says.clone() });
+        says
+    }
+
+    async fn call(&self, patience: Duration) -> Result<(EnterReply, bool), Status> {
+        let operation = &self.operation;
+        let labels = ["color", "size", "weight"].map(|label| (label.to_owned(), operation.number.to_string()));
+        // Each map has another order.
+        let labels = labels.into_iter().collect();
+        let message = EnterRequest { operation: operation.number as u64, text: operation.text(), labels };
+        let mut request = Request::new(message);
+        if let Some(user) = operation.user {
+            request.metadata_mut().insert(USER, user.to_string().parse().expect("a UUID is ASCII"));
+            request.metadata_mut().insert(SCOPE, i16::from(operation.scope).into());
+        }
+        if operation.tells_patience {
+            request.set_timeout(patience);
+        }
+        if self.settings.client_layer {
+            request.extensions_mut().insert(OperationKey::from(operation.key));
+            let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).attempt_timeout(patience);
+            let layer = layer.build().expect("descriptors that are valid");
+            answered(LedgerClient::new(layer.layer(self.network.clone())), request, operation.procedure).await
+        } else {
+            let key = Uuid::to_string(&operation.key);
+            request.metadata_mut().insert("idempotency-key", key.parse().expect("a UUID is ASCII"));
+            answered(LedgerClient::new(self.network.clone()), request, operation.procedure).await
+        }
+    }
+
+    fn tell(&self, event: fmt::Arguments<'_>) {
+        self.world.tell(&format!("client {}", self.operation.number), event);
+    }
+}
+
+async fn answered<S>(
+    mut client: LedgerClient<S>,
+    request: Request<EnterRequest>,
+    procedure: Procedure,
+) -> Result<(EnterReply, bool), Status>
+where
+    S: tonic::client::GrpcService<tonic::body::Body>,
+    S::Error: Into<tonic::codegen::StdError>,
+    S::ResponseBody: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    <S::ResponseBody as http_body::Body>::Error: Into<tonic::codegen::StdError> + Send,
+{
+    let response = match procedure {
+        Procedure::Send => client.send(request).await?,
+        Procedure::Enter => client.enter(request).await?,
+    };
+    let is_replay = response.metadata().contains_key("idempotent-replayed");
+    Ok((response.into_inner(), is_replay))
+}

@@ -1,0 +1,95 @@
+//! The plan of a run: everything that a seed decides before it begins.
+//!
+//! A plan can be reduced: what is left out changes nothing of the rest, because each part draws from a stream of its own.
+
+mod fault;
+mod operation;
+mod settings;
+
+use std::{collections::BTreeSet, time::Duration};
+
+pub use self::{
+    fault::{Fault, Kind},
+    operation::{Behaviour, End, Operation, Procedure},
+    settings::Settings,
+};
+use crate::{database::Trouble, world::Random};
+
+/// The time within which operations begin and faults happen.
+pub const LENGTH: Duration = Duration::from_secs(60);
+
+/// The plan of a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed that it is made from.
+    pub seed: u64,
+    /// The settings of servers and store.
+    pub settings: Settings,
+    /// What statements meet while there is trouble.
+    pub trouble: Trouble,
+    /// The operations, by their numbers.
+    pub operations: Vec<Operation>,
+    /// The faults, by their numbers.
+    pub faults: Vec<Fault>,
+}
+
+/// What a plan leaves out: numbers of operations, and of faults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Omitted {
+    /// The numbers of operations.
+    pub operations: BTreeSet<usize>,
+    /// The numbers of faults.
+    pub faults: BTreeSet<usize>,
+}
+
+impl Plan {
+    /// Makes the plan of a seed, with this many operations.
+    pub fn new(seed: u64, operations: usize) -> Self {
+        let settings = Settings::draw(&mut Random::new(seed, "settings"));
+        let mut random = Random::new(seed, "operations");
+        let operations = Operation::draw_all(&mut random, operations, &settings);
+        let faults = Fault::draw_all(&mut Random::new(seed, "faults"), &settings);
+        let trouble = trouble(&mut Random::new(seed, "trouble"));
+        Self { seed, settings, trouble, operations, faults }
+    }
+
+    /// Returns the operation with this number.
+    ///
+    /// # Panics
+    ///
+    /// There is none.
+    pub fn operation(&self, number: usize) -> &Operation {
+        let place = self.operations.binary_search_by_key(&number, |operation| operation.number);
+        &self.operations[place.expect("an operation of the plan")]
+    }
+
+    /// Returns the plan without some of its parts.
+    #[must_use]
+    pub fn without(mut self, omitted: &Omitted) -> Self {
+        self.operations.retain(|operation| !omitted.operations.contains(&operation.number));
+        self.faults.retain(|fault| !omitted.faults.contains(&fault.number));
+        self
+    }
+}
+
+/// Draws some of what may go wrong in a server of the database.
+fn trouble(random: &mut Random) -> Trouble {
+    let milliseconds = |random: &mut Random, most| {
+        [Duration::from_micros(100), random.duration(Duration::from_millis(1)..=Duration::from_millis(most))]
+    };
+    let chance = |of: &mut Random| if of.once_in(3) { 0.002 * of.number(1..=50) as f64 } else { 0.0 };
+    Trouble {
+        deadlock: chance(random),
+        serialization: chance(random),
+        canceled: chance(random),
+        lock_not_available: chance(random),
+        disk_full: chance(random),
+        too_many_connections: chance(random),
+        after_effect: chance(random),
+        pooler_changes: chance(random),
+        pooler_drops: chance(random),
+        left_open: chance(random),
+        latency: if random.once_in(2) { milliseconds(random, 1_000) } else { Trouble::NONE.latency },
+        commit: if random.once_in(3) { milliseconds(random, 8_000) } else { Trouble::NONE.commit },
+    }
+}

@@ -1,0 +1,161 @@
+//! The operations of clients, and what the handler does with them.
+
+use std::time::Duration;
+
+use tonic_idempotency::policy::ExpiredKeyPolicy;
+use uuid::{Builder, Uuid};
+
+use super::{LENGTH, Settings};
+use crate::world::{BEGINNING, Random};
+
+/// One operation that a client wants to happen once.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Its number in the plan.
+    pub number: usize,
+    /// The user; `None` for a caller who is not authenticated.
+    pub user: Option<Uuid>,
+    /// The tenant in which the user calls. A user of two tenants is two users.
+    pub scope: u8,
+    /// The key. Another user's operation may have the same, and a hostile client's another operation of this user.
+    pub key: Uuid,
+    /// The procedure.
+    pub procedure: Procedure,
+    /// When it is first sent.
+    pub begins: Duration,
+    /// How many requests are sent at once.
+    pub duplicates: usize,
+    /// How long a client waits for each answer before it hangs up.
+    pub patience: Duration,
+    /// Whether the server knows of the patience, by `grpc-timeout`.
+    pub tells_patience: bool,
+    /// How many attempts there are before the last ones, after all faults.
+    pub attempts: usize,
+    /// The longest pause between attempts.
+    pub pause: Duration,
+    /// Each run of the handler does one of these, in turn, and then the last one.
+    pub behaviours: Vec<Behaviour>,
+}
+
+/// The procedures of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Procedure {
+    /// Reserved mode.
+    Send,
+    /// Transactional mode.
+    Enter,
+}
+
+/// One run of the handler.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    /// The work before the effect.
+    pub before: Duration,
+    /// The work after the effect.
+    pub after: Duration,
+    /// How it ends.
+    pub end: End,
+}
+
+/// The end of a run of the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With a response, after the effect.
+    Response,
+    /// With an error that may be sent again, before any effect.
+    Error,
+    /// With an error that may be final, before any effect.
+    FinalError,
+    /// With a panic, before any effect.
+    Panic,
+    /// With an error after the effect, which it told the layer of. (In a transaction nothing is left of it.)
+    ErrorAfterEffect,
+}
+
+impl Operation {
+    pub(super) fn draw_all(random: &mut Random, count: usize, settings: &Settings) -> Vec<Self> {
+        let users: Vec<_> = (0..random.number(1..=6)).map(|_| Uuid::from_bytes(random.bytes())).collect();
+        let mut all: Vec<Self> = Vec::with_capacity(count);
+        for number in 0..count {
+            // Of its own, so that an operation that is left out changes no other.
+            let mut random = random.fork();
+            let mut operation = Self::draw(number, &mut random, &users, settings);
+            if let Some(other) = all.len().checked_sub(1).filter(|_| random.once_in(12)) {
+                let other = &all[usize::try_from(random.number(0..=other as u64)).unwrap_or_default()];
+                // Either another user with the same key, or the same user: a hostile client.
+                operation.key = other.key;
+                operation.begins = other.begins + random.duration(Duration::from_millis(1)..=Duration::from_secs(20));
+            }
+            all.push(operation);
+        }
+        all
+    }
+
+    fn draw(number: usize, random: &mut Random, users: &[Uuid], settings: &Settings) -> Self {
+        let milliseconds =
+            |random: &mut Random, from, to| random.duration(Duration::from_millis(from)..=Duration::from_millis(to));
+        let behaviours = (0..4).map(|_| Behaviour {
+            before: {
+                let longest = if random.once_in(20) { 30_000 } else { 200 };
+                milliseconds(random, 1, longest)
+            },
+            after: milliseconds(random, 1, 100),
+            end: match random.number(0..=19) {
+                0 | 1 => End::Error,
+                2 => End::FinalError,
+                3 => End::Panic,
+                4 => End::ErrorAfterEffect,
+                _ => End::Response,
+            },
+        });
+        let mut behaviours: Vec<_> = behaviours.collect();
+        // So that an operation ends.
+        behaviours.push(Behaviour {
+            before: Duration::from_millis(5),
+            after: Duration::from_millis(5),
+            end: End::Response,
+        });
+        let begins = LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0);
+        Self {
+            number,
+            user: (!random.once_in(40)).then_some(*random.one_of(users)),
+            scope: u8::from(random.once_in(4)),
+            key: match settings.policies.expired_keys {
+                ExpiredKeyPolicy::Refuse => version_7(begins, random),
+                _ => Uuid::from_bytes(random.bytes()),
+            },
+            procedure: *random.one_of(&[Procedure::Send, Procedure::Enter]),
+            begins,
+            duplicates: if random.once_in(4) { 1 + usize::from(random.once_in(2)) } else { 0 },
+            patience: milliseconds(random, 20, 20_000),
+            tells_patience: random.once_in(2),
+            attempts: usize::try_from(random.number(1..=5)).unwrap_or(1),
+            pause: milliseconds(random, 1, 5_000),
+            behaviours,
+        }
+    }
+
+    /// Returns what the handler does when it runs the operation for the `run`th time, from 0.
+    pub fn behaviour(&self, run: usize) -> Behaviour {
+        self.behaviours[run.min(self.behaviours.len() - 1)]
+    }
+
+    /// Returns whose it is: a user in one tenant.
+    pub fn owner(&self) -> Uuid {
+        Uuid::from_u128(self.user.unwrap_or_default().as_u128() ^ u128::from(self.scope))
+    }
+
+    /// Returns the text of its request.
+    pub fn text(&self) -> String {
+        format!("entry {}", self.number)
+    }
+}
+
+/// Makes a key that tells when it was made: some time before the operation begins.
+fn version_7(begins: Duration, random: &mut Random) -> Uuid {
+    let age = random.duration(Duration::from_millis(1)..=Duration::from_secs(600));
+    let milliseconds = (Duration::from_secs(BEGINNING) + begins - age).as_millis();
+    let [.., a, b, c, d, e, f, g, h, i, j] = random.bytes();
+    let milliseconds = u64::try_from(milliseconds).unwrap_or_default();
+    Builder::from_unix_timestamp_millis(milliseconds, &[a, b, c, d, e, f, g, h, i, j]).into_uuid()
+}

@@ -1,0 +1,182 @@
+//! One run: a plan is lived through, to its end and beyond all faults, and then audited.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    audit::{self, Violation},
+    client::Client,
+    database::{Database, Open, Trouble},
+    ledger::Ledger,
+    network::Network,
+    plan::{Fault, Kind, LENGTH, Plan},
+    server::Server,
+    world::{self, Link, Weather, World},
+};
+
+/// The time after which all that is lost has been noticed.
+const QUIET: Duration = Duration::from_secs(120);
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Report {
+    /// The number of calls that clients sent.
+    pub calls: usize,
+    /// What was broken.
+    pub violations: Vec<Violation>,
+    /// Equal for equal runs.
+    pub digest: u64,
+    /// What happened, if it was asked for.
+    pub lines: Vec<String>,
+}
+
+/// Runs a plan. With `lines` the report tells what happened.
+pub fn run(plan: Plan, lines: bool) -> Report {
+    world::run(plan.seed, lines, move |world| async move {
+        let ledger = Ledger::default();
+        let database = Database::new(&world);
+        live(&world, &plan, &database, &ledger).await;
+        let evidence = ledger.lock();
+        let violations = audit::audit(&plan, &evidence, &database.effects());
+        let calls = evidence.answers.len();
+        Report { calls, violations, digest: world.trace().digest(), lines: world.trace().lines() }
+    })
+}
+
+async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) {
+    let (settings, operations) = (Arc::new(plan.settings.clone()), Arc::new(plan.operations.clone()));
+    let server = |number| Server::new(world, number, database, &settings, &operations, ledger);
+    let servers: Arc<Vec<_>> = Arc::new((0..settings.servers).map(server).collect());
+    servers.iter().for_each(Server::start);
+    let to_servers = Link::new(world.random("link from clients to servers"));
+    let client = |number: usize| {
+        let operation = &plan.operations[number];
+        let random = world.random(&format!("way of client {}", operation.number));
+        Client {
+            world: world.clone(),
+            operation: Arc::new(operation.clone()),
+            network: Network::new(&servers, &to_servers, random),
+            settings: Arc::clone(&settings),
+            ledger: ledger.clone(),
+        }
+    };
+    let clients: Vec<_> = (0..plan.operations.len()).map(client).collect();
+    let began = Instant::now();
+    let faults: Vec<_> = plan
+        .faults
+        .iter()
+        .map(|fault| {
+            let (fault, trouble, world, servers) = (fault.clone(), plan.trouble, world.clone(), Arc::clone(&servers));
+            let (database, to_servers) = (database.clone(), to_servers.clone());
+            tokio::spawn(async move {
+                sleep_until(began + fault.at).await;
+                strike(&fault, trouble, &world, &servers, &database, &to_servers).await;
+            })
+        })
+        .collect();
+    let sending: Vec<_> = clients
+        .iter()
+        .map(|client| {
+            let random = world.random(&format!("pauses of client {}", client.operation.number));
+            tokio::spawn(client.clone().send(random))
+        })
+        .collect();
+    for task in sending.into_iter().chain(faults) {
+        task.await.expect("clients and faults do not panic");
+    }
+
+    world.tell("world", format_args!("all faults are over"));
+    sleep_until(began + LENGTH).await;
+    to_servers.set(Weather::CLEAR);
+    database.set_trouble(Trouble::NONE);
+    for server in servers.iter() {
+        server.to_database.set(Weather::CLEAR);
+        if let Some(process) = server.process() {
+            process.resume();
+        }
+        server.start_if_down();
+    }
+    let ending: Vec<_> = clients
+        .into_iter()
+        .map(|client| {
+            tokio::spawn(async move {
+                let number = client.operation.number;
+                (number, client.end().await)
+            })
+        })
+        .collect();
+    for task in ending {
+        let (operation, has_ended) = task.await.expect("a client does not panic");
+        if !has_ended {
+            ledger.lock().leftovers.push(format!("the key of operation {operation} is stuck"));
+        }
+    }
+    sleep(QUIET).await;
+    for server in servers.iter() {
+        server.stop(true).await;
+    }
+    sleep(QUIET).await;
+    let Open { transactions, advisory_locks, row_locks, waiting, .. } = database.open();
+    if transactions + advisory_locks + row_locks + waiting > 0 {
+        ledger.lock().leftovers.push(format!("the database still has {:?}", database.open()));
+    }
+}
+
+/// Does what a fault is, and undoes it when it is over.
+async fn strike(
+    fault: &Fault,
+    trouble: Trouble,
+    world: &World,
+    servers: &[Server],
+    database: &Database,
+    to_servers: &Link,
+) {
+    let lasts = fault.lasts;
+    world.tell("world", format_args!("fault {}: {:?} for {lasts:?}", fault.number, fault.kind));
+    let storm = Weather {
+        delay: [Duration::from_millis(1), Duration::from_millis(800)],
+        cut: 0.05,
+        silence: 0.05,
+        is_split: false,
+    };
+    match fault.kind {
+        Kind::Kill(server) => {
+            servers[server].kill();
+            sleep(lasts).await;
+            servers[server].start_if_down();
+        }
+        Kind::Stop(server) => {
+            servers[server].stop(false).await;
+            servers[server].start_if_down();
+        }
+        Kind::Pause(server) => {
+            if let Some(process) = servers[server].process() {
+                process.pause();
+                sleep(lasts).await;
+                process.resume();
+            }
+        }
+        Kind::SplitDatabase(server) => {
+            during(&servers[server].to_database, Weather { is_split: true, ..Weather::CLEAR }, lasts).await
+        }
+        Kind::CutDatabase(server) => servers[server].to_database.cut(),
+        Kind::StormDatabase(server) => during(&servers[server].to_database, storm, lasts).await,
+        Kind::StormClients => during(to_servers, storm, lasts).await,
+        Kind::Restart => database.restart(lasts.min(Duration::from_secs(10))),
+        Kind::EndSessions => database.end_sessions(),
+        Kind::FailOver => database.fail_over(0, lasts.min(Duration::from_secs(10))),
+        Kind::Jump => database.jump(lasts),
+        Kind::Trouble => {
+            database.set_trouble(trouble);
+            sleep(lasts).await;
+            database.set_trouble(Trouble::NONE);
+        }
+    }
+}
+
+async fn during(link: &Link, weather: Weather, lasts: Duration) {
+    link.set(weather);
+    sleep(lasts).await;
+    link.set(Weather::CLEAR);
+}

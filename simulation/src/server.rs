@@ -1,0 +1,246 @@
+//! The servers: processes with the product's layer, store and recovery around the simulated service.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    future::poll_fn,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use tonic::body::Body;
+use tonic_idempotency::{
+    Caller, IdempotencyLayer, Scope, UserId,
+    maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
+    policy::{Limit, Limits},
+    store::{ResourceTypes, SqlStore},
+};
+use tower::{Layer as _, Service as _, util::BoxCloneSyncService};
+use uuid::Uuid;
+
+use crate::{
+    database::{Database, Pool},
+    ledger::Ledger,
+    plan::{Operation, Settings},
+    service::{FILE_DESCRIPTOR_SET, Service, proto::ledger_server::LedgerServer},
+    world::{Host, Link, Process, World},
+};
+
+/// The request header by which the simulated clients say who they are.
+pub const USER: &str = "user";
+
+/// The header with the tenant.
+pub const SCOPE: &str = "scope";
+
+/// How long a server waits for its calls when it is shut down.
+const SHUTDOWN: Duration = Duration::from_secs(30);
+
+/// A machine that runs a server, or not.
+#[derive(Clone)]
+pub struct Server {
+    world: World,
+    host: Host,
+    database: Database,
+    /// The network to the database.
+    pub to_database: Link,
+    outside: Link,
+    settings: Arc<Settings>,
+    operations: Arc<Vec<Operation>>,
+    ledger: Ledger,
+    instance: Arc<Mutex<Option<Instance>>>,
+}
+
+/// A server that runs.
+#[derive(Clone)]
+struct Instance {
+    process: Process,
+    layer: IdempotencyLayer,
+    service: BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>,
+    pools: Vec<Pool>,
+    background: Arc<Mutex<Option<(RecoveryHandle, SweeperHandle)>>>,
+}
+
+impl Server {
+    /// Makes a machine whose server does not run yet.
+    pub fn new(
+        world: &World,
+        number: usize,
+        database: &Database,
+        settings: &Arc<Settings>,
+        operations: &Arc<Vec<Operation>>,
+        ledger: &Ledger,
+    ) -> Self {
+        let link = |to: &str| Link::new(world.random(&format!("link from server {number} to {to}")));
+        Self {
+            world: world.clone(),
+            host: Host::new(world, format!("server {number}")),
+            database: database.clone(),
+            to_database: link("database"),
+            outside: link("outside"),
+            settings: Arc::clone(settings),
+            operations: Arc::clone(operations),
+            ledger: ledger.clone(),
+            instance: Arc::default(),
+        }
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        self.host.name()
+    }
+
+    /// Starts a process with the server.
+    pub fn start(&self) {
+        let process = self.host.start();
+        let settings = &self.settings;
+        let pool = |connections| self.database.pool(&process, self.to_database.clone(), connections);
+        let pools: Vec<_> =
+            [Some(settings.connections), settings.transaction_connections].into_iter().flatten().map(pool).collect();
+        let mut store = SqlStore::<Pool>::new(pools[0].clone(), ResourceTypes::none())
+            .timeout(settings.timeout)
+            .max_batch(settings.max_batch)
+            .common_path(settings.common_path);
+        if let Some(pool) = pools.get(1) {
+            store = store.transaction_pool(pool.clone());
+        }
+        let sweeper = Sweeper::new(store.clone()).interval(settings.sweep).spawn();
+        let mut builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+            .store(store)
+            .policies(settings.policies.clone())
+            .replay_cache_bytes(settings.replay_cache_bytes);
+        if settings.is_narrow {
+            let (in_flight, waiting) = (Limit::new(12, 6), Limit::new(6, 3));
+            builder = builder.limits(Limits { in_flight, waiting, ..Limits::default() });
+        }
+        let layer = builder.build().expect("settings that are valid");
+        let service = Service {
+            world: self.world.clone(),
+            process: process.clone(),
+            outside: self.outside.clone(),
+            operations: Arc::clone(&self.operations),
+            ledger: self.ledger.clone(),
+        };
+        let recovery = layer.recovery().interval(settings.recovery).spawn();
+        let service = BoxCloneSyncService::new(layer.layer(LedgerServer::new(service)));
+        let background = Arc::new(Mutex::new(Some((recovery, sweeper))));
+        let instance = Instance { process, layer, service, pools, background };
+        *self.lock() = Some(instance);
+    }
+
+    /// Kills it.
+    pub fn kill(&self) {
+        self.host.kill();
+    }
+
+    /// Returns the process, if one runs.
+    pub fn process(&self) -> Option<Process> {
+        self.host.process()
+    }
+
+    /// Starts it unless it runs.
+    pub fn start_if_down(&self) {
+        if self.process().is_none() {
+            self.start();
+        }
+    }
+
+    /// Stops it well: it takes no further calls, ends those that run, and gives its connections back. Notes what is left.
+    pub async fn stop(&self, must_end: bool) {
+        let Some(Instance { process, layer, pools, background, .. }) = self.lock().clone() else { return };
+        if !process.is_alive() {
+            return;
+        }
+        let stopped = async move {
+            let background = background.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some((recovery, sweeper)) = background {
+                recovery.stop().await;
+                sweeper.stop().await;
+            }
+            layer.shutdown(SHUTDOWN).await
+        };
+        let Some(shutdown) = alive(&process, stopped).await else { return };
+        let unfinished = shutdown.unfinished.len();
+        self.world.tell(self.name(), format_args!("has shut down, with {unfinished} calls left"));
+        if unfinished == 0 {
+            self.ledger.lock().stopped.push((format!("{process:?}"), self.world.time()));
+        }
+        if must_end {
+            let mut left = Vec::new();
+            if unfinished > 0 {
+                left.push(format!("{} calls of {process:?} never end", unfinished));
+            }
+            for pool in pools {
+                let taken = pool.in_use();
+                if taken > 0 {
+                    left.push(format!("{taken} connections of {process:?} are never given back"));
+                }
+            }
+            self.ledger.lock().leftovers.extend(left);
+        }
+        process.kill();
+    }
+
+    /// Serves a request, which has arrived. `None` if no process accepts it, or it dies meanwhile. If the future is dropped, the
+    /// server sees the client hang up.
+    pub async fn serve(&self, mut request: Request<Body>) -> Option<Response<Body>> {
+        let instance = self.lock().clone().filter(|instance| instance.process.is_alive())?;
+        if let Some(caller) = caller(request.headers()) {
+            request.extensions_mut().insert(caller);
+        }
+        let Instance { process, mut service, .. } = instance;
+        process.gate().await;
+        let served = async move {
+            let Ok(()) = poll_fn(|context| service.poll_ready(context)).await;
+            let Ok(response) = service.call(request).await;
+            let (parts, body) = response.into_parts();
+            let body = body.collect().await.map(Body::new);
+            Response::from_parts(parts, body.unwrap_or_else(|_| Body::empty()))
+        };
+        let response = alive(&process, served).await?;
+        process.gate().await;
+        Some(response)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Instance>> {
+        self.instance.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// The authentication of the simulation.
+fn caller(headers: &http::HeaderMap) -> Option<Caller> {
+    let text = |name| headers.get(name)?.to_str().ok();
+    let caller = Caller::new(UserId::new(text(USER)?.parse::<Uuid>().ok()?));
+    Some(match text(SCOPE) {
+        Some(scope) if scope != "0" => caller.in_scope(Scope::from_text(scope).ok()?),
+        _ => caller,
+    })
+}
+
+/// Waits for something that a process does; `None` if the process is killed before.
+async fn alive<T>(process: &Process, does: impl Future<Output = T> + Send + 'static) -> Option<T>
+where
+    T: Send + 'static,
+{
+    // Boxed: a killed process drops nothing, so what it was doing is left to the end of the world.
+    let mut does: BoxFuture<'static, T> = Box::pin(does);
+    tokio::select! {
+        biased;
+        () = process.killed() => {
+            tokio::spawn(async move {
+                let _forgotten = does;
+                std::future::pending::<()>().await;
+            });
+            None
+        }
+        done = &mut does => Some(done),
+    }
+}

@@ -1,0 +1,151 @@
+//! The service of the simulation: the handlers, which do what the plan says.
+
+use std::{fmt, sync::Arc};
+
+use tokio::time::sleep;
+use tonic::{Code, Request, Response, Status};
+use tonic_idempotency::{Execution, store::driver::Exclusive};
+
+use self::proto::{EnterReply, EnterRequest, ledger_server};
+use crate::{
+    database::Pool,
+    ledger::Ledger,
+    plan::{Behaviour, End, Operation, Procedure},
+    world::{Link, Process, World},
+};
+
+/// The package `ledger.v1`.
+#[allow(missing_docs, missing_debug_implementations, clippy::all, reason = "generated")]
+pub mod proto {
+    tonic::include_proto!("ledger.v1");
+}
+
+/// The message of errors and panics that the plan wants.
+pub const PLANNED: &str = "as planned";
+
+/// The descriptors, with their options.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ledger.bin"));
+
+/// The service of one process.
+#[derive(Clone)]
+pub struct Service {
+    /// The world.
+    pub world: World,
+    /// The process that it runs in.
+    pub process: Process,
+    /// The network to the system where reserved handlers have their effects.
+    pub outside: Link,
+    /// The operations, by their numbers.
+    pub operations: Arc<Vec<Operation>>,
+    /// The evidence.
+    pub ledger: Ledger,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    async fn run(&self, request: Request<EnterRequest>, procedure: Procedure) -> Result<Response<EnterReply>, Status> {
+        let execution = Execution::from_request(&request);
+        let (_, extensions, message) = request.into_parts();
+        let number = usize::try_from(message.operation).unwrap_or(usize::MAX);
+        let operation = self.operations.iter().find(|operation| operation.number == number);
+        let operation = operation.ok_or_else(|| Status::internal("no such operation"))?;
+        let (run, before) = self.ledger.begin(number, format!("{:?}", self.process), self.world.time());
+        let behaviour = operation.behaviour(before);
+        self.tell(run, number, format_args!("begins: {:?}", behaviour.end));
+        let ended = match procedure {
+            Procedure::Send => self.send(run, behaviour, &execution).await,
+            Procedure::Enter => self.enter(run, behaviour, operation, &extensions).await,
+        };
+        self.ledger.end(run, self.world.time(), behaviour.end);
+        match &ended {
+            Ok(()) => self.tell(run, number, format_args!("is done")),
+            Err(status) => self.tell(run, number, format_args!("fails: {:?}, {}", status.code(), status.message())),
+        }
+        ended?;
+        assert!(behaviour.end != End::Panic, "{PLANNED}");
+        let owner = operation.owner().to_string();
+        Ok(Response::new(EnterReply { run: run as u64, owner, text: message.text }))
+    }
+
+    /// Has its effect in another system, which is told and answers.
+    async fn send(&self, run: usize, behaviour: Behaviour, execution: &Execution) -> Result<(), Status> {
+        sleep(behaviour.before).await;
+        if behaviour.end == End::Panic {
+            return Ok(());
+        }
+        fails_before(behaviour.end)?;
+        self.process.gate().await;
+        // From here on it may have happened.
+        execution.effect_committed();
+        let _ = self.outside.carry().await;
+        self.ledger.effect(run, self.world.time());
+        let _ = self.outside.carry().await;
+        self.process.gate().await;
+        sleep(behaviour.after).await;
+        fails_after(behaviour.end)
+    }
+
+    /// Has its effect in the transaction of the call.
+    async fn enter(
+        &self,
+        run: usize,
+        behaviour: Behaviour,
+        operation: &Operation,
+        extensions: &tonic::Extensions,
+    ) -> Result<(), Status> {
+        sleep(behaviour.before).await;
+        if behaviour.end == End::Panic {
+            return Ok(());
+        }
+        fails_before(behaviour.end)?;
+        let transaction = Exclusive::<Pool>::from_extensions(extensions);
+        let transaction = transaction.map_err(|kind| Status::internal(format!("no transaction: {kind:?}")))?;
+        {
+            let connection = transaction.lock().await;
+            let mut connection = connection.map_err(|kind| Status::unavailable(format!("{kind:?}")))?;
+            let written = connection.insert_effect(operation.owner(), operation.key, run as u64).await;
+            if let Err(error) = written {
+                transaction.note(&error);
+                return Err(Status::unavailable(error.to_string()));
+            }
+        }
+        self.ledger.effect(run, self.world.time());
+        sleep(behaviour.after).await;
+        fails_after(behaviour.end)
+    }
+
+    fn tell(&self, run: usize, operation: usize, event: fmt::Arguments<'_>) {
+        self.world.tell(self.process.host().name(), format_args!("run {run} of operation {operation} {event}"));
+    }
+}
+
+fn fails_before(end: End) -> Result<(), Status> {
+    match end {
+        End::Error => Err(Status::new(Code::Internal, PLANNED)),
+        End::FinalError => Err(Status::new(Code::FailedPrecondition, PLANNED)),
+        End::Panic | End::Response | End::ErrorAfterEffect => Ok(()),
+    }
+}
+
+fn fails_after(end: End) -> Result<(), Status> {
+    match end {
+        End::ErrorAfterEffect => Err(Status::new(Code::Internal, PLANNED)),
+        _ => Ok(()),
+    }
+}
+
+#[tonic::async_trait]
+impl ledger_server::Ledger for Service {
+    async fn send(&self, request: Request<EnterRequest>) -> Result<Response<EnterReply>, Status> {
+        self.run(request, Procedure::Send).await
+    }
+
+    async fn enter(&self, request: Request<EnterRequest>) -> Result<Response<EnterReply>, Status> {
+        self.run(request, Procedure::Enter).await
+    }
+}

@@ -1,0 +1,88 @@
+//! Many seeds, on all processors.
+
+use std::{
+    ops::Range,
+    panic,
+    sync::{
+        Mutex, Once, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{audit::Violation, plan::Plan, run::run, service::PLANNED};
+
+/// The number of operations in the plan of a seed, if nothing else is asked for.
+pub const OPERATIONS: usize = 60;
+
+/// How many seeds to run.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// The seeds.
+    pub seeds: Range<u64>,
+    /// The number of operations of each.
+    pub operations: usize,
+    /// No seed begins once as many calls have been made.
+    pub calls: u64,
+    /// No seed begins after this time.
+    pub time: Duration,
+    /// How many run at the same time.
+    pub threads: usize,
+}
+
+/// What many seeds have shown.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// The number of seeds that have run.
+    pub seeds: u64,
+    /// The number of calls that their clients made.
+    pub calls: u64,
+    /// Seeds that broke a promise.
+    pub failures: Vec<(u64, Vec<Violation>)>,
+}
+
+/// Runs seeds until one bound is reached, or a seed breaks a promise. `tell` hears of the progress after each seed.
+pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
+    let (next, seeds, calls) = (AtomicU64::new(bounds.seeds.start), AtomicU64::new(0), AtomicU64::new(0));
+    let (has_failed, failures) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let began = Instant::now();
+    hush();
+    thread::scope(|scope| {
+        for _ in 0..bounds.threads.max(1) {
+            scope.spawn(|| {
+                while !has_failed.load(Ordering::Relaxed)
+                    && calls.load(Ordering::Relaxed) < bounds.calls
+                    && began.elapsed() < bounds.time
+                {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= bounds.seeds.end {
+                        break;
+                    }
+                    let report = run(Plan::new(seed, bounds.operations), false);
+                    let made = calls.fetch_add(report.calls as u64, Ordering::Relaxed) + report.calls as u64;
+                    tell(seeds.fetch_add(1, Ordering::Relaxed) + 1, made);
+                    if !report.violations.is_empty() {
+                        has_failed.store(true, Ordering::Relaxed);
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).push((seed, report.violations));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Outcome { seeds: seeds.into_inner(), calls: calls.into_inner(), failures }
+}
+
+/// Keeps panics that a plan wants out of the output.
+pub fn hush() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let others = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if panic.payload_as_str() != Some(PLANNED) {
+                others(panic);
+            }
+        }));
+    });
+}

@@ -1,0 +1,45 @@
+//! The simulation of some seeds.
+
+use std::{collections::BTreeSet, fs, path::Path, process::Command, time::Duration};
+
+use simulation::swarm::{Bounds, OPERATIONS, swarm};
+
+/// The same seed has to be the same in another process, whose memory lies elsewhere.
+#[test]
+fn are_the_same_in_each_process() {
+    let digests = || {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_simulation"));
+        let output = program.args(["--digests", "--seed", "1", "--seeds", "50"]).output().expect("the program");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let (first, second) = (digests(), digests());
+    let different: BTreeSet<_> = first.lines().zip(second.lines()).filter(|(one, other)| one != other).collect();
+    assert!(different.is_empty() && first.lines().count() == 50, "{different:?}");
+    let distinct: BTreeSet<_> = first.lines().map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(distinct.len(), 50, "two seeds are the same");
+}
+
+/// As many as fit into a quarter of a minute.
+#[test]
+fn keep_the_promises() {
+    let time = Duration::from_secs(15);
+    let bounds = Bounds { seeds: 1..1_000_000, operations: OPERATIONS, calls: u64::MAX, time, threads: 2 };
+    let outcome = swarm(&bounds, |_, _| {});
+    assert!(outcome.calls > 0 && outcome.failures.is_empty(), "{:#?}", outcome.failures);
+}
+
+/// Each mutant of the list is still there to be made.
+#[test]
+fn have_mutants_that_can_be_made() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
+    let list: toml::Table =
+        fs::read_to_string(top.join("simulation/mutants.toml")).expect("the list").parse().expect("TOML");
+    let mutants = list["mutant"].as_array().expect("mutants");
+    assert_eq!(mutants.len(), 40);
+    for mutant in mutants {
+        let text = |field: &str| mutant[field].as_str().expect("a text");
+        let file = fs::read_to_string(top.join(text("file"))).expect("the file of a mutant");
+        assert_eq!(file.matches(text("find")).count(), 1, "{}: the text that it replaces", text("name"));
+    }
+}
