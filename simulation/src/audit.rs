@@ -96,11 +96,17 @@ impl Audit<'_> {
         let policies = &self.plan.settings.policies;
         let had_expired = policies.expired_keys == ExpiredKeyPolicy::Run
             && (second.began + self.jumps()).saturating_sub(first.effect.unwrap_or(first.began)) >= policies.retention;
-        let is_lenient =
-            policies.on_lease_ended == LeasePolicy::Rerun || policies.on_store_unavailable == StorePolicy::Proceed;
         let is_reserved = self.plan.operation(first.operation).procedure == Procedure::Send
             || self.plan.operation(second.operation).procedure == Procedure::Send;
-        had_expired || is_reserved && is_lenient && self.may_lose()
+        had_expired || is_reserved && self.may_run_again()
+    }
+
+    /// Returns whether the policies allow a reserved call to run again, after the faults that there were.
+    fn may_run_again(&self) -> bool {
+        let policies = &self.plan.settings.policies;
+        let is_lenient =
+            policies.on_lease_ended == LeasePolicy::Rerun || policies.on_store_unavailable == StorePolicy::Proceed;
+        is_lenient && self.may_lose()
     }
 
     /// Returns whether a fault may have kept the outcome of a reserved call from being recorded.
@@ -172,6 +178,8 @@ impl Audit<'_> {
             Reason::NoUser if operation.user.is_none() => None,
             Reason::OutcomeUnknown if self.may_lose() || self.evidence.runs.iter().any(unknown) => None,
             Reason::OutcomeUnknown => Some("an outcome is known"),
+            // A statement that is cancelled at once: by a time limit that the handler has set, for all that the layer knows.
+            Reason::NotCommitted if self.plan.faults.iter().any(|fault| fault.kind == Kind::Trouble) => None,
             Reason::Conflict
             | Reason::InProgress
             | Reason::Overloaded
@@ -200,6 +208,7 @@ impl Audit<'_> {
         self.plan.settings.client_layer
             && has_failed
             && is_alone
+            && !(operation.procedure == Procedure::Send && self.may_run_again())
             && self.evidence.runs.iter().enumerate().any(is_on_the_way)
     }
 
