@@ -1,10 +1,10 @@
 //! The client's side of a connection: [`Connection`].
 
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use tokio::{
     select,
-    sync::{OwnedSemaphorePermit, mpsc, oneshot, watch},
+    sync::{OwnedSemaphorePermit, mpsc, oneshot},
     time::timeout,
 };
 use tonic_idempotency::store::driver::{self, DriverError, Row as _, Statement, Value};
@@ -13,10 +13,11 @@ use uuid::Uuid;
 use super::{
     pool::Pool,
     row::Row,
-    session::{Answer, Request, has_ended},
+    session::{Answer, Request},
     state::Ending,
     statement::Action,
 };
+use crate::world::Signal;
 
 /// The longest time that the cancellation of a statement may take.
 const CANCELLATION: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ pub(super) struct Wire {
     requests: mpsc::UnboundedSender<Request>,
     /// The answers that were not received yet.
     unanswered: VecDeque<oneshot::Receiver<Answer>>,
-    ended: watch::Receiver<Option<Ending>>,
+    ended: Arc<Signal<Option<Ending>>>,
     /// The beginning of the transaction, as the server has told it.
     begun: Option<f64>,
     is_in_conflict: bool,
@@ -47,14 +48,14 @@ impl Wire {
     pub(super) fn new(
         session: u64,
         requests: mpsc::UnboundedSender<Request>,
-        ended: watch::Receiver<Option<Ending>>,
+        ended: Arc<Signal<Option<Ending>>>,
     ) -> Self {
         let (begun, used) = (None, std::time::Instant::now());
         Self { session, requests, unanswered: VecDeque::new(), ended, begun, is_in_conflict: false, used }
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.ended.borrow().is_some()
+        self.ended.get().is_some()
     }
 
     /// Waits for the first of the answers.
@@ -63,19 +64,16 @@ impl Wire {
         let answer = select! {
             biased;
             answer = answer => answer.ok(),
-            () = has_ended(&mut self.ended) => None,
+            _ = self.ended.until(|ended| ended.is_some()) => None,
         };
         self.unanswered.pop_front();
         match answer {
             Some(answer) => Ok(answer),
             // Also if the session was dropped with what was sent: it says so soon.
-            None => {
-                has_ended(&mut self.ended).await;
-                Err(match *self.ended.borrow() {
-                    Some(Ending::Told(error)) => error.into(),
-                    _ => DriverError::lost("the connection was cut"),
-                })
-            }
+            None => Err(match self.ended.until(|ended| ended.is_some()).await {
+                Some(Ending::Told(error)) => error.into(),
+                _ => DriverError::lost("the connection was cut"),
+            }),
         }
     }
 }

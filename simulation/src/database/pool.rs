@@ -12,7 +12,7 @@ use std::{
 
 use tokio::{
     select,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
 };
 use tonic_idempotency::store::driver::{AcquireError, AcquireErrorKind, Driver, DriverError, Exclusive};
@@ -23,7 +23,7 @@ use super::{
     session::Session,
     statement::Action,
 };
-use crate::world::{Cut, Link, Process};
+use crate::world::{Cut, Link, Process, Signal};
 
 /// How long a task waits for a free connection, and for a new one.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -122,7 +122,8 @@ impl Pool {
         let made = match database.log_in() {
             Login::Session(number) => {
                 let (requests, receiver) = mpsc::unbounded_channel();
-                let (ended, watched) = watch::channel(None);
+                let ended = Arc::new(Signal::new(None));
+                let watched = Arc::clone(&ended);
                 let (database, process, link) = (database.clone(), process.clone(), link.clone());
                 let session = Session { number, database, process, link, requests: receiver, ended };
                 tokio::spawn(session.live(cut));

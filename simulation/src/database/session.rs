@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
     select,
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot},
     time::{Instant, sleep, sleep_until, timeout},
 };
 
@@ -17,7 +17,7 @@ use super::{
     transaction::Transaction,
     trouble::Fate,
 };
-use crate::world::{Cut, Link, Process};
+use crate::world::{Cut, Link, Process, Signal};
 
 /// How long a client waits for an acknowledgement: `tcp_user_timeout`.
 pub(super) const SILENCE: Duration = Duration::from_secs(15);
@@ -42,31 +42,30 @@ pub(super) struct Session {
     pub(super) process: Process,
     pub(super) link: Link,
     pub(super) requests: mpsc::UnboundedReceiver<Request>,
-    /// Tells the client that the connection has ended. Never silent itself.
-    pub(super) ended: watch::Sender<Option<Ending>>,
+    /// Tells the client that the connection has ended.
+    pub(super) ended: Arc<Signal<Option<Ending>>>,
 }
 
 impl Session {
     /// Lives until the connection has ended, and then rolls back.
     pub(super) async fn live(mut self, cut: impl Future<Output = ()>) {
-        let (ended, number, database) = (self.ended.clone(), self.number, self.database.clone());
+        let (ended, number, database) = (Arc::clone(&self.ended), self.number, self.database.clone());
         let mut served = pin!(self.serve());
         select! {
             biased;
             () = &mut served => {}
             () = cut => {
-                ended.send_replace(Some(Ending::Cut));
+                end(&ended, Ending::Cut);
                 served.await;
             }
         }
         database.log_out(number);
         // The client may still send something, and has to learn that nobody answers.
-        ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ending::Cut).is_none());
+        end(&ended, Ending::Cut);
     }
 
     async fn serve(&mut self) {
         let signal = Arc::clone(&self.database.lock().session(self.number).signal);
-        let mut ended = self.ended.subscribe();
         while !self.is_cut() {
             if let Some(ending) = self.ending() {
                 return self.say_farewell(ending).await;
@@ -74,7 +73,7 @@ impl Session {
             let idle = self.idle_timeout();
             let request = select! {
                 biased;
-                () = has_ended(&mut ended) => return,
+                _ = self.ended.until(|ended| ended.is_some()) => return,
                 () = signal.notified() => continue,
                 request = self.requests.recv() => request,
                 () = self.process.killed() => None,
@@ -87,7 +86,7 @@ impl Session {
             let Some(request) = request else {
                 // Its kernel closes the connection; or its pool, unless it is paused.
                 if self.process.is_alive() {
-                    select! { () = self.process.gate() => {}, () = self.process.killed() => {} }
+                    select! { biased; () = self.process.gate() => {}, () = self.process.killed() => {} }
                 }
                 return drop(timeout(self.notices_silence(), self.link.carry()).await);
             };
@@ -110,7 +109,7 @@ impl Session {
     }
 
     fn is_cut(&self) -> bool {
-        self.ended.borrow().is_some()
+        self.ended.get().is_some()
     }
 
     fn ending(&self) -> Option<Ending> {
@@ -122,12 +121,12 @@ impl Session {
         match timeout(SILENCE, self.link.carry()).await {
             Ok(Ok(())) => true,
             Ok(Err(Cut)) => {
-                self.ended.send_replace(Some(Ending::Cut));
+                end(&self.ended, Ending::Cut);
                 false
             }
             Err(_) => {
                 // The client gives up, and the server does not learn of it.
-                self.ended.send_replace(Some(Ending::Cut));
+                end(&self.ended, Ending::Cut);
                 sleep(self.notices_silence()).await;
                 false
             }
@@ -137,7 +136,7 @@ impl Session {
     async fn say_farewell(&mut self, ending: Ending) {
         self.database.lock().tell(format_args!("#{} ends: {ending:?}", self.number));
         if ending != Ending::Silent && matches!(timeout(SILENCE, self.link.carry()).await, Ok(Ok(()))) {
-            self.ended.send_replace(Some(ending));
+            end(&self.ended, ending);
             return;
         }
         // The client finds out when it sends something, and nothing is acknowledged.
@@ -320,10 +319,9 @@ impl Session {
     }
 }
 
-/// Returns when a connection has ended.
-pub(super) async fn has_ended(ended: &mut watch::Receiver<Option<Ending>>) {
-    // Also if its session was dropped, at the end of the world.
-    let _ = ended.wait_for(Option::is_some).await;
+/// Notes how a connection has ended, if it had not.
+fn end(ended: &Signal<Option<Ending>>, ending: Ending) {
+    ended.change(|ended| ended.is_none() && ended.replace(ending).is_none());
 }
 
 fn never() -> Instant {

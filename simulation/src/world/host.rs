@@ -12,9 +12,7 @@ use std::{
     },
 };
 
-use tokio::sync::watch;
-
-use super::World;
+use super::{Signal, World};
 
 /// A machine, whose network and disk outlast its processes.
 #[derive(Clone, Debug)]
@@ -44,7 +42,7 @@ impl Host {
     pub fn start(&self) -> Process {
         self.kill();
         let number = self.0.processes.fetch_add(1, Ordering::Relaxed) + 1;
-        let (state, _) = watch::channel(State::Runs);
+        let state = Signal::new(State::Runs);
         let process = Process(Arc::new(Running { host: self.clone(), number, state }));
         *self.lock() = Some(process.clone());
         self.0.world.tell(self.name(), format_args!("starts process {number}"));
@@ -82,7 +80,7 @@ pub struct Process(Arc<Running>);
 struct Running {
     host: Host,
     number: u32,
-    state: watch::Sender<State>,
+    state: Signal<State>,
 }
 
 impl Process {
@@ -98,7 +96,7 @@ impl Process {
 
     /// Returns whether it was not killed.
     pub fn is_alive(&self) -> bool {
-        *self.0.state.borrow() != State::Dead
+        self.0.state.get() != State::Dead
     }
 
     /// Kills it, as `kill -9` does.
@@ -118,23 +116,18 @@ impl Process {
 
     /// Returns once the process runs; never if it is dead. Passed before and after whatever leads out of it.
     pub async fn gate(&self) {
-        let mut state = self.0.state.subscribe();
-        let opened = state.wait_for(|state| *state != State::Paused).await.map(|state| *state);
-        if opened.ok() != Some(State::Runs) {
+        if self.0.state.until(|state| state != State::Paused).await == State::Dead {
             pending::<()>().await;
         }
     }
 
     /// Returns when the process is killed.
     pub async fn killed(&self) {
-        let mut state = self.0.state.subscribe();
-        if state.wait_for(|state| *state == State::Dead).await.is_err() {
-            pending::<()>().await;
-        }
+        self.0.state.until(|state| state == State::Dead).await;
     }
 
     fn set(&self, next: State, event: &str) {
-        let changed = self.0.state.send_if_modified(|state| {
+        let changed = self.0.state.change(|state| {
             let changes = *state != State::Dead && *state != next;
             if changes {
                 *state = next;

@@ -7,6 +7,7 @@ mod host;
 mod libc;
 mod link;
 mod random;
+mod signal;
 mod trace;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -18,6 +19,7 @@ pub use self::{
     libc::BEGINNING,
     link::{Cut, Link, Weather},
     random::Random,
+    signal::Signal,
     trace::Trace,
 };
 
