@@ -1,31 +1,14 @@
 //! Requests that are not gRPC messages: each is refused, runs no handler and reserves nothing.
 
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::io;
 
-use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use prost::Message as _;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::{Code, body::Body};
-use tonic_idempotency::{layer::IdempotencyLayerBuilder, rejection::Reason, store::MemoryStore};
-use tonic_idempotency_tests::{
-    shop::{self, proto::CreateOrderRequest},
-    until,
-};
-use uuid::Uuid;
 
-use crate::{
-    compression::pack,
-    harness::{CREATE, Shop, accept_all, assert_rejected},
-    raw,
-    waiting::arrivals,
-};
+use crate::prelude::*;
+use crate::{compression::pack, harness::accept_all, raw, waiting::arrivals};
 
 /// The largest request that the shop takes, in bytes.
 const LIMIT: usize = 64 << 10;

@@ -1,29 +1,11 @@
 //! Callers of any form, in a scope or in none.
 
 use std::error::Error;
-use tonic_idempotency::policy::{Limit, Limits};
 
-use http::{Extensions, HeaderMap};
-use tokio::task::JoinHandle;
-use tonic::{Code, Status};
-use tonic_idempotency::{
-    Caller, Scope, UserId,
-    layer::IdempotencyLayerBuilder,
-    policy::{Policies, ScopePolicy, UserPolicy},
-    rejection::Reason,
-    store::{MemoryStore, PostgresStore, Store},
-};
-use tonic_idempotency_tests::{
-    Database,
-    shop::{self, proto::CreateOrderRequest},
-    until,
-};
-use uuid::Uuid;
+use http::Extensions;
+use tonic_idempotency::{Scope, UserId, policy::ScopePolicy};
 
-use crate::{
-    duplicates::resource_types,
-    harness::{Seen, Shop, assert_rejected},
-};
+use crate::prelude::*;
 
 /// Reads the caller from the headers `user` and `scope`, as an application's own resolver reads it from a token.
 fn of_headers(headers: &HeaderMap, _: &Extensions) -> Result<Option<Caller>, Box<dyn Error + Send + Sync>> {
@@ -83,8 +65,7 @@ async fn share_nothing(store: impl Store) {
         let seen = create(&shop, who, &number.to_string()).await.expect("a replay");
         seen.assert("processing", true);
         assert_eq!(seen.message, first[number], "{who:?}");
-        let status = create(&shop, who, "another").await.expect_err("another request, of this caller");
-        assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+        assert_refused(create(&shop, who, "another").await, Code::InvalidArgument, Reason::KeyReused);
     }
     assert_eq!(shop.handler.finished(), CALLERS.len());
 }
@@ -97,7 +78,7 @@ async fn two_scopes_never_share_a_key_a_hash_or_a_replay() {
 #[tokio::test]
 async fn two_scopes_never_share_a_key_a_hash_or_a_replay_on_postgres() {
     let database = Database::new().await;
-    let store = PostgresStore::new(database.pool(4), resource_types());
+    let store = postgres(database.pool(4));
     share_nothing(store.timeout(std::time::Duration::from_secs(30))).await;
 }
 
@@ -152,8 +133,7 @@ async fn a_user_has_limits_of_its_own_in_each_scope() {
         tokio::spawn(async move { create(&shop, acme, "hold").await })
     };
     until("it runs", async || shop.handler.started() == 1).await;
-    let status = create(&shop, acme, "a").await.expect_err("at the limit");
-    assert_rejected(&status, Code::ResourceExhausted, Reason::Overloaded);
+    assert_refused(create(&shop, acme, "a").await, Code::ResourceExhausted, Reason::Overloaded);
     create(&shop, globex, "a").await.expect("a call in another scope");
     shop.handler.open(1);
     running.await.expect("no panic").expect("the call at the limit");
@@ -166,8 +146,7 @@ async fn a_call_with_an_id_that_is_empty_or_too_long_is_refused() {
     let shop = shop_with(|builder| builder.policies(policies).degrade_gracefully()).await;
     let [longest, long] = [255, 256].map(|length| "x".repeat(length));
     for who in [(&*long, None), ("", None), ("alice", Some(&*long)), ("alice", Some("")), (&*long, Some("acme"))] {
-        let status = create(&shop, who, "a").await.expect_err("refused");
-        assert_rejected(&status, Code::Internal, Reason::CallerInvalid);
+        let status = assert_refused(create(&shop, who, "a").await, Code::Internal, Reason::CallerInvalid);
         assert!(!status.message().contains('x'), "{status:?}");
     }
     assert_eq!(shop.handler.started(), 0);
@@ -177,13 +156,12 @@ async fn a_call_with_an_id_that_is_empty_or_too_long_is_refused() {
 #[tokio::test]
 async fn a_call_without_a_scope_is_refused_if_that_is_the_policy() {
     let shop = shop_with(|builder| builder.on_no_scope(ScopePolicy::Reject)).await;
-    let status = create(&shop, ("auth0|x", None), "a").await.expect_err("refused");
-    assert_rejected(&status, Code::Unauthenticated, Reason::NoScope);
+    assert_refused(create(&shop, ("auth0|x", None), "a").await, Code::Unauthenticated, Reason::NoScope);
     let status = shop.create("a").await.map(drop);
     // A UUID in no scope is no exception.
-    assert_rejected(&status.expect_err("refused"), Code::Unauthenticated, Reason::NoScope);
+    assert_refused(status, Code::Unauthenticated, Reason::NoScope);
     let nobody = Shop { user: None, ..shop.with_key(shop.key) };
-    assert_rejected(&nobody.create("a").await.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+    assert_refused(nobody.create("a").await, Code::Unauthenticated, Reason::NoUser);
     assert_eq!(shop.handler.started(), 0);
 
     create(&shop, ("auth0|x", Some("acme")), "a").await.expect("a call in a scope").assert("processing", false);

@@ -1,11 +1,6 @@
 //! Clients that disconnect, and deadlines that pass, while a handler runs.
 
-use std::time::Duration;
-
-use tonic::{Code, Request};
-use tonic_idempotency_tests::{shop, until};
-
-use crate::harness::Shop;
+use crate::prelude::*;
 
 /// Asserts that a call runs to its end, and is recorded, after its client has disconnected.
 async fn goes_on_after(disconnect: impl AsyncFnOnce(&Shop)) {

@@ -1,30 +1,13 @@
 //! Compression on the wire, in either direction.
 
-use std::{
-    io::{Read as _, Write as _},
-    sync::Arc,
-};
+use std::io::{Read as _, Write as _};
 
-use prost::Message as _;
-use tokio::task::JoinSet;
-use tonic::{Code, codec::CompressionEncoding};
-use tonic_idempotency::{
-    layer::{self, IdempotencyLayerBuilder},
-    policy::InProgressPolicy,
-    rejection::Reason,
-    store::MemoryStore,
-};
-use tonic_idempotency_tests::{
-    shop::{
-        self,
-        proto::{CreateOrderReply, PayReply, shop_server::ShopServer},
-    },
-    until,
-};
-use uuid::Uuid;
+use tonic_idempotency::layer;
+use tonic_idempotency_tests::shop::proto::{PayReply, shop_server::ShopServer};
 
+use crate::prelude::*;
 use crate::{
-    harness::{CREATE, Seen, Shop, accept_all, assert_rejected},
+    harness::accept_all,
     raw::{self, Answer},
 };
 
@@ -187,9 +170,7 @@ async fn is_understood_by_tonics_clients() {
     for encoding in ALL {
         let mut client = shop.client.clone().send_compressed(*encoding).accept_compressed(*encoding);
         let replay = client.create_order(shop::request(&long(), shop.user, shop.key)).await.map(Seen::of);
-        let replay = replay.expect("a replay");
-        replay.assert("processing", true);
-        assert_eq!(replay.message, plain.message);
+        replay.expect("a replay").assert_replays("processing", &plain);
     }
     assert_eq!(shop.handler.started(), 1);
 }

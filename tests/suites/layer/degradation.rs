@@ -1,23 +1,9 @@
 //! A store that is unreachable before a call or while it runs.
 
-use std::time::Duration;
+use tonic_idempotency::layer::Stage;
+use tonic_idempotency_tests::Proxy;
 
-use tonic::Code;
-use tonic_idempotency::{
-    layer::{IdempotencyLayerBuilder, Stage},
-    policy::{LeasePolicy, Policies},
-    rejection::Reason,
-    store::{ClaimOutcome, PostgresStore, StoreErrorKind},
-};
-use tonic_idempotency_tests::{Database, Proxy, until};
-use tonic_types::StatusExt as _;
-use uuid::Uuid;
-
-use crate::{
-    duplicates::resource_types,
-    harness::{Shop, assert_rejected, quiet},
-    watched::{Operation, Watched},
-};
+use crate::prelude::*;
 
 /// The default lease.
 const LEASE: Duration = Duration::from_secs(60);
@@ -29,7 +15,7 @@ async fn shop() -> (Shop, Proxy, Database) {
 async fn shop_with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> (Shop, Proxy, Database) {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
-    let store = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(pool);
     (Shop::with(|builder| build(builder.store(store))).await, proxy, database)
 }
 
@@ -60,8 +46,7 @@ async fn refuses_the_call_by_default_and_if_the_procedure_says_so() {
     by_default_proxy.cut();
     proxy.cut();
     for refused in [by_default.create("a").await, shop.pay("a").await] {
-        let status = refused.expect_err("refused");
-        assert_rejected(&status, Code::Unavailable, Reason::StoreUnavailable);
+        let status = assert_refused(refused, Code::Unavailable, Reason::StoreUnavailable);
         assert!(status.get_details_retry_info().is_some_and(|info| info.retry_delay.is_some()));
     }
     assert_eq!((by_default.handler.started(), shop.handler.started()), (0, 0));
@@ -91,9 +76,7 @@ async fn returns_a_response_that_cannot_be_recorded_and_records_it_later() {
         }
     })
     .await;
-    let replay = shop.create("hold").await.expect("a replay");
-    replay.assert("processing", true);
-    assert_eq!(replay.message, first.message);
+    shop.create("hold").await.expect("a replay").assert_replays("processing", &first);
     assert_eq!(shop.handler.started(), 1);
 }
 
@@ -141,8 +124,7 @@ async fn records_later_the_outcome_of_a_call_whose_claim_was_not_answered() {
         let first = shop.create(name).await;
         assert!(first.as_ref().is_ok_and(|seen| seen.status.is_none()) == (name == "a"), "{first:?}");
         store.mend(Operation::Claim);
-        let status = shop.create(name).await.expect_err("not recorded yet");
-        assert_rejected(&status, Code::Aborted, Reason::InProgress);
+        assert_refused(shop.create(name).await, Code::Aborted, Reason::InProgress);
 
         tokio::time::sleep(Duration::from_secs(1)).await;
         match (shop.create(name).await, first) {
@@ -161,8 +143,7 @@ async fn frees_later_the_key_of_a_refused_call_whose_claim_was_not_answered() {
     let store = Watched::default();
     let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
     store.lose_answer(Operation::Claim);
-    let status = shop.pay("a").await.expect_err("refused");
-    assert_rejected(&status, Code::Unavailable, Reason::StoreUnavailable);
+    assert_refused(shop.pay("a").await, Code::Unavailable, Reason::StoreUnavailable);
     store.mend(Operation::Claim);
     tokio::time::sleep(Duration::from_secs(1)).await;
     shop.pay("a").await.expect("the key is free").assert("processing", false);
@@ -176,13 +157,13 @@ async fn frees_the_key_of_a_refused_call_also_if_its_claim_is_carried_out_late()
         let policies = Policies { on_lease_ended, ..Policies::default() };
         let shop = Shop::in_memory(|builder| builder.store(store.clone()).policies(policies)).await;
         store.hold_claims_up();
-        assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::Unavailable, Reason::StoreUnavailable);
+        assert_refused(shop.pay("a").await, Code::Unavailable, Reason::StoreUnavailable);
         // By then, the key has been released more than once, in vain.
         tokio::time::sleep(LEASE / 2).await;
         assert!(store.asked(Operation::Release) > 1);
         assert!(matches!(store.carry_out().await, ClaimOutcome::Acquired));
         store.mend(Operation::Claim);
-        assert_rejected(&shop.pay("a").await.expect_err("reserved"), Code::Aborted, Reason::InProgress);
+        assert_refused(shop.pay("a").await, Code::Aborted, Reason::InProgress);
         tokio::time::sleep(LEASE / 6).await;
         shop.pay("a").await.expect("the key is free").assert("processing", false);
         assert_eq!(shop.handler.started(), 1);
@@ -199,7 +180,7 @@ async fn a_shutdown_does_not_wait_for_claims_that_may_come_late() {
     let store = Watched::default();
     let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
     store.hold_claims_up();
-    assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::Unavailable, Reason::StoreUnavailable);
+    assert_refused(shop.pay("a").await, Code::Unavailable, Reason::StoreUnavailable);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(shop.layer.shutdown(Duration::from_millis(10)).await.unfinished.is_empty());
 }
@@ -220,8 +201,7 @@ async fn the_outcome_of_an_unprotected_call_is_recorded_also_if_its_claim_is_car
         store.mend(Operation::Claim);
         if runs_meanwhile {
             tokio::time::sleep(LEASE * 3).await;
-            let status = shop.create("hold").await.expect_err("the first runs");
-            assert_rejected(&status, Code::Aborted, Reason::InProgress);
+            assert_refused(shop.create("hold").await, Code::Aborted, Reason::InProgress);
             shop.handler.open(1);
         }
         let first = call.await.expect("no panic").expect("the first call");
@@ -244,9 +224,7 @@ async fn an_outcome_whose_recording_was_not_answered_is_recorded_once() {
     store.mend(Operation::Complete);
     assert!(shop.layer.shutdown(Duration::from_secs(60)).await.unfinished.is_empty());
     let next = Shop { user: shop.user, key: shop.key, ..Shop::in_memory(|builder| builder.store(store)).await };
-    let replay = next.create("a").await.expect("a replay");
-    replay.assert("processing", true);
-    assert_eq!(replay.message, first.message);
+    next.create("a").await.expect("a replay").assert_replays("processing", &first);
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,8 +238,7 @@ async fn an_unprotected_call_whose_claim_may_stand_keeps_its_key_while_it_runs()
         store.mend(Operation::Claim);
         for _ in 0..40 {
             tokio::time::sleep(LEASE / 7).await;
-            let status = shop.create("hold").await.expect_err("the first runs");
-            assert_rejected(&status, Code::Aborted, Reason::InProgress);
+            assert_refused(shop.create("hold").await, Code::Aborted, Reason::InProgress);
         }
         shop.handler.open(1);
         let first = call.await.expect("no panic").expect("the first call");

@@ -1,23 +1,6 @@
 //! Many duplicates of one call at once.
 
-use std::time::Duration;
-
-use tokio::task::JoinSet;
-use tonic::Code;
-use tonic_idempotency::store::{MemoryStore, PostgresStore, ResourceType, ResourceTypes, Store};
-use tonic_idempotency_tests::{Database, until};
-
-use crate::harness::Shop;
-
-/// The resource types of the tests' service. The database has no columns for them and needs none.
-pub(crate) fn resource_types() -> ResourceTypes {
-    ResourceTypes::new(["order", "payment"].map(|name| resource_type(name).tracked()))
-}
-
-/// A type whose status is not tracked.
-pub(crate) fn resource_type(name: &str) -> ResourceType {
-    ResourceType::new(name, format!("{name}_id"), "shop.orders")
-}
+use crate::prelude::*;
 
 async fn one_of_fifty_runs(store: impl Store) {
     let shop = Shop::on(store).await;
@@ -47,5 +30,5 @@ async fn one_of_fifty_runs_in_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_fifty_runs_on_postgres() {
     let database = Database::new().await;
-    one_of_fifty_runs(PostgresStore::new(database.pool(8), resource_types()).timeout(Duration::from_secs(30))).await;
+    one_of_fifty_runs(postgres(database.pool(8))).await;
 }

@@ -1,20 +1,6 @@
 //! The `idempotency-outcome` that the layer adds to an error of the handler: kept, freed, or none.
 
-use http::HeaderMap;
-use tonic::{Code, Status};
-use tonic_idempotency::{
-    layer::IdempotencyLayerBuilder,
-    policy::{InProgressPolicy, ProcedureBuilder},
-    store::{MemoryStore, PostgresStore, StoreErrorKind},
-};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
-
-use crate::{
-    duplicates::resource_types,
-    harness::{Shop, quiet},
-    watched::{Operation, Watched},
-};
+use crate::prelude::*;
 
 fn some_are_final(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
     builder.adjust_procedures(|procedure| procedure.final_errors([Code::FailedPrecondition]))
@@ -56,7 +42,7 @@ async fn is_said_beside_each_error_of_a_handler() {
 #[tokio::test]
 async fn is_said_beside_each_error_of_a_handler_on_postgres() {
     let database = Database::new().await;
-    let store = PostgresStore::new(database.pool(4), resource_types());
+    let store = postgres(database.pool(4));
     is_as_in_the_table(async || Shop::with(|builder| some_are_final(builder).store(store.clone())).await).await;
 }
 

@@ -1,22 +1,11 @@
 //! Keys of version 7 that are older than the records that the server keeps.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use tonic::Code;
-use tonic_idempotency::{
-    layer::IdempotencyLayerBuilder,
-    policy::{EffectPolicy, ExpiredKeyPolicy, LeasePolicy, Mode},
-    rejection::Reason,
-    store::{MemoryStore, PostgresStore, StoreErrorKind},
-};
-use tonic_idempotency_tests::Database;
-use uuid::{Builder, Uuid};
+use tonic_idempotency::policy::ExpiredKeyPolicy;
+use uuid::Builder;
 
-use crate::{
-    duplicates::resource_types,
-    harness::{Shop, assert_rejected},
-    watched::{Operation, Watched},
-};
+use crate::prelude::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -47,8 +36,7 @@ async fn are_refused_without_a_record_and_leave_none() {
     for age in [HOUR + 6 * MINUTE, 48 * HOUR, now()] {
         let shop = shop.with_key(Some(aged(age)));
         for _ in 0..2 {
-            let refused = shop.touch("a").await.expect_err("a refusal");
-            assert_rejected(&refused, Code::FailedPrecondition, Reason::KeyExpired);
+            let refused = assert_refused(shop.touch("a").await, Code::FailedPrecondition, Reason::KeyExpired);
             assert!(!refused.metadata().contains_key("idempotency-expires"), "{refused:?}");
         }
     }
@@ -72,8 +60,11 @@ async fn of_the_future_are_refused() {
     let shop = Shop::with(|builder| refusing(builder).store(MemoryStore::new())).await;
     shop.with_key(Some(made(now() + 4 * MINUTE))).touch("a").await.expect("a clock may be ahead a little");
     for ahead in [6 * MINUTE, 24 * 365 * HOUR] {
-        let refused = shop.with_key(Some(made(now() + ahead))).touch("a").await.expect_err("a refusal");
-        assert_rejected(&refused, Code::InvalidArgument, Reason::KeyInvalid);
+        let refused = assert_refused(
+            shop.with_key(Some(made(now() + ahead))).touch("a").await,
+            Code::InvalidArgument,
+            Reason::KeyInvalid,
+        );
         assert!(refused.message().contains("clock"), "{refused:?}");
     }
     assert_eq!(shop.handler.started(), 1);
@@ -125,8 +116,7 @@ async fn do_not_run_unprotected() {
     let store = Watched::default();
     let shop = Shop::with(|builder| refusing(builder).store(store.clone()).degrade_gracefully()).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
-    let refused = shop.with_key(Some(aged(2 * HOUR))).touch("a").await.expect_err("a refusal");
-    assert_rejected(&refused, Code::Unavailable, Reason::StoreUnavailable);
+    assert_refused(shop.with_key(Some(aged(2 * HOUR))).touch("a").await, Code::Unavailable, Reason::StoreUnavailable);
     assert_eq!(shop.handler.started(), 0);
     shop.with_key(Some(aged(MINUTE))).touch("a").await.expect("it proceeds");
     assert_eq!(shop.handler.started(), 1);
@@ -137,7 +127,7 @@ async fn are_refused_on_postgres_and_leave_no_row() {
     let database = Database::new().await;
     let owner = database.owner().await;
     for mode in [Mode::Reserved, Mode::Transactional] {
-        let store = PostgresStore::new(database.pool(4), resource_types());
+        let store = postgres(database.pool(4));
         let shop = Shop::with(|builder| {
             builder.store(store).adjust_procedures(move |procedure| {
                 procedure
@@ -149,8 +139,7 @@ async fn are_refused_on_postgres_and_leave_no_row() {
         })
         .await;
         let late = shop.with_key(Some(aged(2 * HOUR)));
-        let refused = late.touch("a").await.expect_err("a refusal");
-        assert_rejected(&refused, Code::FailedPrecondition, Reason::KeyExpired);
+        assert_refused(late.touch("a").await, Code::FailedPrecondition, Reason::KeyExpired);
         let rows = "SELECT count(*), max(extract(epoch FROM expires - now()))::float8 FROM tenant.idempotency_keys";
         assert_eq!(owner.query_one(rows, &[]).await.expect("the table").get::<_, i64>(0), 0);
 

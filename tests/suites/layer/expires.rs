@@ -1,26 +1,9 @@
 //! The header that says how long a key still protects.
 
-use std::time::Duration;
-
-use http::HeaderMap;
-use prost::Message as _;
-use tokio::task::JoinSet;
-use tonic::Code;
-use tonic_idempotency::{
-    layer::IdempotencyLayerBuilder,
-    policy::{EffectPolicy, InProgressPolicy, Mode, ProcedureBuilder},
-    rejection::Reason,
-    store::{MemoryStore, PostgresStore, StoreErrorKind},
-};
-use tonic_idempotency_tests::{Database, shop, until};
-use uuid::Uuid;
-
+use crate::prelude::*;
 use crate::{
-    duplicates::resource_types,
-    harness::{CREATE, Shop, quiet},
     metadata::{self, CASES},
     raw::{self, Answer},
-    watched::{Operation, Watched},
 };
 
 const TOUCH: &str = "/shop.v1.Shop/Touch";
@@ -86,7 +69,7 @@ async fn is_what_is_left_of_a_record_on_postgres() {
     let database = Database::new().await;
     let owner = database.owner().await;
     for mode in [Mode::Reserved, Mode::Transactional] {
-        let store = PostgresStore::new(database.pool(4), resource_types());
+        let store = postgres(database.pool(4));
         let adjust =
             move |procedure: ProcedureBuilder| procedure.mode(mode).effect(EffectPolicy::Anywhere).retention(HOUR);
         let shop = Shop::with(|builder| builder.adjust_procedures(adjust).store(store)).await;

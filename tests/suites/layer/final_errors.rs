@@ -1,29 +1,9 @@
 //! Errors that end an operation, and those that free its key.
 
-use std::time::Duration;
+use tonic_idempotency::policy::FinalErrors;
 
-use http::HeaderMap;
-use prost_reflect::DescriptorPool;
-use tonic::{Code, Status};
-use tonic_idempotency::{
-    IdempotencyLayer,
-    layer::IdempotencyLayerBuilder,
-    policy::{FinalErrors, Policies, Procedure, ProcedureBuilder},
-    rejection::Reason,
-    store::{MemoryStore, PostgresStore, Store},
-};
-use tonic_idempotency_tests::{
-    Database,
-    shop::{self, FILE_DESCRIPTOR_SET},
-    until,
-};
-use tonic_types::StatusExt as _;
-
-use crate::{
-    build::{compile, compile_with, error, error_of},
-    duplicates::resource_types,
-    harness::{CREATE, Shop, assert_rejected},
-};
+use crate::build::{compile_with, error_of};
+use crate::prelude::*;
 
 /// Codes after which the same call may succeed later, and `Ok`, which is not an error.
 const NEVER_FINAL: [Code; 8] = [
@@ -88,10 +68,8 @@ async fn replays_a_final_error(store: impl Store) {
     assert_eq!((shop.handler.started(), shop.handler.finished()), (1, 0));
 
     // Like any record it refuses another request and another procedure.
-    let status = shop.create("a").await.expect_err("another request");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
-    let status = shop.touch("fail for good").await.expect_err("another procedure");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+    assert_refused(shop.create("a").await, Code::InvalidArgument, Reason::KeyReused);
+    assert_refused(shop.touch("fail for good").await, Code::InvalidArgument, Reason::KeyReused);
     assert_eq!(shop.handler.started(), 1);
 }
 
@@ -103,8 +81,7 @@ async fn are_replayed_with_details_and_metadata_in_memory() {
 #[tokio::test]
 async fn are_replayed_with_details_and_metadata_on_postgres() {
     let database = Database::new().await;
-    replays_a_final_error(PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30)))
-        .await;
+    replays_a_final_error(postgres(database.pool(4))).await;
     let rows = "SELECT response_bytes IS NULL AND error_bytes IS NOT NULL FROM tenant.idempotency_keys";
     let rows = database.owner().await.query(rows, &[]).await.expect("the rows");
     assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<bool>>(), [true]);
@@ -147,10 +124,7 @@ async fn do_not_include_other_errors_which_free_the_key_in_memory() {
 #[tokio::test]
 async fn do_not_include_other_errors_which_free_the_key_on_postgres() {
     let database = Database::new().await;
-    frees_the_key_of_any_other_error(
-        PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30)),
-    )
-    .await;
+    frees_the_key_of_any_other_error(postgres(database.pool(4))).await;
 }
 
 #[tokio::test]
@@ -222,7 +196,7 @@ async fn expire_like_any_record_in_memory() {
 async fn expire_like_any_record_on_postgres() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let shop = shop_on(PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30))).await;
+    let shop = shop_on(postgres(database.pool(4))).await;
     shop.create("fail for good").await.expect_err("it fails");
     let left = "SELECT extract(epoch FROM expires - now())::float8 FROM tenant.idempotency_keys";
     let left: f64 = owner.query_one(left, &[]).await.expect("the record").get(0);
@@ -238,7 +212,7 @@ async fn expire_like_any_record_on_postgres() {
 async fn are_recorded_later_if_the_store_is_unreachable() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
-    let shop = shop_on(PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30))).await;
+    let shop = shop_on(postgres(pool)).await;
     let call = shop.spawn_create("hold and fail for good");
     until("the handler runs", async || shop.handler.started() == 1).await;
     proxy.cut();

@@ -1,33 +1,21 @@
 //! The wrapped shop, its client, and checks of its responses.
 
-use std::{convert::Infallible, time::Duration};
+use std::fmt::Debug;
 
+use deadpool_postgres::Pool;
 use http::Request;
 use protobuf_canonical::Canonical;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{
-    Code, Response, Status,
-    body::Body,
-    server::NamedService,
-    service::{Routes, interceptor::InterceptedService},
-    transport::Channel,
-};
+use tonic::{Response, service::Routes};
 use tonic_idempotency::{
-    IdempotencyLayer, KeyId, OwnerId,
-    layer::{CompressionEncoding, IdempotencyLayerBuilder},
-    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
-    rejection::Reason,
-    store::{CallSession, Claim, MemoryStore, Reservation, Store},
+    KeyId, OwnerId,
+    layer::CompressionEncoding,
+    store::{CallSession, Claim, ResourceType},
 };
-use tonic_idempotency_tests::shop::{
-    self, Counting, FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderReply, CreateOrderRequest, shop_client::ShopClient},
-};
-use tonic_types::StatusExt as _;
 use tower::Service;
-use tower_layer::Layer as _;
-use uuid::Uuid;
+
+use crate::prelude::*;
 
 /// The path of the procedure that [`Shop::create`] calls.
 pub(crate) const CREATE: &str = "/shop.v1.Shop/CreateOrder";
@@ -211,10 +199,33 @@ impl Seen {
         Self { message: format!("{:?}", response.into_inner()), status, replayed }
     }
 
+    #[track_caller]
     pub(crate) fn assert(&self, status: &str, replayed: bool) {
         assert_eq!(self.status.as_deref(), Some(status), "{self:?}");
         assert_eq!(self.replayed.as_deref(), replayed.then_some("true"), "{self:?}");
     }
+
+    /// Asserts that this is a replay of the first response.
+    #[track_caller]
+    pub(crate) fn assert_replays(&self, status: &str, first: &Self) {
+        self.assert(status, true);
+        assert_eq!(self.message, first.message);
+    }
+}
+
+/// A store of the shop, with a timeout that is long enough for a busy machine.
+pub(crate) fn postgres(pool: Pool) -> PostgresStore {
+    PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30))
+}
+
+/// The resource types of the tests' service. The database has no columns for them and needs none.
+pub(crate) fn resource_types() -> ResourceTypes {
+    ResourceTypes::new(["order", "payment"].map(|name| resource_type(name).tracked()))
+}
+
+/// A type whose status is not tracked.
+pub(crate) fn resource_type(name: &str) -> ResourceType {
+    ResourceType::new(name, format!("{name}_id"), "shop.orders")
 }
 
 /// The id of the order in a response.
@@ -229,6 +240,15 @@ pub(crate) fn accept_all(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBu
     all.into_iter().fold(builder, IdempotencyLayerBuilder::accept_compressed)
 }
 
+/// Asserts that the layer refused a call, and returns its status.
+#[track_caller]
+pub(crate) fn assert_refused<T: Debug>(outcome: Result<T, Status>, code: Code, reason: Reason) -> Status {
+    let status = outcome.expect_err("a refusal");
+    assert_rejected(&status, code, reason);
+    status
+}
+
+#[track_caller]
 pub(crate) fn assert_rejected(status: &Status, code: Code, reason: Reason) {
     assert_eq!((status.code(), Reason::of(status)), (code, Some(reason)), "{status:?}");
     assert!(status.message().len() > 20, "it says what to do: {status:?}");

@@ -1,28 +1,10 @@
 //! Keys in a field of the message.
 
-use std::time::Duration;
-use tonic_idempotency::policy::{Limit, Limits};
+use tonic_idempotency::policy::KeyPolicy;
+use tonic_idempotency_tests::shop::proto::Client;
 
-use bytes::Bytes;
-use prost::Message as _;
-use tonic::{Code, Request, Status, codec::CompressionEncoding};
-use tonic_idempotency::{
-    layer::IdempotencyLayerBuilder,
-    policy::{KeyFormat, KeyPolicy, Procedure, ProcedureBuilder, UserPolicy},
-    rejection::Reason,
-    store::MemoryStore,
-};
-use tonic_idempotency_tests::shop::{
-    self,
-    proto::{Client, CreateOrderRequest},
-};
-use tonic_types::StatusExt as _;
-use uuid::Uuid;
-
-use crate::{
-    harness::{CREATE, Seen, Shop, assert_rejected, quiet},
-    raw,
-};
+use crate::prelude::*;
+use crate::raw;
 
 /// A shop whose callers send no key in the header, and may send one in this field.
 async fn shop(field: &'static str, customise: impl Fn(ProcedureBuilder) -> ProcedureBuilder) -> Shop {
@@ -67,14 +49,12 @@ async fn protects_a_call_like_the_header() {
     let first = with_id(&shop, key).await.expect("the first call");
     first.assert("processing", false);
     assert!(first.message.contains(&key.to_string()), "the handler has the key: {first:?}");
-    let replay = with_id(&shop, key).await.expect("a replay");
-    replay.assert("processing", true);
-    assert_eq!(replay.message, first.message);
+    with_id(&shop, key).await.expect("a replay").assert_replays("processing", &first);
     with_id(&shop, Uuid::new_v4()).await.expect("another key").assert("processing", false);
     assert_eq!(shop.handler.finished(), 2);
 
     let changed = create(&shop, |request| (request.name, request.request_id) = ("b".to_owned(), key.to_string()));
-    assert_rejected(&changed.await.expect_err("refused"), Code::InvalidArgument, Reason::KeyReused);
+    assert_refused(changed.await, Code::InvalidArgument, Reason::KeyReused);
 }
 
 #[tokio::test]
@@ -119,8 +99,11 @@ async fn may_agree_with_the_header_in_any_form() {
 async fn that_disagrees_with_the_header_is_refused() {
     let shop = shop("request_id", |procedure| procedure).await;
     let key = Uuid::new_v4();
-    let status = with_id(&shop.with_key(Some(Uuid::new_v4())), key).await.expect_err("refused");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyInvalid);
+    let status = assert_refused(
+        with_id(&shop.with_key(Some(Uuid::new_v4())), key).await,
+        Code::InvalidArgument,
+        Reason::KeyInvalid,
+    );
     assert_eq!(named(&status), ("request_id".to_owned(), Some("key_field".to_owned())));
     assert_eq!(shop.handler.started(), 0);
     with_id(&shop, key).await.expect("nothing was reserved").assert("processing", false);
@@ -135,16 +118,14 @@ async fn that_is_empty_leaves_the_key_to_the_header() {
     create(&by_header, |_| {}).await.expect("the first call").assert("processing", false);
     create(&by_header, |_| {}).await.expect("a replay").assert("processing", true);
     // The field is part of the request.
-    let status = with_id(&shop, key).await.expect_err("refused");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+    assert_refused(with_id(&shop, key).await, Code::InvalidArgument, Reason::KeyReused);
     assert_eq!(shop.handler.finished(), 1);
 }
 
 #[tokio::test]
 async fn is_required_if_the_policy_says_so() {
     let shop = shop("client.id", |procedure| procedure.key_policy(KeyPolicy::Required)).await;
-    let status = create(&shop, |_| {}).await.expect_err("refused");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyRequired);
+    let status = assert_refused(create(&shop, |_| {}).await, Code::InvalidArgument, Reason::KeyRequired);
     assert_eq!(named(&status), ("client.id".to_owned(), None));
     assert_eq!(shop.handler.started(), 0);
     create(&shop.with_key(Some(Uuid::new_v4())), |_| {}).await.expect("a key").assert("processing", false);
@@ -160,8 +141,7 @@ async fn that_is_no_key_is_refused() {
     for (shop, id) in
         [(&uuids, "order-17"), (&uuids, " "), (&any, "order 17"), (&any, "a\0"), (&any, "größe"), (&any, &too_long)]
     {
-        let status = with_id(shop, id).await.expect_err("refused");
-        assert_rejected(&status, Code::InvalidArgument, Reason::KeyInvalid);
+        let status = assert_refused(with_id(shop, id).await, Code::InvalidArgument, Reason::KeyInvalid);
         assert_eq!(named(&status), ("request_id".to_owned(), None), "{id:?}");
         assert!(status.message().starts_with("request_id: "), "{status:?}");
     }
@@ -186,8 +166,11 @@ async fn may_be_the_bytes_of_a_uuid() {
         .expect("a replay")
         .assert("processing", true);
     for token in [b"7".as_slice(), key.to_string().as_bytes(), &[7; 17]] {
-        let status = create(&shop, |request| request.client = client(token)).await.expect_err("refused");
-        assert_rejected(&status, Code::InvalidArgument, Reason::KeyInvalid);
+        let status = assert_refused(
+            create(&shop, |request| request.client = client(token)).await,
+            Code::InvalidArgument,
+            Reason::KeyInvalid,
+        );
         assert_eq!(named(&status).0, "client.token");
     }
 }
@@ -220,8 +203,7 @@ async fn of_a_malformed_message_is_not_looked_for() {
 #[tokio::test]
 async fn needs_a_user_like_the_header() {
     let refusing = Shop { user: None, ..shop("request_id", |procedure| procedure).await };
-    let status = with_id(&refusing, Uuid::new_v4()).await.expect_err("refused");
-    assert_rejected(&status, Code::Unauthenticated, Reason::NoUser);
+    assert_refused(with_id(&refusing, Uuid::new_v4()).await, Code::Unauthenticated, Reason::NoUser);
     with_id(&refusing, "").await.expect("a call without a key");
 
     let passing = shop("request_id", |procedure| procedure.on_no_user(UserPolicy::PassThrough)).await;
@@ -238,8 +220,7 @@ async fn needs_a_user_like_the_header() {
 async fn of_a_message_beyond_the_limit_is_not_read() {
     let shop = built("request_id", |procedure| procedure, |builder| builder.max_request_bytes(1000)).await;
     let large = |request: &mut CreateOrderRequest| request.padding = vec![0; 1000];
-    let status = create(&shop, large).await.expect_err("refused");
-    assert_rejected(&status, Code::ResourceExhausted, Reason::RequestTooLarge);
+    assert_refused(create(&shop, large).await, Code::ResourceExhausted, Reason::RequestTooLarge);
     assert_eq!(shop.handler.started(), 0);
 }
 
@@ -256,8 +237,7 @@ async fn counts_a_call_as_in_flight_if_it_has_a_key() {
     .await;
     let shop = shop.with_key(None);
     let overloaded = async || {
-        let status = with_id(&shop, Uuid::new_v4()).await.expect_err("refused");
-        assert_rejected(&status, Code::Unavailable, Reason::Overloaded);
+        assert_refused(with_id(&shop, Uuid::new_v4()).await, Code::Unavailable, Reason::Overloaded);
     };
     let (sender, call) = shop.spawn_slow().await;
     quiet().await;
@@ -287,8 +267,7 @@ async fn is_not_looked_for_during_a_shutdown() {
     let shop = shop("request_id", |procedure| procedure).await;
     assert!(shop.layer.shutdown(Duration::ZERO).await.unfinished.is_empty());
     for id in [String::new(), Uuid::new_v4().to_string()] {
-        let status = with_id(&shop, id).await.expect_err("refused");
-        assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+        assert_refused(with_id(&shop, id).await, Code::Unavailable, Reason::ShuttingDown);
     }
 }
 

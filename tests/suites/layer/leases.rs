@@ -1,31 +1,9 @@
 //! Leases: how long a call holds its key, and outcomes that stay unknown because the effect may be committed.
 
-use std::time::Duration;
-
-use prost::Message as _;
-use tokio::time::Instant;
 use tokio_postgres::types::Type;
-use tonic::{Code, Status};
-use tonic_idempotency::{
-    layer::IdempotencyLayerBuilder,
-    policy::{LeasePolicy, Policies},
-    rejection::Reason,
-    store::{
-        ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoreErrorKind, StoredResponse,
-    },
-};
-use tonic_idempotency_tests::{
-    Database,
-    shop::proto::{CreateOrderReply, Order},
-    until,
-};
-use uuid::Uuid;
+use tonic_idempotency::store::CompleteOutcome;
 
-use crate::{
-    duplicates::resource_types,
-    harness::{CREATE, Shop, assert_rejected, quiet, retry_delay},
-    watched::{Operation, Watched},
-};
+use crate::prelude::*;
 
 /// A lease in paused time.
 const LEASE: Duration = Duration::from_millis(150);
@@ -44,7 +22,7 @@ async fn shop_on(store: &Watched, lease: Duration) -> Shop {
 }
 
 async fn shop_on_postgres(database: &Database, lease: Duration) -> (Shop, PostgresStore) {
-    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(database.pool(4));
     (Shop::with(|builder| with_lease(builder, lease).store(store.clone())).await, store)
 }
 
@@ -340,8 +318,7 @@ async fn a_handler_that_fails_after_its_key_was_taken_over_frees_nothing_on_post
         until("the key is taken over", taken_over).await;
         until("the handler is told", async || shop.handler.lost() == lost + 1).await;
         assert_eq!(late.await.expect("no panic").expect_err("it fails").code(), Code::NotFound);
-        let status = shop.create(name).await.expect_err("the next runs");
-        assert_rejected(&status, Code::Aborted, Reason::InProgress);
+        assert_refused(shop.create(name).await, Code::Aborted, Reason::InProgress);
     }
 }
 
@@ -349,7 +326,7 @@ async fn a_handler_that_fails_after_its_key_was_taken_over_frees_nothing_on_post
 async fn a_handler_is_told_if_the_store_is_unreachable_until_its_lease_ends() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
-    let store = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(pool);
     let shop = Shop::with(|builder| with_lease(builder, REAL_LEASE).store(store)).await;
     let call = shop.spawn_create("lose and hold");
     until("the handler runs", async || shop.handler.started() == 1).await;
@@ -374,11 +351,9 @@ async fn refuses_a_retry_after_the_effect(store: impl Store + Clone) {
             let first = shop.create(name).await.expect_err("it fails");
             assert_eq!((first.code(), Reason::of(&first)), (code, None), "its caller gets its answer");
             for _ in 0..2 {
-                let status = shop.create(name).await.expect_err("the outcome is unknown");
-                assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+                assert_refused(shop.create(name).await, Code::FailedPrecondition, Reason::OutcomeUnknown);
             }
-            let status = shop.create("a").await.expect_err("another request");
-            assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+            assert_refused(shop.create("a").await, Code::InvalidArgument, Reason::KeyReused);
             assert_eq!(shop.handler.started(), started + 1, "{policy:?}: {name}");
         }
         for name in ["fail", "panic"] {
@@ -389,9 +364,7 @@ async fn refuses_a_retry_after_the_effect(store: impl Store + Clone) {
         let shop = shop.with_key(Some(Uuid::new_v4()));
         let first = shop.create("effect").await.expect("it succeeds");
         first.assert("processing", false);
-        let replay = shop.create("effect").await.expect("a replay");
-        replay.assert("processing", true);
-        assert_eq!(replay.message, first.message);
+        shop.create("effect").await.expect("a replay").assert_replays("processing", &first);
     }
 }
 
@@ -403,7 +376,7 @@ async fn an_effect_is_not_repeated_when_its_handler_fails_in_memory() {
 #[tokio::test]
 async fn an_effect_is_not_repeated_when_its_handler_fails_on_postgres() {
     let database = Database::new().await;
-    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(database.pool(4));
     refuses_a_retry_after_the_effect(store).await;
     let unknown = "SELECT count(*) FROM tenant.idempotency_keys WHERE outcome_unknown";
     let unknown: i64 = database.owner().await.query_one(unknown, &[]).await.expect("the records").get(0);
@@ -416,8 +389,7 @@ async fn an_unknown_outcome_expires_like_any_record() {
     let shop = shop_on(&store, LEASE).await;
     shop.create("effect and fail").await.expect_err("it fails");
     tokio::time::sleep(Policies::default().retention - LEASE).await;
-    let status = shop.create("effect and fail").await.expect_err("the outcome is unknown");
-    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert_refused(shop.create("effect and fail").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
     tokio::time::sleep(LEASE * 2).await;
     shop.create("a").await.expect("the key is free").assert("processing", false);
 }
@@ -428,11 +400,9 @@ async fn an_unknown_outcome_is_recorded_later_if_the_store_is_unreachable() {
     let shop = shop_on(&store, Duration::from_secs(60)).await;
     store.fail(Operation::Abandon, StoreErrorKind::Unreachable);
     shop.create("effect and fail").await.expect_err("it fails");
-    let status = shop.create("effect and fail").await.expect_err("not recorded yet");
-    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    assert_refused(shop.create("effect and fail").await, Code::Aborted, Reason::InProgress);
     store.mend(Operation::Abandon);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let status = shop.create("effect and fail").await.expect_err("the outcome is unknown");
-    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert_refused(shop.create("effect and fail").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
     assert_eq!(shop.handler.started(), 1);
 }

@@ -1,16 +1,8 @@
 //! The life of a key: first call, replay, failure, expiry.
 
-use std::time::Duration;
+use tonic_idempotency::policy::ResponseError;
 
-use tonic::Code;
-use tonic_idempotency::{
-    IdempotencyLayer,
-    policy::{EffectPolicy, Policies, Procedure, ResponseError},
-    store::MemoryStore,
-};
-use uuid::Uuid;
-
-use crate::{build::compile, harness::Shop, watched::Watched};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn replays_the_first_response_without_running_the_handler() {
@@ -18,9 +10,7 @@ async fn replays_the_first_response_without_running_the_handler() {
     let first = shop.create("a").await.expect("the first call");
     first.assert("processing", false);
     for _ in 0..3 {
-        let replay = shop.create("a").await.expect("a replay");
-        replay.assert("processing", true);
-        assert_eq!(replay.message, first.message);
+        shop.create("a").await.expect("a replay").assert_replays("processing", &first);
     }
     assert_eq!(shop.handler.finished(), 1);
 }
@@ -94,9 +84,7 @@ async fn releases_the_key_of_a_call_that_panicked() {
 async fn stores_a_response_whose_id_field_is_not_a_uuid() {
     let shop = Shop::new().await;
     let first = shop.create("empty").await.expect("the first call");
-    let replay = shop.create("empty").await.expect("a replay");
-    replay.assert("processing", true);
-    assert_eq!(replay.message, first.message);
+    shop.create("empty").await.expect("a replay").assert_replays("processing", &first);
 }
 
 #[tokio::test]

@@ -1,32 +1,8 @@
 //! Limits of the calls that the layer holds: in flight, waiting, and being read.
 
-use std::time::Duration;
-use tonic_idempotency::policy::{Limit, Limits};
+use tokio::runtime::{Builder, Runtime};
 
-use tokio::{
-    runtime::{Builder, Runtime},
-    task::JoinHandle,
-    time::Instant,
-};
-use tonic::{Code, Status, service::interceptor::InterceptedService};
-use tonic_idempotency::{
-    IdempotencyLayer,
-    layer::IdempotencyLayerBuilder,
-    policy::InProgressPolicy,
-    rejection::Reason,
-    store::{MemoryStore, Store},
-};
-use tonic_idempotency_tests::{
-    shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},
-    until,
-};
-use tower_layer::Layer as _;
-use uuid::Uuid;
-
-use crate::{
-    harness::{Seen, Shop, assert_rejected, quiet, retry_delay},
-    watched::{Operation, Watched},
-};
+use crate::prelude::*;
 
 /// Longer than any call waits here.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -57,14 +33,12 @@ async fn beside(shop: &Shop, build: impl FnOnce(IdempotencyLayerBuilder) -> Idem
 }
 
 fn assert_overloaded(refused: Result<Seen, Status>) {
-    let status = refused.expect_err("the server's limit is reached");
-    assert_rejected(&status, Code::Unavailable, Reason::Overloaded);
+    let status = assert_refused(refused, Code::Unavailable, Reason::Overloaded);
     assert_eq!(retry_delay(&status), SECOND);
 }
 
 fn assert_user_limit(refused: Result<Seen, Status>) {
-    let status = refused.expect_err("the caller's own limit is reached");
-    assert_rejected(&status, Code::ResourceExhausted, Reason::Overloaded);
+    let status = assert_refused(refused, Code::ResourceExhausted, Reason::Overloaded);
     assert_eq!(retry_delay(&status), SECOND);
 }
 
@@ -142,8 +116,7 @@ async fn calls_that_fail_panic_or_are_refused_leave_room() {
         assert_eq!(another_key(&shop).create(name).await.expect_err("it fails").code(), code);
     }
     shop.create("a").await.expect("the first call");
-    let status = shop.create("another").await.expect_err("another request");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+    assert_refused(shop.create("another").await, Code::InvalidArgument, Reason::KeyReused);
     another_key(&shop).create("a").await.expect("the only call");
 }
 
@@ -316,8 +289,7 @@ async fn a_message_that_does_not_arrive_in_time_is_refused_and_holds_nothing() {
         // It counts as in flight, but has no key.
         assert_overloaded(another_user(&shop).create("a").await);
         assert_eq!(store.len(), 0);
-        let status = call.await.expect("no panic").expect_err("it is refused");
-        assert_rejected(&status, Code::DeadlineExceeded, Reason::RequestTimeout);
+        assert_refused(call.await.expect("no panic"), Code::DeadlineExceeded, Reason::RequestTimeout);
         let took = began.elapsed();
         assert!(took >= expected && took < expected + SECOND / 10, "{took:?}");
         another_user(&shop).create("a").await.expect("there is room again");

@@ -22,6 +22,7 @@ mod metadata;
 mod operations;
 mod operations_on_postgres;
 mod pass_through;
+mod prelude;
 mod raw;
 mod reconcile;
 mod recording;

@@ -1,38 +1,18 @@
 //! The metadata of a first response, and of its replays.
 
+use http::Request;
 use std::{
-    convert::Infallible,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http::{HeaderName, HeaderValue, Response};
 use http_body_util::{BodyExt as _, StreamBody};
-use prost::Message as _;
-use tokio::task::JoinSet;
-use tonic::{Code, body::Body, server::NamedService};
-use tonic_idempotency::{
-    IdempotencyLayer,
-    layer::{BuildError, IdempotencyLayerBuilder},
-    policy::{EffectPolicy, InProgressPolicy, Mode, ProcedureBuilder, ReplayedMetadata},
-    rejection::Reason,
-    store::{MemoryStore, PostgresStore, Store},
-};
-use tonic_idempotency_tests::{
-    Database,
-    shop::{self, FILE_DESCRIPTOR_SET},
-    until,
-};
+use tonic_idempotency::policy::ReplayedMetadata;
 use tower::Service;
-use uuid::Uuid;
 
-use crate::{
-    duplicates::resource_types,
-    harness::{CREATE, Shop, assert_rejected},
-    raw::{self, Answer},
-};
+use crate::prelude::*;
+use crate::raw::{self, Answer};
 
 const TOUCH: &str = "/shop.v1.Shop/Touch";
 
@@ -244,22 +224,18 @@ async fn is_replayed_as_headers_and_as_trailers_in_memory() {
     is_replayed(Mode::Reserved, MemoryStore::new()).await;
 }
 
-fn postgres(database: &Database) -> PostgresStore {
-    PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30))
-}
-
 #[tokio::test]
 async fn is_replayed_as_headers_and_as_trailers_on_postgres() {
     let database = Database::new().await;
     for mode in [Mode::Reserved, Mode::Transactional] {
-        is_replayed(mode, postgres(&database)).await;
+        is_replayed(mode, postgres(database.pool(4))).await;
     }
 }
 
 #[tokio::test]
 async fn is_not_stored_if_there_is_none() {
     let database = Database::new().await;
-    let shop = shop(|builder| builder.store(postgres(&database))).await;
+    let shop = shop(|builder| builder.store(postgres(database.pool(4)))).await;
     let stored = "SELECT response_metadata IS NOT NULL FROM tenant.idempotency_keys ORDER BY id";
     call(&shop, TOUCH, "plain", "a").await;
     call(&shop.with_key(Some(Uuid::new_v4())), TOUCH, "all", "a").await;
@@ -357,7 +333,7 @@ async fn is_given_to_waiters_in_the_same_process() {
 async fn that_cannot_be_read_is_left_out_of_the_replay() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let shop = shop(|builder| builder.store(postgres(&database))).await;
+    let shop = shop(|builder| builder.store(postgres(database.pool(4)))).await;
     let first = call(&shop, CREATE, "all", "a").await;
     for corrupt in [b"\xff".as_slice(), b"\x0a\x06\x0a\x01\n\x12\x011", b"\x0a\x01"] {
         let update = "UPDATE tenant.idempotency_keys SET response_metadata = $1";

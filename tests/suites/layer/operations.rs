@@ -1,32 +1,19 @@
 //! The service that reports the outcomes of calls to their callers.
 
-use std::time::Duration;
-
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, advance, sleep},
-};
-use tonic::{Code, Request, Response, Status, service::interceptor::InterceptedService, transport::Channel};
+use tokio::time::{advance, sleep};
+use tonic::Response;
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, KeyId,
-    layer::IdempotencyLayerBuilder,
+    IdempotencyKey, KeyId,
     operations::OperationServiceBuilder,
-    policy::{KeyFormat, Limit, Limits, Policies, ReplayRequest, ScopePolicy},
+    policy::ScopePolicy,
     proto::v1::{
         GetOperationRequest, Operation, State, Until, WaitOperationRequest, Work,
         operation_service_client::OperationServiceClient,
     },
-    rejection::Reason,
-    status::OutboxStatus,
-    store::{MemoryStore, Store, StoreErrorKind},
 };
-use tonic_idempotency_tests::shop;
-use uuid::Uuid;
 
-use crate::{
-    harness::{CREATE, Shop, assert_rejected, order_id, quiet, retry_delay},
-    watched::{self, Watched},
-};
+use crate::prelude::*;
+use crate::watched;
 
 const TOUCH: &str = "/shop.v1.Shop/Touch";
 
@@ -166,19 +153,17 @@ async fn belong_to_their_callers() {
 
     let nobody = Operations { user: None, ..operations };
     for refused in [nobody.get().await, nobody.wait(Until::CallEnded, None).await] {
-        assert_rejected(&refused.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+        assert_refused(refused, Code::Unauthenticated, Reason::NoUser);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn need_a_scope_where_calls_do() {
     let shop = shop_with(|builder| builder.store(MemoryStore::new()).on_no_scope(ScopePolicy::Reject)).await;
-    let status = Operations::of(&shop).await.get().await.expect_err("refused");
-    assert_rejected(&status, Code::Unauthenticated, Reason::NoScope);
+    assert_refused(Operations::of(&shop).await.get().await, Code::Unauthenticated, Reason::NoScope);
     let failing = |_: &http::HeaderMap, _: &http::Extensions| Err("no".into());
     let shop = shop_with(|builder| builder.store(MemoryStore::new()).caller_resolver(failing)).await;
-    let status = Operations::of(&shop).await.get().await.expect_err("refused");
-    assert_rejected(&status, Code::Internal, Reason::CallerInvalid);
+    assert_refused(Operations::of(&shop).await.get().await, Code::Internal, Reason::CallerInvalid);
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,7 +187,7 @@ async fn find_a_key_in_any_of_its_forms() {
     for key in ["", "order 17", "größe", &"k".repeat(256)] {
         let malformed = Operations { key: key.to_owned(), ..operations.clone() };
         for refused in [malformed.get().await, malformed.wait(Until::CallEnded, None).await] {
-            assert_rejected(&refused.expect_err("refused"), Code::InvalidArgument, Reason::KeyInvalid);
+            assert_refused(refused, Code::InvalidArgument, Reason::KeyInvalid);
         }
     }
 }
@@ -444,13 +429,12 @@ async fn let_a_bounded_number_wait_and_forget_clients_that_have_gone() {
     quiet().await;
     let gone = operations.spawn_wait(Until::CallEnded);
     quiet().await;
-    let status = operations.wait(Until::CallEnded, None).await.expect_err("refused");
-    assert_rejected(&status, Code::ResourceExhausted, Reason::Overloaded);
+    let status =
+        assert_refused(operations.wait(Until::CallEnded, None).await, Code::ResourceExhausted, Reason::Overloaded);
     assert_eq!(retry_delay(&status), Duration::from_secs(1));
     let _waits = other.spawn_wait(Until::CallEnded);
     quiet().await;
-    let status = third.wait(Until::CallEnded, None).await.expect_err("refused");
-    assert_rejected(&status, Code::Unavailable, Reason::Overloaded);
+    let status = assert_refused(third.wait(Until::CallEnded, None).await, Code::Unavailable, Reason::Overloaded);
     assert_eq!(retry_delay(&status), Duration::from_secs(1));
     assert_eq!(operations.state().await, State::Running, "who does not wait is answered");
 
@@ -471,8 +455,7 @@ async fn wait_no_longer_when_the_layer_shuts_down() {
     quiet().await;
     let layer = shop.layer.clone();
     let stopping = tokio::spawn(async move { layer.shutdown(Duration::from_secs(60)).await });
-    let status = waiting.await.expect("no panic").expect_err("refused");
-    assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+    assert_refused(waiting.await.expect("no panic"), Code::Unavailable, Reason::ShuttingDown);
     assert!(!stopping.is_finished(), "the call runs on");
     assert_eq!(operations.state().await, State::Running, "who does not wait is answered");
     shop.handler.open(1);
@@ -494,7 +477,7 @@ async fn are_refused_as_calls_are_while_the_store_fails() {
     ] {
         store.fail(watched::Operation::LookUp, kind);
         for refused in [operations.get().await, operations.wait(Until::CallEnded, None).await] {
-            assert_rejected(&refused.expect_err("refused"), code, reason);
+            assert_refused(refused, code, reason);
         }
     }
     store.mend(watched::Operation::LookUp);

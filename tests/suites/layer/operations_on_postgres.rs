@@ -1,27 +1,20 @@
 //! The service that reports the outcomes of calls to their callers, on PostgreSQL: transactions and connections.
 
-use std::time::Duration;
-
 use deadpool_postgres::Pool;
-use tonic_idempotency::{
-    policy::{EffectPolicy, Mode},
-    proto::v1::{State, Until},
-    store::PostgresStore,
-};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
+use tonic_idempotency::proto::v1::{State, Until};
 
-use crate::{duplicates::resource_types, harness::Shop, operations::Operations};
+use crate::operations::Operations;
+use crate::prelude::*;
 
 fn store(database: &Database, size: usize) -> (PostgresStore, Pool) {
     let pool = database.pool(size);
-    (PostgresStore::new(pool.clone(), resource_types()).timeout(Duration::from_secs(30)), pool)
+    (postgres(pool.clone()), pool)
 }
 
 async fn transactional_on(database: &Database) -> Shop {
     // A role that logs in itself may see since when its own transactions are open.
     let pool = database.pool_of_login(4).await;
-    let store = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(pool);
     Shop::with(|builder| {
         builder.store(store).adjust_procedures(|it| it.mode(Mode::Transactional).effect(EffectPolicy::Anywhere))
     })

@@ -1,22 +1,11 @@
 //! Calls that the layer passes through.
 
-use tonic::{Code, Status};
-use tonic_idempotency::{
-    Caller, IdempotencyLayer, UserId,
-    policy::{Policies, StorePolicy, UserPolicy},
-    rejection::Reason,
-    store::MemoryStore,
-};
-use tonic_idempotency_tests::{
-    Lines,
-    shop::{self, Counting, FILE_DESCRIPTOR_SET},
-};
+use tonic_idempotency::UserId;
+use tonic_idempotency_tests::Lines;
 use tower::ServiceExt as _;
-use tower_layer::Layer as _;
 use tracing::level_filters::LevelFilter;
-use uuid::Uuid;
 
-use crate::harness::{Seen, Shop, assert_rejected};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn runs_a_call_without_a_key_as_if_the_layer_were_not_there() {
@@ -78,7 +67,7 @@ async fn refuses_a_call_with_a_key_and_without_a_user_by_default() {
     let (lines, _guard) = Lines::collect(LevelFilter::WARN);
     let shop = Shop { user: None, ..Shop::new().await };
     for _ in 0..3 {
-        assert_rejected(&shop.create("a").await.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+        assert_refused(shop.create("a").await, Code::Unauthenticated, Reason::NoUser);
     }
     assert_eq!(shop.handler.started(), 0);
     // The client cannot know that the server is wired wrongly.

@@ -1,12 +1,10 @@
 //! Calls at the level of HTTP: headers, body and trailers.
 
-use bytes::Bytes;
-use http::{HeaderMap, Request};
+use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use tonic::{Status, body::Body};
 use tower::ServiceExt as _;
 
-use crate::harness::Shop;
+use crate::prelude::*;
 
 /// A response as it is on the wire.
 #[derive(Clone, Debug)]

@@ -1,26 +1,10 @@
 //! Abandoned calls that a client retries: the layer asks the reconciler.
 
-use std::time::Duration;
+use tokio::runtime;
+use tonic_idempotency::policy::ProcedureError;
 
-use tokio::{runtime, task::JoinSet, time::Instant};
-use tonic::Code;
-use tonic_idempotency::{
-    IdempotencyLayer,
-    layer::{BuildError, IdempotencyLayerBuilder},
-    policy::{ForeignPolicy, InProgressPolicy, LeasePolicy, Policies, ProcedureError},
-    rejection::Reason,
-    status::OutboxStatus,
-    store::{MemoryStore, PostgresStore, Store, StoreErrorKind},
-};
-use tonic_idempotency_tests::{Database, shop::FILE_DESCRIPTOR_SET, until};
-use uuid::Uuid;
-
-use crate::{
-    duplicates::resource_types,
-    harness::{CREATE, Shop, assert_rejected, order_id, quiet},
-    watched::{Operation, Watched},
-    witness::{Answer, Witness, name_in},
-};
+use crate::prelude::*;
+use crate::witness::name_in;
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -52,9 +36,7 @@ async fn replays_the_found_response(store: impl Store + Clone) {
     found.assert("processing", true);
     assert!(found.message.contains("name: \"found\""), "{found:?}");
     for _ in 0..2 {
-        let replay = shop.create("a").await.expect("a replay");
-        replay.assert("processing", true);
-        assert_eq!(replay.message, found.message);
+        shop.create("a").await.expect("a replay").assert_replays("processing", &found);
     }
     assert_eq!((shop.handler.started(), witness.asked().len()), (0, 1));
 }
@@ -67,8 +49,7 @@ async fn a_retry_gets_the_found_response_in_memory() {
 #[tokio::test]
 async fn a_retry_gets_the_found_response_on_postgres() {
     let database = Database::new().await;
-    replays_the_found_response(PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30)))
-        .await;
+    replays_the_found_response(postgres(database.pool(4))).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,9 +68,7 @@ async fn runs_a_call_that_was_not_executed(store: impl Store + Clone) {
     shop.die(&store, CREATE, "a").await;
     let first = shop.create("a").await.expect("it runs");
     first.assert("processing", false);
-    let replay = shop.create("a").await.expect("a replay");
-    replay.assert("processing", true);
-    assert_eq!(replay.message, first.message);
+    shop.create("a").await.expect("a replay").assert_replays("processing", &first);
     assert_eq!((shop.handler.started(), witness.asked().len()), (1, 1));
 
     // After an error of that run, the next retry asks and runs at once. The record still has the request of the first.
@@ -99,7 +78,7 @@ async fn runs_a_call_that_was_not_executed(store: impl Store + Clone) {
         assert_eq!(shop.create("fail").await.expect_err("it fails").code(), Code::NotFound);
         assert_eq!((shop.handler.started(), witness.asked().len()), (asked, asked));
     }
-    assert_rejected(&shop.create("b").await.expect_err("another request"), Code::InvalidArgument, Reason::KeyReused);
+    assert_refused(shop.create("b").await, Code::InvalidArgument, Reason::KeyReused);
 }
 
 #[tokio::test]
@@ -110,7 +89,7 @@ async fn a_retry_runs_a_call_that_was_not_executed_in_memory() {
 #[tokio::test]
 async fn a_retry_runs_a_call_that_was_not_executed_on_postgres() {
     let database = Database::new().await;
-    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(database.pool(4));
     runs_a_call_that_was_not_executed(store).await;
 }
 
@@ -121,8 +100,7 @@ async fn asks_again_if_the_outcome_is_unknown(store: impl Store + Clone) {
     let mut asked = 0;
     for answer in [Answer::Unknown, Answer::Fails, Answer::Panics, Answer::Unknown] {
         witness.says(answer);
-        let status = shop.create("a").await.expect_err("the outcome is unknown");
-        assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+        assert_refused(shop.create("a").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
         asked += 1;
         assert_eq!((shop.handler.started(), witness.asked().len()), (0, asked));
     }
@@ -140,7 +118,7 @@ async fn a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown_in_memory()
 #[tokio::test]
 async fn a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown_on_postgres() {
     let database = Database::new().await;
-    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(database.pool(4));
     asks_again_if_the_outcome_is_unknown(store).await;
 }
 
@@ -163,8 +141,7 @@ async fn is_asked_once_while_other_retries_are_refused() {
     let call = shop.spawn_create("a");
     quiet().await;
     for shop in [&shop, &other] {
-        let status = shop.create("a").await.expect_err("the reconciler is asked");
-        assert_rejected(&status, Code::Aborted, Reason::InProgress);
+        assert_refused(shop.create("a").await, Code::Aborted, Reason::InProgress);
     }
     assert_eq!(witness.asked().len(), 1);
     witness.open(1);
@@ -213,8 +190,7 @@ async fn counts_as_unknown_if_it_takes_longer_than_half_a_lease() {
     let (shop, _, witness) = abandoned(Answer::Never).await;
     for asked in 1..=2 {
         let began = Instant::now();
-        let status = shop.create("a").await.expect_err("the outcome is unknown");
-        assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+        assert_refused(shop.create("a").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
         let took = began.elapsed();
         assert!(took >= LEASE / 2 && took < LEASE / 2 + Duration::from_millis(50), "{took:?}");
         assert_eq!((shop.handler.started(), witness.asked().len()), (0, asked));
@@ -244,8 +220,7 @@ async fn leaves_the_handler_a_renewed_lease_if_it_took_long() {
     witness.open(1);
     for _ in 0..20 {
         tokio::time::sleep(LEASE / 5).await;
-        let status = held.create("hold").await.expect_err("the handler runs");
-        assert_rejected(&status, Code::Aborted, Reason::InProgress);
+        assert_refused(held.create("hold").await, Code::Aborted, Reason::InProgress);
     }
     held.handler.open(1);
     call.await.expect("no panic").expect("it ran").assert("processing", false);
@@ -270,16 +245,13 @@ async fn is_asked_if_a_handler_failed_after_its_effect() {
 #[tokio::test(start_paused = true)]
 async fn is_not_asked_about_running_calls_other_requests_or_expired_records() {
     let (shop, _, witness) = abandoned(Answer::Unknown).await;
-    let status = shop.create("b").await.expect_err("another request");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
-    let status = shop.touch("a").await.expect_err("another procedure");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+    assert_refused(shop.create("b").await, Code::InvalidArgument, Reason::KeyReused);
+    assert_refused(shop.touch("a").await, Code::InvalidArgument, Reason::KeyReused);
 
     let running = shop.with_key(Some(Uuid::new_v4()));
     let _call = running.spawn_create("hold");
     quiet().await;
-    let status = running.create("hold").await.expect_err("it runs");
-    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    assert_refused(running.create("hold").await, Code::Aborted, Reason::InProgress);
     // The server that died claimed the key with a retention of an hour.
     tokio::time::sleep(Duration::from_secs(3601)).await;
     shop.create("a").await.expect("the key is free").assert("processing", false);
@@ -294,8 +266,7 @@ async fn is_not_asked_about_procedures_with_other_policies() {
     shop.touch("a").await.expect("it runs again").assert("completed", false);
     let shop = shop.with_key(Some(Uuid::new_v4()));
     shop.die(&store, "/shop.v1.Shop/Pay", "a").await;
-    let status = shop.pay("a").await.expect_err("the outcome is unknown");
-    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert_refused(shop.pay("a").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
     assert!(witness.asked().is_empty());
 }
 
@@ -304,10 +275,8 @@ async fn is_not_asked_about_procedures_with_other_policies() {
 async fn a_found_response_is_recorded_later_if_the_store_refuses_it() {
     let (shop, store, witness) = abandoned(Answer::found("found")).await;
     store.fail(Operation::Complete, StoreErrorKind::Refused);
-    let status = shop.create("a").await.expect_err("it is not recorded");
-    assert_rejected(&status, Code::Unavailable, Reason::StoreUnavailable);
-    let status = shop.create("a").await.expect_err("not yet");
-    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    assert_refused(shop.create("a").await, Code::Unavailable, Reason::StoreUnavailable);
+    assert_refused(shop.create("a").await, Code::Aborted, Reason::InProgress);
     store.mend(Operation::Complete);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let found = shop.create("a").await.expect("a replay");
@@ -321,7 +290,7 @@ async fn a_found_response_is_recorded_later_if_the_store_refuses_it() {
     store.fail(Operation::Complete, StoreErrorKind::Refused);
     shop.create("a").await.expect_err("it is not recorded");
     tokio::time::sleep(LEASE * 3).await;
-    assert_rejected(&shop.create("a").await.expect_err("not yet"), Code::Aborted, Reason::InProgress);
+    assert_refused(shop.create("a").await, Code::Aborted, Reason::InProgress);
     store.mend(Operation::Complete);
     tokio::time::sleep(Duration::from_secs(10)).await;
     shop.create("a").await.expect("the found response").assert("processing", true);

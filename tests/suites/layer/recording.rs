@@ -1,20 +1,6 @@
 //! Outcomes that the store does not take at once.
 
-use std::time::Duration;
-use tonic_idempotency::policy::{Limit, Limits};
-
-use tokio::time::Instant;
-use tonic::Code;
-use tonic_idempotency::{layer::IdempotencyLayerBuilder, policy::Policies, rejection::Reason, store::StoreErrorKind};
-use tonic_types::StatusExt as _;
-use uuid::Uuid;
-
-use crate::{
-    harness::{CREATE, Shop, assert_rejected, quiet},
-    reconcile::reconcile,
-    watched::{Operation, Watched},
-    witness::{Answer, Witness},
-};
+use crate::prelude::*;
 
 const LEASE: Duration = Duration::from_secs(60);
 const RETENTION: Duration = Duration::from_secs(2 * 3600);
@@ -64,7 +50,7 @@ async fn keep_their_key_until_they_are_recorded() {
         drop(shop.create(name).await);
         for _ in 0..10 {
             tokio::time::sleep(LEASE).await;
-            assert_rejected(&shop.create(name).await.expect_err("in progress"), Code::Aborted, Reason::InProgress);
+            assert_refused(shop.create(name).await, Code::Aborted, Reason::InProgress);
         }
         assert_eq!(shop.handler.started(), 1);
     }
@@ -123,7 +109,7 @@ async fn let_no_more_keys_be_claimed_while_too_many_wait() {
         shop.create("a").await.expect("the first call");
     }
     let claims = store.asked(Operation::Claim);
-    assert_rejected(&keys[2].create("a").await.expect_err("refused"), Code::Unavailable, Reason::Overloaded);
+    assert_refused(keys[2].create("a").await, Code::Unavailable, Reason::Overloaded);
     assert_eq!((shop.handler.started(), store.asked(Operation::Claim)), (2, claims));
     // None of them is given up.
     store.mend(Operation::Complete);
@@ -142,8 +128,7 @@ async fn of_one_caller_keep_no_other_from_claiming() {
     store.fail(Operation::Complete, StoreErrorKind::Overloaded);
     shop.create("a").await.expect("the first call");
     let again = shop.with_key(Some(Uuid::new_v4()));
-    let refused = again.create("a").await.expect_err("refused");
-    assert_rejected(&refused, Code::ResourceExhausted, Reason::Overloaded);
+    let refused = assert_refused(again.create("a").await, Code::ResourceExhausted, Reason::Overloaded);
     let info = refused.get_details_error_info().expect("an ErrorInfo");
     assert_eq!([&info.metadata["limit"], &info.metadata["of"]], ["unrecorded", "caller"]);
     let other = Shop { user: Some(Uuid::new_v4()), ..again };
@@ -162,7 +147,7 @@ async fn of_claims_that_were_not_answered_wait_only_up_to_half_of_the_limit() {
     let keys = [(); 6].map(|()| shop.with_key(Some(Uuid::new_v4())));
     for shop in &keys {
         // They are refused because of the store, not because of their number.
-        assert_rejected(&shop.create("a").await.expect_err("refused"), Code::Unavailable, Reason::StoreUnavailable);
+        assert_refused(shop.create("a").await, Code::Unavailable, Reason::StoreUnavailable);
     }
     store.mend(Operation::Claim);
     store.mend(Operation::Release);
@@ -199,8 +184,7 @@ async fn are_recorded_without_their_responses_beyond_the_limit_of_bytes() {
     store.mend(Operation::Complete);
     tokio::time::sleep(LEASE).await;
     one.create(&name).await.expect("a replay").assert("processing", true);
-    let status = other.create(&name).await.expect_err("not stored");
-    assert_rejected(&status, Code::FailedPrecondition, Reason::NotStored);
+    assert_refused(other.create(&name).await, Code::FailedPrecondition, Reason::NotStored);
     assert_eq!(shop.handler.started(), 2);
 }
 

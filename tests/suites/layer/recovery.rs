@@ -1,25 +1,12 @@
 //! Abandoned calls that no client retries: the background task asks the reconciler.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio_postgres::types::Type;
-use tonic::Code;
-use tonic_idempotency::{
-    maintenance::Recovered,
-    rejection::Reason,
-    store::{MemoryStore, PostgresStore, Store, StoreErrorKind},
-};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
+use tonic_idempotency::maintenance::Recovered;
 
-use crate::{
-    duplicates::resource_types,
-    harness::{CREATE, Shop, assert_rejected, quiet},
-    reconcile::reconcile,
-    watched::{Operation, Watched},
-    witness::{Answer, Witness},
-};
+use crate::prelude::*;
 
 async fn shop_on(store: impl Store, witness: &Witness) -> Shop {
     Shop::in_memory(|builder| reconcile(builder, witness).store(store)).await
@@ -89,16 +76,14 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     }
     assert_eq!(witness.asked().len(), 6, "found calls are not asked about again");
     shops[3].create("a").await.expect("it runs").assert("processing", false);
-    let status = shops[0].create("a").await.expect_err("the outcome is unknown");
-    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert_refused(shops[0].create("a").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
     assert_eq!(witness.asked().len(), 8, "the others are asked about again");
 
     shop.handler.open(1);
     call.await.expect("no panic").expect("it ran to its end").assert("processing", false);
     assert_eq!(completed.create("a").await.expect("a replay").message, first.message);
     rerun.touch("a").await.expect("it runs again").assert("completed", false);
-    let status = refuse.pay("a").await.expect_err("the outcome is unknown");
-    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert_refused(refuse.pay("a").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
     // The next recovery asks about unknown outcomes again.
     let recovered = shop.layer.recovery().recover().await.expect("the store answers");
     assert_eq!(counts(&recovered), [0, 0, 3]);
@@ -112,7 +97,7 @@ async fn recovers_abandoned_keys_and_no_others_in_memory() {
 #[tokio::test]
 async fn recovers_abandoned_keys_and_no_others_on_postgres() {
     let database = Database::new().await;
-    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(database.pool(4));
     recovers_abandoned_keys_and_no_others(store).await;
 }
 
@@ -161,7 +146,7 @@ async fn stops_asking_about_a_key_after_max_attempts() {
 #[tokio::test]
 async fn stops_asking_about_a_key_after_max_attempts_on_postgres() {
     let database = Database::new().await;
-    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(database.pool(4));
     let witness = Witness::new(Answer::Unknown);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
@@ -184,8 +169,7 @@ async fn concurrent_recoveries_ask_once_about_each_key() {
     quiet().await;
     // One recovery asks about the first key, and the other has gone on to the second.
     assert_eq!(keys_asked(&witness), [shops[0].key, shops[1].key]);
-    let status = shops[0].create("a").await.expect_err("the reconciler is asked");
-    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    assert_refused(shops[0].create("a").await, Code::Aborted, Reason::InProgress);
     witness.open(4);
     let mut sum = [0; 3];
     for recovery in recoveries {
@@ -200,7 +184,7 @@ async fn concurrent_recoveries_ask_once_about_each_key() {
 #[tokio::test]
 async fn concurrent_recoveries_ask_once_about_each_key_on_postgres() {
     let database = Database::new().await;
-    let store = PostgresStore::new(database.pool(8), resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(database.pool(8));
     let witness = Witness::new(Answer::found("found"));
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     abandoned(&shop, &store, 20).await;
@@ -328,8 +312,7 @@ async fn a_slow_reconciler_does_not_delay_the_other_calls() {
     for shop in &shops[1..] {
         shop.create("a").await.expect("a replay").assert("processing", true);
     }
-    let status = shops[0].create("a").await.expect_err("the reconciler is asked");
-    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    assert_refused(shops[0].create("a").await, Code::Aborted, Reason::InProgress);
     witness.open(1);
     recovering.stop().await;
     shops[0].create("a").await.expect("a replay").assert("processing", true);
@@ -407,7 +390,7 @@ async fn looks_back_without_limit_once_and_then_no_further_than_lookback() {
 async fn looks_back_without_limit_once_and_then_no_further_than_lookback_on_postgres() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(database.pool(4));
     let witness = Witness::new(Answer::Unknown);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;

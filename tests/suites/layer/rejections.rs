@@ -1,14 +1,8 @@
 //! Refusals as a client sees them: each row of the table in the docs of `Reason`.
 
-use std::time::Duration;
+use tonic::metadata::MetadataValue;
 
-use tonic::{Code, Status, metadata::MetadataValue};
-use tonic_idempotency::{rejection::Reason, store::MemoryStore};
-use tonic_idempotency_tests::{shop, until};
-use tonic_types::StatusExt as _;
-use uuid::Uuid;
-
-use crate::harness::{CREATE, Seen, Shop, assert_rejected, retry_delay};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn refuses_a_malformed_or_repeated_key() {
@@ -20,8 +14,8 @@ async fn refuses_a_malformed_or_repeated_key() {
         for key in &keys {
             request.metadata_mut().append("idempotency-key", key.parse().expect("metadata"));
         }
-        let status = shop.client.clone().create_order(request).await.expect_err("refused");
-        assert_rejected(&status, Code::InvalidArgument, Reason::KeyInvalid);
+        let status =
+            assert_refused(shop.client.clone().create_order(request).await, Code::InvalidArgument, Reason::KeyInvalid);
         let bad = status.get_details_bad_request().expect("a BadRequest");
         assert_eq!(bad.field_violations[0].field, "idempotency-key", "{keys:?}");
     }
@@ -31,8 +25,7 @@ async fn refuses_a_malformed_or_repeated_key() {
 #[tokio::test]
 async fn refuses_a_call_without_a_required_key() {
     let shop = Shop::new().await.with_key(None);
-    let status = shop.pay("a").await.expect_err("refused");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyRequired);
+    let status = assert_refused(shop.pay("a").await, Code::InvalidArgument, Reason::KeyRequired);
     assert_eq!(status.get_details_bad_request().expect("a BadRequest").field_violations[0].field, "idempotency-key");
     assert_eq!(shop.handler.started(), 0);
 }
@@ -57,12 +50,11 @@ async fn refuses_a_key_while_its_first_call_runs() {
     let running = tokio::spawn(async move { first.create("hold").await });
     until("the handler runs", async || shop.handler.started() == 1).await;
 
-    let status = second.create("hold").await.expect_err("refused");
-    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    let status = assert_refused(second.create("hold").await, Code::Aborted, Reason::InProgress);
     let delay = retry_delay(&status);
     assert!(delay > Duration::ZERO && delay <= Duration::from_secs(1), "{delay:?}");
     // A mismatch takes precedence.
-    assert_rejected(&second.create("b").await.expect_err("refused"), Code::InvalidArgument, Reason::KeyReused);
+    assert_refused(second.create("b").await, Code::InvalidArgument, Reason::KeyReused);
 
     shop.handler.open(1);
     running.await.expect("no panic").expect("the first call").assert("processing", false);
@@ -75,7 +67,7 @@ async fn refuses_a_key_whose_outcome_is_unknown() {
     let store = MemoryStore::new();
     let shop = Shop::on(store.clone()).await;
     shop.die(&store, "/shop.v1.Shop/Pay", "a").await;
-    assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert_refused(shop.pay("a").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
     assert_eq!(shop.handler.started(), 0);
 
     // A procedure whose policy is to rerun runs again.
@@ -89,8 +81,11 @@ async fn refuses_a_key_whose_response_was_too_large_to_store() {
     let shop = Shop::with(|builder| builder.store(MemoryStore::new()).max_response_bytes(40)).await;
     let first = shop.create("a long name, longer than forty bytes").await.expect("the first caller gets it");
     first.assert("processing", false);
-    let status = shop.create("a long name, longer than forty bytes").await.expect_err("refused");
-    assert_rejected(&status, Code::FailedPrecondition, Reason::NotStored);
+    let status = assert_refused(
+        shop.create("a long name, longer than forty bytes").await,
+        Code::FailedPrecondition,
+        Reason::NotStored,
+    );
     let resource = &status.get_details_error_info().expect("an ErrorInfo").metadata["resource_id"];
     assert!(first.message.contains(resource), "{first:?}");
     assert_eq!(shop.handler.finished(), 1);
@@ -99,7 +94,7 @@ async fn refuses_a_key_whose_response_was_too_large_to_store() {
 #[tokio::test]
 async fn refuses_a_call_without_a_required_user() {
     let shop = Shop { user: None, ..Shop::new().await };
-    assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+    assert_refused(shop.pay("a").await, Code::Unauthenticated, Reason::NoUser);
     assert_eq!(shop.handler.started(), 0);
 }
 
@@ -114,8 +109,7 @@ async fn refuses_a_request_larger_than_the_limit_compressed_or_not() {
         }
         let mut request = shop::request("a", shop.user, shop.key);
         request.get_mut().padding = vec![0; limit];
-        let status = client.create_order(request).await.expect_err("refused");
-        assert_rejected(&status, Code::ResourceExhausted, Reason::RequestTooLarge);
+        assert_refused(client.create_order(request).await, Code::ResourceExhausted, Reason::RequestTooLarge);
         // The limit does not apply to calls without a key.
         let mut request = shop::request("a", shop.user, None);
         request.get_mut().padding = vec![0; limit];

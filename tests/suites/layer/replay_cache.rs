@@ -1,27 +1,12 @@
 //! Replays from memory.
 
-use std::{collections::HashMap, time::Duration};
-use tonic_idempotency::policy::{Limit, Limits};
-
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use tokio::task::JoinSet;
-use tonic::{Code, Status};
-use tonic_idempotency::{
-    Caller,
-    layer::IdempotencyLayerBuilder,
-    rejection::Reason,
-    status::{OutboxStatus, Resource, StatusResolver},
-    store::{Completion, MemoryStore, PostgresStore, Store, StoreErrorKind, StoredMessage, StoredResponse},
-};
-use tonic_idempotency_tests::{Database, shop, until};
-use uuid::Uuid;
+use tonic_idempotency::{status::StatusResolver, store::StoredMessage};
 
+use crate::prelude::*;
 use crate::{
-    duplicates::resource_types,
-    harness::{Seen, Shop, assert_rejected, order_id, quiet},
     metadata::{self, timeless},
     raw,
-    watched::{Operation, Watched},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -138,7 +123,7 @@ async fn an_incomplete_record_claims_each_time() {
     shop.create("a").await.expect("the first call");
     for _ in 0..3 {
         let (claims, refused) = asked(&store, shop.create("a")).await;
-        assert_rejected(&refused.expect_err("not stored"), Code::FailedPrecondition, Reason::NotStored);
+        assert_refused(refused, Code::FailedPrecondition, Reason::NotStored);
         assert_eq!(claims, 1);
     }
     // The outcome is unknown.
@@ -147,7 +132,7 @@ async fn an_incomplete_record_claims_each_time() {
     shop.touch("effect and fail").await.expect_err("it fails");
     for _ in 0..3 {
         let (claims, refused) = asked(&store, shop.touch("effect and fail")).await;
-        assert_rejected(&refused.expect_err("unknown"), Code::FailedPrecondition, Reason::OutcomeUnknown);
+        assert_refused(refused, Code::FailedPrecondition, Reason::OutcomeUnknown);
         assert_eq!(claims, 1);
     }
     // The metadata or the error is malformed.
@@ -199,7 +184,7 @@ async fn an_expired_record_is_not_served() {
 async fn an_expired_record_is_not_served_on_postgres() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(MINUTE / 2);
+    let store = postgres(database.pool(4));
     let shop = Shop::with(|builder| {
         builder.store(store).adjust_procedures(|procedure| procedure.retention(Duration::from_secs(1)))
     })
@@ -264,7 +249,7 @@ async fn another_request_or_procedure_is_refused_by_the_store() {
                 false => asked(&store, shop.touch("b")).await,
                 true => asked(&store, shop.cancel("a")).await,
             };
-            assert_rejected(&refused.expect_err("refused"), Code::InvalidArgument, Reason::KeyReused);
+            assert_refused(refused, Code::InvalidArgument, Reason::KeyReused);
             assert_eq!(claims, 1);
         }
     }

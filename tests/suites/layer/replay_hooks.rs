@@ -1,35 +1,15 @@
 //! Replays that the application authorizes, or makes from today's state.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::AtomicBool;
 
-use tonic::{Code, Status};
 use tonic_idempotency::{
-    IdempotencyLayer, OwnerId,
-    layer::{BuildError, IdempotencyLayerBuilder},
-    migrations,
-    policy::{InProgressPolicy, Policies, ProcedureError, RebuildRequest, ReplayRequest},
-    status::{OutboxStatus, Resource},
-    store::{ClaimOutcome, MemoryStore, PostgresStore, Schema, Store, StoredResponse},
+    OwnerId, migrations,
+    policy::{ProcedureError, RebuildRequest},
+    store::Schema,
 };
-use tonic_idempotency_tests::{
-    Database,
-    shop::{
-        FILE_DESCRIPTOR_SET,
-        proto::{CreateOrderReply, Order},
-    },
-};
-use uuid::Uuid;
 
-use crate::{
-    duplicates::resource_types,
-    harness::{CREATE, Shop, assert_rejected, order_id, quiet},
-};
+use crate::harness::resource_types;
+use crate::prelude::*;
 
 /// The members who may be given replays, and the questions about them.
 #[derive(Clone, Default)]
@@ -171,7 +151,7 @@ fn named(name: &str) -> Arc<Mutex<Result<String, Status>>> {
 #[tokio::test]
 async fn a_replay_is_rebuilt_from_todays_state_and_nothing_is_stored_but_the_id() {
     let database = Database::new().await;
-    let (store, mut owner) = (PostgresStore::new(database.pool(4), resource_types()), database.owner().await);
+    let (store, mut owner) = (postgres(database.pool(4)), database.owner().await);
     owner.batch_execute("CREATE SCHEMA shop; CREATE TABLE shop.orders (id uuid PRIMARY KEY)").await.expect("a table");
     migrations::register(&mut owner, &Schema::default(), &resource_types()).await.expect("the registration");
     // The test's handler writes no orders.
@@ -180,9 +160,7 @@ async fn a_replay_is_rebuilt_from_todays_state_and_nothing_is_stored_but_the_id(
     let name = named("a");
     let shop = Shop::with(|builder| rebuilds(builder.store(store), &name)).await;
     let first = shop.create("a").await.expect("the first call");
-    let replay = shop.create("a").await.expect("a replay");
-    replay.assert("processing", true);
-    assert_eq!(replay.message, first.message);
+    shop.create("a").await.expect("a replay").assert_replays("processing", &first);
 
     *name.lock().expect("no panic") = Ok("renamed since".to_owned());
     let replay = shop.create("a").await.expect("a replay");

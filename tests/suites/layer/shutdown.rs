@@ -1,31 +1,8 @@
 //! Shutting a layer down.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use tonic_idempotency::layer::{CallerFromExtensions, CallerResolver as _, Shutdown, Stage, UnfinishedCall};
 
-use tokio::task::JoinHandle;
-use tonic::Code;
-use tonic_idempotency::{
-    IdempotencyLayer,
-    layer::{CallerFromExtensions, CallerResolver as _, Shutdown, Stage, UnfinishedCall},
-    policy::Mode,
-    rejection::Reason,
-    store::{MemoryStore, Store, StoreErrorKind},
-};
-use tonic_idempotency_tests::shop;
-use uuid::Uuid;
-
-use crate::{
-    harness::{CREATE, Seen, Shop, assert_rejected, quiet, retry_delay},
-    reconcile::reconcile,
-    watched::{Operation, Watched},
-    witness::{Answer, Witness},
-};
+use crate::prelude::*;
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(3600);
@@ -54,15 +31,13 @@ async fn refuses_new_calls_with_a_key() {
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     // Replays, too: the retry reaches another server.
     for shop in [shop.with_key(shop.key), shop.with_key(Some(Uuid::new_v4()))] {
-        let status = shop.create("a").await.expect_err("refused");
-        assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+        let status = assert_refused(shop.create("a").await, Code::Unavailable, Reason::ShuttingDown);
         assert_eq!(retry_delay(&status), Duration::from_secs(1));
     }
     assert_eq!((shop.handler.started(), store.len()), (1, 1));
     // It does not wait for the message.
     let (_never_sent, call) = shop.spawn_slow().await;
-    let status = call.await.expect("no panic").expect_err("refused");
-    assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+    assert_refused(call.await.expect("no panic"), Code::Unavailable, Reason::ShuttingDown);
     next_process(&shop, store).await.create("a").await.expect("a replay").assert("processing", true);
 }
 
@@ -220,8 +195,7 @@ async fn stays_in_effect_when_its_future_is_dropped() {
     quiet().await;
     tokio::time::timeout(BOUND, shop.layer.shutdown(LONG)).await.expect_err("it waits for the call");
 
-    let status = shop.with_key(Some(Uuid::new_v4())).create("a").await.expect_err("refused");
-    assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+    assert_refused(shop.with_key(Some(Uuid::new_v4())).create("a").await, Code::Unavailable, Reason::ShuttingDown);
     let again = spawn_shutdown(&shop.layer, LONG);
     let at_once = spawn_shutdown(&shop.layer, LONG);
     quiet().await;
@@ -262,7 +236,6 @@ async fn refuses_a_call_whose_message_arrives_after_the_shutdown() {
     // The process may end any moment now.
     sender.send(message).await.expect("the call reads it");
     drop(sender);
-    let status = call.await.expect("no panic").expect_err("refused");
-    assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+    assert_refused(call.await.expect("no panic"), Code::Unavailable, Reason::ShuttingDown);
     assert_eq!((shop.handler.started(), store.len()), (1, 1));
 }

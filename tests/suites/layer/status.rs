@@ -1,20 +1,8 @@
 //! The header `idempotency-status` on replays.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use tonic_idempotency::{status::StatusResolver, store::StatusFromStore};
 
-use tokio::time::Instant;
-use tonic_idempotency::{
-    Caller,
-    policy::{Procedure, ReplayRequest},
-    status::{OutboxStatus, Resource, StatusResolver},
-    store::{MemoryStore, StatusFromStore},
-};
-
-use crate::harness::{CREATE, Shop, order_id};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn follows_the_outbox() {
@@ -61,9 +49,7 @@ async fn comes_from_the_status_resolver_if_one_is_set() {
 async fn is_processing_if_the_resolver_fails() {
     let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Oracle(Err("no idea")))).await;
     let first = shop.create("a").await.expect("the first call");
-    let replay = shop.create("a").await.expect("a replay");
-    replay.assert("processing", true);
-    assert_eq!(replay.message, first.message);
+    shop.create("a").await.expect("a replay").assert_replays("processing", &first);
     assert_eq!(shop.handler.finished(), 1);
 }
 
@@ -99,9 +85,7 @@ async fn is_processing_if_the_resolver_does_not_answer_in_its_time() {
         .await;
         let first = shop.create("a").await.expect("the first call");
         let began = Instant::now();
-        let replay = shop.create("a").await.expect("a replay");
-        replay.assert("processing", true);
-        assert_eq!(replay.message, first.message);
+        shop.create("a").await.expect("a replay").assert_replays("processing", &first);
         let took = began.elapsed().as_millis();
         assert!((expected..expected + 50).contains(&took), "{took} ms");
     }
@@ -133,9 +117,7 @@ async fn is_processing_if_the_resolver_panics() {
     for at_once in [true, false] {
         let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Panics { at_once })).await;
         let first = shop.create("a").await.expect("the first call");
-        let replay = shop.create("a").await.expect("a replay");
-        replay.assert("processing", true);
-        assert_eq!(replay.message, first.message);
+        shop.create("a").await.expect("a replay").assert_replays("processing", &first);
     }
 }
 

@@ -1,20 +1,6 @@
 //! Claims that fail, in every way: some run their handler, and the others are refused.
 
-use std::time::Duration;
-
-use tonic::Code;
-use tonic_idempotency::{
-    layer::IdempotencyLayerBuilder,
-    policy::{EffectPolicy, Mode, Policies, ProcedureBuilder, StorePolicy},
-    rejection::Reason,
-    store::StoreErrorKind,
-};
-use tonic_types::StatusExt as _;
-
-use crate::{
-    harness::{Seen, Shop, assert_rejected},
-    watched::{Operation, Watched},
-};
+use crate::prelude::*;
 
 const KINDS: [StoreErrorKind; 8] = [
     StoreErrorKind::Conflict,

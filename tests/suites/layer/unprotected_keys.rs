@@ -1,36 +1,18 @@
 //! Keys on procedures that are not opted in.
 
 use http::uri::PathAndQuery;
-use prost_reflect::DescriptorPool;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{
-    Code, Status,
-    service::InterceptorLayer,
-    transport::{Channel, Server},
-};
+use tonic::{service::InterceptorLayer, transport::Server};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
-use tonic_idempotency::{
-    IdempotencyLayer,
-    layer::IdempotencyLayerBuilder,
-    policy::{Procedure, UnprotectedKeyPolicy},
-    rejection::Reason,
-    store::MemoryStore,
-};
-use tonic_idempotency_tests::shop::{
-    self, Counting, FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderReply, CreateOrderRequest},
-};
+use tonic_idempotency::policy::UnprotectedKeyPolicy;
+use tonic_idempotency_tests::shop::LOSSY_FILE_DESCRIPTOR_SET;
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
     server_reflection_request::MessageRequest,
 };
-use tonic_types::StatusExt as _;
-use uuid::Uuid;
 
-use crate::{
-    build::{compile, compile_with, error},
-    harness::{Seen, Shop, assert_rejected},
-};
+use crate::build::compile_with;
+use crate::prelude::*;
 
 const GET: &str = "/shop.v1.Shop/GetOrder";
 
@@ -46,24 +28,25 @@ async fn get(shop: &Shop, key: Option<Uuid>) -> Result<Seen, Status> {
 #[tokio::test]
 async fn are_refused_if_the_layer_says_so() {
     let shop = Shop::with(refusing).await;
-    let status = get(&shop, shop.key).await.expect_err("refused");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyUnsupported);
+    let status = assert_refused(get(&shop, shop.key).await, Code::InvalidArgument, Reason::KeyUnsupported);
     assert!(status.message().contains("send the call without the idempotency-key header"), "{status:?}");
     let violations = status.get_details_bad_request().expect("a BadRequest").field_violations;
     assert_eq!(violations[0].field, "idempotency-key");
     // Whatever the key is.
     let mut nonsense = shop::request("a", shop.user, None);
     nonsense.metadata_mut().insert("idempotency-key", "nonsense".parse().expect("metadata"));
-    let status = shop.client.clone().get_order(nonsense).await.expect_err("refused");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyUnsupported);
+    assert_refused(shop.client.clone().get_order(nonsense).await, Code::InvalidArgument, Reason::KeyUnsupported);
     assert_eq!(shop.handler.started(), 0);
 }
 
 #[tokio::test]
 async fn are_refused_on_a_streaming_procedure_as_well() {
     let shop = Shop::with(refusing).await;
-    let status = shop.client.clone().watch_orders(shop::request("a", shop.user, shop.key)).await.expect_err("refused");
-    assert_rejected(&status, Code::InvalidArgument, Reason::KeyUnsupported);
+    assert_refused(
+        shop.client.clone().watch_orders(shop::request("a", shop.user, shop.key)).await,
+        Code::InvalidArgument,
+        Reason::KeyUnsupported,
+    );
     shop.client.clone().watch_orders(shop::request("a", shop.user, None)).await.expect("a call without a key");
 }
 

@@ -1,37 +1,9 @@
 //! Duplicates that wait for the call that holds their key.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-use tonic_idempotency::policy::{Limit, Limits};
+use tokio::time::timeout;
+use tonic_idempotency::layer::{CallerFromExtensions, CallerResolver};
 
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout},
-};
-use tonic::{Code, Status, service::interceptor::InterceptedService};
-use tonic_idempotency::{
-    layer::{CallerFromExtensions, CallerResolver, IdempotencyLayerBuilder},
-    policy::{InProgressPolicy, Policies},
-    rejection::Reason,
-    store::{MemoryStore, PostgresStore, Store, StoreErrorKind},
-};
-use tonic_idempotency_tests::{
-    Database,
-    shop::{self, proto::shop_client::ShopClient},
-    until,
-};
-use tower_layer::Layer as _;
-
-use crate::{
-    duplicates::resource_types,
-    harness::{Seen, Shop, assert_rejected, quiet, retry_delay},
-    watched::{Operation, Watched},
-};
+use crate::prelude::*;
 
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
@@ -112,7 +84,7 @@ async fn a_thousand_duplicates_hold_no_connection_while_they_wait() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let owner = database.owner().await;
-    let store = PostgresStore::new(pool.clone(), resource_types()).timeout(Duration::from_secs(30));
+    let store = postgres(pool.clone());
     let (arrived, caller) = arrivals();
     let shop = Shop::with(|builder| wait(builder).store(store).caller_resolver(caller)).await;
     let calls = spawn(&shop, 1000, "hold");
@@ -161,8 +133,7 @@ async fn a_waiter_gives_up_after_max_wait() {
     quiet().await;
     let began = Instant::now();
     let ended = timeout(MAX_WAIT * 2, shop.create("hold")).await.expect("it gives up");
-    let status = ended.expect_err("the first still runs");
-    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    let status = assert_refused(ended, Code::Aborted, Reason::InProgress);
     assert_eq!(retry_delay(&status), Duration::from_secs(1));
     let waited = began.elapsed();
     assert!(waited >= MAX_WAIT && waited < MAX_WAIT + AT_ONCE, "{waited:?}");
@@ -183,8 +154,7 @@ async fn a_waiter_for_another_process_gives_up_after_max_wait() {
     quiet().await;
     let began = Instant::now();
     let ended = timeout(MAX_WAIT * 2, other.create("hold")).await.expect("it gives up");
-    let status = ended.expect_err("the first still runs");
-    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    let status = assert_refused(ended, Code::Aborted, Reason::InProgress);
     assert_eq!(retry_delay(&status), Duration::from_secs(1));
     // It does not start a pause that would end too late; the longest pause is a second.
     let waited = began.elapsed();
@@ -210,8 +180,7 @@ async fn a_waiter_waits_no_longer_than_its_deadline_or_max_wait() {
             request.set_timeout(deadline);
             let began = Instant::now();
             let ended = timeout(MAX_WAIT * 3, client.clone().create_order(request)).await.expect("it gives up");
-            let status = ended.expect_err("the first still runs");
-            assert_rejected(&status, Code::Aborted, Reason::InProgress);
+            assert_refused(ended, Code::Aborted, Reason::InProgress);
             let waited = began.elapsed();
             assert!(waited > longest / 2 && waited < longest + AT_ONCE, "{waited:?} of {longest:?}");
         }
@@ -229,8 +198,7 @@ async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
     quiet().await;
     for _ in 0..2 {
         let began = Instant::now();
-        let status = shop.create("hold").await.expect_err("two calls wait already");
-        assert_rejected(&status, Code::Unavailable, Reason::Overloaded);
+        let status = assert_refused(shop.create("hold").await, Code::Unavailable, Reason::Overloaded);
         assert_eq!(retry_delay(&status), Duration::from_secs(1));
         assert!(began.elapsed() < AT_ONCE);
     }
@@ -240,13 +208,11 @@ async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
     let _first = other.spawn_create("hold");
     quiet().await;
     let began = Instant::now();
-    let status = elsewhere.create("hold").await.expect_err("two wait");
-    assert_rejected(&status, Code::Unavailable, Reason::Overloaded);
+    assert_refused(elsewhere.create("hold").await, Code::Unavailable, Reason::Overloaded);
     assert!(began.elapsed() < AT_ONCE);
 
     // Waiters that gave up leave room for others.
-    let status = calls.join_next().await.expect("a call").expect("no panic").expect_err("it gave up");
-    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    assert_refused(calls.join_next().await.expect("a call").expect("no panic"), Code::Aborted, Reason::InProgress);
     calls.join_next().await.expect("a call").expect("no panic").expect_err("it gave up");
     let next = shop.spawn_create("hold");
     quiet().await;
@@ -381,8 +347,8 @@ async fn notices_the_end_of_a_call_of_another_process_at_most_a_fifth_of_its_tim
 async fn waits_for_a_call_of_another_process_on_postgres() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
-    let here = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
-    let there = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
+    let here = postgres(database.pool(4));
+    let there = postgres(pool);
     let shop = Shop::with(|builder| wait(builder).store(here)).await;
     let other = Shop { user: shop.user, key: shop.key, ..Shop::with(|builder| wait(builder).store(there)).await };
     let first = shop.spawn_create("hold");
@@ -482,13 +448,8 @@ async fn a_changed_request_is_refused_at_once() {
     quiet().await;
     for shop in [&shop, &other] {
         let began = Instant::now();
-        let status = shop.create("hold and more").await.expect_err("another request");
-        assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
-        assert_rejected(
-            &shop.pay("hold").await.expect_err("another procedure"),
-            Code::InvalidArgument,
-            Reason::KeyReused,
-        );
+        assert_refused(shop.create("hold and more").await, Code::InvalidArgument, Reason::KeyReused);
+        assert_refused(shop.pay("hold").await, Code::InvalidArgument, Reason::KeyReused);
         assert!(began.elapsed() < AT_ONCE);
     }
     // The refusals do not affect the waiter.
@@ -517,7 +478,7 @@ async fn does_not_wait_by_default() {
     let _first = shop.spawn_create("hold");
     quiet().await;
     let began = Instant::now();
-    assert_rejected(&shop.create("hold").await.expect_err("refused"), Code::Aborted, Reason::InProgress);
+    assert_refused(shop.create("hold").await, Code::Aborted, Reason::InProgress);
     assert!(began.elapsed() < AT_ONCE);
 }
 
@@ -542,8 +503,7 @@ async fn a_shutdown_wakes_and_refuses_waiters() {
     let layer = shop.layer.clone();
     let shutdown = tokio::spawn(async move { layer.shutdown(MAX_WAIT).await });
     for refused in waiters.join_all().await {
-        let status = refused.expect_err("the servers are shutting down");
-        assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+        let status = assert_refused(refused, Code::Unavailable, Reason::ShuttingDown);
         assert_eq!(retry_delay(&status), Duration::from_secs(1));
     }
     assert!(began.elapsed() < AT_ONCE);

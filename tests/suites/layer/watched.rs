@@ -1,21 +1,13 @@
 //! A store that counts its calls and fails on request.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
+use std::sync::MutexGuard;
+
+use tonic_idempotency::store::{
+    AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, CompleteOutcome, ExtendOutcome,
+    KeyRecord, LookUp, ReleaseOutcome, ServerClock, StoreError, TransactionOptions,
 };
 
-use tonic_idempotency::{
-    policy::EffectPolicy,
-    status::{OutboxStatus, Resource},
-    store::{
-        AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, KeyRecord, LookUp, MemoryStore, ReleaseOutcome, Reservation, ServerClock, Store,
-        StoreError, StoreErrorKind, TransactionOptions,
-    },
-};
-use uuid::Uuid;
+use crate::prelude::*;
 
 /// A store in memory that counts its calls and fails on request.
 #[derive(Clone, Debug, Default)]

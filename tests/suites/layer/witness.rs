@@ -1,15 +1,11 @@
 //! A reconciler that answers as a test sets it to.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::sync::MutexGuard;
 
-use prost::Message as _;
 use tokio::sync::Semaphore;
 use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
-use tonic_idempotency_tests::shop::proto::{CreateOrderReply, Order};
-use uuid::Uuid;
+
+use crate::prelude::*;
 
 /// Makes reconcilers that answer as set, and remembers the calls that they were asked about.
 #[derive(Clone, Debug)]

@@ -1,20 +1,13 @@
 //! The layer around one generated server, and around all routes.
 
 use tonic::{
-    server::NamedService,
-    service::{InterceptorLayer, Routes, interceptor::InterceptedService},
+    service::{InterceptorLayer, Routes},
     transport::Server,
 };
-use tonic_idempotency::{
-    IdempotencyLayer,
-    layer::{Idempotency, KeyInterceptor},
-    store::MemoryStore,
-};
-use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_server::ShopServer};
-use tower_layer::Layer as _;
-use uuid::Uuid;
+use tonic_idempotency::layer::{Idempotency, KeyInterceptor};
+use tonic_idempotency_tests::shop::proto::shop_server::ShopServer;
 
-use crate::harness::Seen;
+use crate::prelude::*;
 
 fn layer() -> IdempotencyLayer {
     IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("the layer can be built")
