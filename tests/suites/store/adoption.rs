@@ -1,21 +1,9 @@
 //! A table that the Go interceptor's migrations made: ours adopt it, and its owner notices nothing.
 
-use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{
-    migrations,
-    status::Resource,
-    store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, ResourceType, ResourceTypes,
-        Schema, Store, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database};
-use uuid::Uuid;
-
+use crate::prelude::*;
 use crate::{
     batches::statements::{self, Outcome},
     migrations::{schema, works},
-    record::{HASH, HOUR, PROCEDURE, acquire, again, claim, completion},
 };
 
 /// The shape of the Go service's table: its columns, the foreign keys of eight resource types, its checks, indexes,
@@ -85,9 +73,7 @@ const GO_SERVICE: &str = "
 
 /// The rights on the table: its owner, whether row-level security is on and forced, and what each role may do.
 async fn rights(client: &Client) -> Vec<String> {
-    let rows = client
-        .query(
-            "SELECT format('%s %s %s', relowner::regrole, relrowsecurity, relforcerowsecurity)
+    let sql = "SELECT format('%s %s %s', relowner::regrole, relrowsecurity, relforcerowsecurity)
              FROM pg_class WHERE oid = 'tenant.idempotency_keys'::regclass
              UNION ALL SELECT format('%s %s', grantee::regrole, privilege_type) FROM pg_class, aclexplode(relacl)
              WHERE oid = 'tenant.idempotency_keys'::regclass
@@ -96,11 +82,8 @@ async fn rights(client: &Client) -> Vec<String> {
              UNION ALL SELECT format('%s %s', oid::regprocedure, proacl) FROM pg_proc
              WHERE oid = 'authn.current_user_id()'::regprocedure
              UNION ALL SELECT format('%s %s %s %s', polname, polroles::regrole[], polcmd, pg_get_expr(polqual, polrelid))
-             FROM pg_policy",
-            &[],
-        )
-        .await
-        .expect("the catalogue");
+             FROM pg_policy";
+    let rows = client.query(sql, &[]).await.expect("the catalogue");
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -222,27 +205,15 @@ async fn replays_what_a_go_server_recorded_and_serves_every_operation() {
         "00000000-0000-7000-8000-000000000002".parse().expect("a UUID"),
         "00000000-0000-7000-8000-000000000001".parse().expect("a UUID"),
     );
-    match store.claim(&old).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => assert!(replay.resource.is_some()),
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    assert!(replay_of(&store, &old).await.resource.is_some());
 
     let insert = "INSERT INTO tenant.clusters DEFAULT VALUES RETURNING id";
     let cluster: Uuid = adopted.superuser.query_one(insert, &[]).await.expect("a cluster").get(0);
     let resource = Some(Resource { resource_type: "cluster".to_owned(), id: cluster.into() });
     let created = Completion { resource, ..completion("done") };
     let first = Claim { resource_type: Some("cluster".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
-    match store.begin(&first, TransactionOptions::default()).await.expect("the store answers") {
-        BeginOutcome::Open { transaction, .. } => {
-            let committed = transaction.commit(Some(created)).await.expect("the store answers");
-            assert_eq!(committed, CommitOutcome::Committed);
-        }
-        other => panic!("expected a transaction, got {other:?}"),
-    }
-    match store.claim(&again(&first)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, Some(cluster.into())),
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    commit(&store, &first, created).await;
+    assert_eq!(replay_of(&store, &first).await.resource, Some(cluster.into()));
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
     let expire = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'";
     adopted.superuser.batch_execute(expire).await.expect("time");
@@ -311,8 +282,7 @@ async fn leaves_the_go_service_its_statements_on_the_way_to_partitions() {
         }
         done.push(claim(user, key));
         for claim in &done {
-            let outcome = store.claim(&again(claim)).await.expect("the store answers");
-            assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{step}: {outcome:?}");
+            replay_of(&store, claim).await;
         }
     }
     // The Go service's record from before our migrations, with its project.
@@ -320,10 +290,7 @@ async fn leaves_the_go_service_its_statements_on_the_way_to_partitions() {
         "00000000-0000-7000-8000-000000000002".parse().expect("a UUID"),
         "00000000-0000-7000-8000-000000000001".parse().expect("a UUID"),
     );
-    match store.claim(&old).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => assert!(replay.resource.is_some()),
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    assert!(replay_of(&store, &old).await.resource.is_some());
     let rights = rights(&adopted.superuser).await;
     let lost: Vec<_> = rights_before.iter().filter(|line| !line.contains("policy") && !rights.contains(line)).collect();
     assert_eq!(lost, Vec::<&String>::new(), "rights on the table");
@@ -348,16 +315,9 @@ async fn serves_every_operation_as_the_role_of_the_go_service() {
     store.complete(&completed.reservation, &completion("done")).await.expect("the store answers");
     store.release(&released.reservation).await.expect("the store answers");
     store.abandon(&abandoned.reservation).await.expect("the store answers");
-    match store.begin(&begun, TransactionOptions::default()).await.expect("the store answers") {
-        BeginOutcome::Open { transaction, .. } => {
-            let committed = transaction.commit(Some(completion("done"))).await.expect("the store answers");
-            assert_eq!(committed, CommitOutcome::Committed);
-        }
-        other => panic!("expected a transaction, got {other:?}"),
-    }
+    commit(&store, &begun, completion("done")).await;
     for claim in [&completed, &begun] {
-        let outcome = store.claim(&again(claim)).await.expect("the store answers");
-        assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+        replay_of(&store, claim).await;
     }
     adopted.drop_roles().await;
 }

@@ -1,18 +1,13 @@
 //! The store's classification of the server's answers: which are lost, which are tried again, and which are final.
 
-use deadpool_postgres::Pool;
-use scratch_postgres::{PgBouncer, skip};
-use tcp_proxy::{Cut, Direction, Moment};
+use StoreErrorKind::{Conflict, Interrupted, Overloaded, Refused, Unreachable};
+use tcp_proxy::Direction;
 use tonic_idempotency::store::{
-    BeginOutcome, ClaimOutcome, Deadpool, PostgresStore, Store, StoreErrorKind, TransactionOptions,
+    Deadpool,
     driver::{Connection as _, Driver as _, Statement},
 };
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
 
-use crate::record::{HOUR, acquire, again, claim, completion, patient};
-
-use StoreErrorKind::{Conflict, Interrupted, Overloaded, Refused, Unreachable};
+use crate::prelude::*;
 
 /// The report of an operation of which each attempt fails in the same way.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,16 +20,14 @@ struct Report {
 /// Runs an operation whose statement fails like this each time.
 async fn report_of(database: &Database, failure: &str) -> Report {
     let owner = database.owner().await;
-    owner
-        .batch_execute(&format!(
-            "DROP SEQUENCE IF EXISTS attempts; CREATE SEQUENCE attempts; GRANT USAGE ON SEQUENCE attempts TO public;
+    let sql = format!(
+        "DROP SEQUENCE IF EXISTS attempts; CREATE SEQUENCE attempts; GRANT USAGE ON SEQUENCE attempts TO public;
              CREATE OR REPLACE PROCEDURE tenant.idempotency_extend(
                  p_user uuid, p_key uuid, p_token uuid, p_lease double precision, OUT extended boolean
              ) LANGUAGE plpgsql SECURITY DEFINER AS
                  $$ BEGIN PERFORM nextval('public.attempts'); {failure}; extended := true; END $$"
-        ))
-        .await
-        .expect(failure);
+    );
+    owner.batch_execute(&sql).await.expect(failure);
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     let error = patient(database.pool(2)).extend(&claim.reservation, HOUR).await.expect_err(failure);
     let attempts: i64 = owner.query_one("SELECT last_value FROM attempts", &[]).await.expect("a count").get(0);
@@ -267,8 +260,7 @@ async fn a_claim_that_stands_is_not_reported_as_refused_behind_a_pgbouncer_that_
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &first).await;
 
-    let outcome = store.claim(&again(&first)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    assert_in_flight(&store, &first).await;
 }
 
 /// The claim was sent, its answer was lost, and nothing could be asked then.
@@ -288,8 +280,7 @@ async fn a_lost_answer_is_remembered_when_there_is_no_connection_any_more() {
     assert_eq!((error.kind(), error.may_have_happened()), (Interrupted, true));
 
     proxy.mend();
-    let outcome = store.claim(&again(&first)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "the claim stands: {outcome:?}");
+    assert_in_flight(&store, &first).await;
 }
 
 /// A conflict is over soon.
@@ -300,9 +291,7 @@ async fn an_operation_that_loses_against_others_is_tried_again_until_it_wins() {
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &first).await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE SEQUENCE attempts; GRANT USAGE ON SEQUENCE attempts TO public;
+    let sql = "CREATE SEQUENCE attempts; GRANT USAGE ON SEQUENCE attempts TO public;
              CREATE FUNCTION tenant.lose() RETURNS trigger LANGUAGE plpgsql AS
                  $$ BEGIN
                      IF nextval('public.attempts') < 6 THEN
@@ -310,9 +299,7 @@ async fn an_operation_that_loses_against_others_is_tried_again_until_it_wins() {
                      END IF;
                      RETURN NEW;
                  END $$;
-             CREATE TRIGGER lose BEFORE UPDATE ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION tenant.lose()",
-        )
-        .await
-        .expect("a trigger");
+             CREATE TRIGGER lose BEFORE UPDATE ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION tenant.lose()";
+    owner.batch_execute(sql).await.expect("a trigger");
     store.complete(&first.reservation, &completion("done")).await.expect("it wins in the end");
 }

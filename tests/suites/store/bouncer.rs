@@ -1,23 +1,9 @@
 //! [`PostgresStore`] behind PgBouncer in transaction mode: the conformance suite, and the isolation of clients that
 //! share a server connection.
 
-use std::{collections::HashSet, time::Duration};
+use deadpool_postgres::Object;
 
-use deadpool_postgres::{Object, Pool};
-use scratch_postgres::{PgBouncer, skip};
-use tokio::task::JoinSet;
-use tokio_postgres::{Client, NoTls, Row, types::Type};
-use tonic_idempotency::{
-    status::{OutboxStatus, Resource},
-    store::{
-        ClaimOutcome, Completion, PostgresStore, Replay, Store, StoredResponse,
-        conformance::{Harness, conformance_tests},
-    },
-};
-use tonic_idempotency_tests::{API_LOGIN, Database, until};
-use uuid::Uuid;
-
-use crate::record::{acquire, again, claim, complete, completion, patient};
+use crate::prelude::*;
 
 /// More clients than there are server connections.
 const CLIENTS: usize = 4 * PgBouncer::SERVER_CONNECTIONS;
@@ -123,12 +109,8 @@ async fn assert_nothing_left(pool: &Pool) {
 async fn every_operation(store: PostgresStore, project: Resource) {
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("done") }).await;
-    match store.claim(&again(&first)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => {
-            assert_eq!(replay.status.expect("a status"), Some(OutboxStatus::Completed));
-        }
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    let replay = replay_of(&store, &first).await;
+    assert_eq!(replay.status.expect("a status"), Some(OutboxStatus::Completed));
     let second = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &second).await;
     store.release(&second.reservation).await.expect("the store answers");
@@ -148,16 +130,8 @@ async fn no_operation_leaves_anything_on_a_server_connection() {
         users.join_all().await;
         assert_nothing_left(&pool).await;
     }
-    let backends: i64 = database
-        .owner()
-        .await
-        .query_one(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = $1::text",
-            &[&API_LOGIN],
-        )
-        .await
-        .expect("the count")
-        .get(0);
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = $1::text";
+    let backends: i64 = database.owner().await.query_one(sql, &[&API_LOGIN]).await.expect("the count").get(0);
     assert_eq!(usize::try_from(backends), Ok(PgBouncer::SERVER_CONNECTIONS));
 }
 
@@ -167,10 +141,8 @@ async fn a_user_set_for_a_session_is_left_for_the_next_client() {
     let Some((_database, _bouncer, pool)) = behind_bouncer().await else { return };
     let alice = Uuid::new_v4().to_string();
     let client = pool.get().await.expect("a connection");
-    client
-        .query_typed("SELECT set_config('app.current_user_id', $1, false)", &[(&alice, Type::TEXT)])
-        .await
-        .expect("the user is set");
+    let sql = "SELECT set_config('app.current_user_id', $1, false)";
+    client.query_typed(sql, &[(&alice, Type::TEXT)]).await.expect("the user is set");
     drop(client);
 
     let found = server_connections(&pool).await;
@@ -193,13 +165,8 @@ async fn row_level_security_keeps_users_apart() {
         });
     }
     users.join_all().await;
-    let all: i64 = database
-        .owner()
-        .await
-        .query_one("SELECT count(*) FROM tenant.idempotency_keys", &[])
-        .await
-        .expect("the count")
-        .get(0);
+    let sql = "SELECT count(*) FROM tenant.idempotency_keys";
+    let all: i64 = database.owner().await.query_one(sql, &[]).await.expect("the count").get(0);
     assert_eq!(usize::try_from(all), Ok(8 * CLIENTS));
 }
 
@@ -208,10 +175,8 @@ async fn rows(pool: &Pool, user: Option<Uuid>) -> (i64, i64) {
     let mut client = pool.get().await.expect("a connection");
     let transaction = client.transaction().await.expect("a transaction");
     if let Some(user) = user {
-        transaction
-            .query_typed("SELECT set_config('app.current_user_id', $1, true)", &[(&user.to_string(), Type::TEXT)])
-            .await
-            .expect("the user is set");
+        let sql = "SELECT set_config('app.current_user_id', $1, true)";
+        transaction.query_typed(sql, &[(&user.to_string(), Type::TEXT)]).await.expect("the user is set");
     }
     let count = "SELECT count(*), count(*) FILTER (WHERE user_id = $1) FROM tenant.idempotency_keys";
     let rows = transaction.query_typed(count, &[(&user, Type::UUID)]).await.expect("the count");
@@ -225,13 +190,8 @@ async fn a_client_that_disconnects_in_a_transaction_leaves_nothing() {
     for _ in 0..2 * PgBouncer::SERVER_CONNECTIONS {
         let client = pool.get().await.expect("a connection");
         client.batch_execute("BEGIN").await.expect("a transaction");
-        client
-            .query_typed(
-                "SELECT set_config('app.current_user_id', gen_random_uuid()::text, true), pg_advisory_xact_lock(1)",
-                &[],
-            )
-            .await
-            .expect("the user is set, and the lock is free");
+        let sql = "SELECT set_config('app.current_user_id', gen_random_uuid()::text, true), pg_advisory_xact_lock(1)";
+        client.query_typed(sql, &[]).await.expect("the user is set, and the lock is free");
         drop(Object::take(client));
     }
 

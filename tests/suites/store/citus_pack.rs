@@ -2,18 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tokio_postgres::Client;
-use tonic_idempotency::{
-    migrations,
-    store::{
-        BeginOutcome, ClaimOutcome, CompleteOutcome, ExtendOutcome, PostgresStore, ReleaseOutcome, ResourceTypes,
-        Schema, Store, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database};
-use uuid::Uuid;
-
-use crate::record::{HOUR, acquire, again, claim, completion};
+use crate::prelude::*;
 
 const STUBS: &str = include_str!("citus_stubs.sql");
 
@@ -118,13 +107,11 @@ async fn keeps_the_protocol() {
     let outcome = store.release(&released.reservation).await.expect("a release");
     assert_eq!(outcome, ReleaseOutcome::Released);
     acquire(&store, &again(&released)).await;
-    let open = store.begin(&begun, TransactionOptions::default()).await.expect("a transaction");
-    let BeginOutcome::Open { transaction, .. } = open else { panic!("expected a transaction, got {open:?}") };
+    let transaction = open_transaction(&store, &begun).await;
     let held = store.begin(&again(&begun), TransactionOptions::default()).await.expect("the key is held");
     assert!(!matches!(held, BeginOutcome::Open { .. }), "{held:?}");
     transaction.commit(Some(completion("done"))).await.expect("a commit");
     for done in [&reserved, &begun] {
-        let outcome = store.claim(&again(done)).await.expect("a retry");
-        assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+        replay_of(&store, done).await;
     }
 }

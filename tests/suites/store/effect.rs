@@ -1,18 +1,9 @@
 //! Reservations that do not wait for the disk, because the effect is in the same server.
 
-use std::time::Duration;
+use scratch_postgres::Source;
+use tonic_idempotency::policy::EffectPolicy;
 
-use deadpool_postgres::{Manager, Pool};
-use scratch_postgres::{Server, Source, skip};
-use tokio_postgres::{Client, NoTls, types::Type};
-use tonic_idempotency::{
-    policy::EffectPolicy,
-    store::{Claim, ClaimOutcome, PostgresStore, ResourceTypes, Schema, Store},
-};
-use tonic_idempotency_tests::migrate;
-use uuid::Uuid;
-
-use crate::record::{acquire, again, claim, completion, take_over};
+use crate::prelude::*;
 
 /// A server that keeps flushed data when it is killed, a pool of one connection, and a store on it.
 struct Durable {

@@ -6,6 +6,8 @@ mod batches {
     pub(crate) mod statements;
 }
 mod citus;
+#[allow(unused_imports, reason = "the suite `store` uses the rest")]
+mod prelude;
 #[allow(dead_code, reason = "the suite `store` uses the rest")]
 mod record;
 mod settings {

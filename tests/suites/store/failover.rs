@@ -1,25 +1,10 @@
 //! A primary that is lost, and a standby that takes over; and connections that lead to a standby.
 
-use std::time::Duration;
-
-use deadpool_postgres::Pool;
-use futures_util::future::join_all;
-use scratch_postgres::{Pair, skip};
-use tcp_proxy::{Cut, Moment};
-use tokio::{sync::watch, task::yield_now};
-use tonic_idempotency::{
-    policy::Isolation,
-    store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, LookUp, PostgresStore, Store, StoreError,
-        StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database, Proxy, pool, until};
-use uuid::Uuid;
-
-use crate::record::{again, claim, complete, completion};
-
 use StoreErrorKind::{Interrupted, Overloaded, Unreachable};
+use scratch_postgres::Pair;
+use tokio::{sync::watch, task::yield_now};
+
+use crate::prelude::*;
 
 /// Two servers, a database on the primary, and a proxy that leads to it; `None` if there are no server binaries.
 struct Scene {
@@ -87,8 +72,7 @@ async fn a_pool_with_both_hosts_finds_the_new_primary_and_the_records_are_there(
     scene.pair.fail_over().await.expect("a failover");
 
     assert_replays(store.claim(&again(&first)).await);
-    let outcome = store.claim(&again(&reserved)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    assert_in_flight(&store, &reserved).await;
     // The token of before holds the key at the new primary, too.
     let completed = store.complete(&reserved.reservation, &completion("done")).await.expect("the store answers");
     assert_eq!(completed, CompleteOutcome::Completed);
@@ -139,8 +123,7 @@ async fn what_was_acknowledged_is_there_after_a_failover_and_what_was_refused_ma
         "{kinds:?}"
     );
     for claim in acquired {
-        let outcome = store.claim(&again(&claim)).await.expect("the store answers");
-        assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+        assert_in_flight(&store, &claim).await;
     }
 }
 

@@ -1,21 +1,6 @@
 //! The plain statements of a transactional call, which take a free key and record it.
 
-use std::sync::Arc;
-
-use tokio::task::JoinHandle;
-use tokio_postgres::Client;
-use tonic_idempotency::{
-    Transaction,
-    policy::Isolation,
-    store::{
-        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, SessionSettings,
-        Store, StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
-
-use crate::record::{HOUR, again, claim, complete, completion};
+use crate::prelude::*;
 
 /// Makes each attempt to get a key's lock wait for the test's own lock, after its statement has its snapshot.
 const GATE: &str = "

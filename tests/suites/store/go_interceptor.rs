@@ -1,18 +1,9 @@
 //! The Go interceptor's statements, as a Go server on the same table runs them: each in a transaction with the user
 //! set.
 
-use std::time::Duration;
+use tonic_idempotency::policy::ForeignPolicy;
 
-use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{
-    policy::{ForeignPolicy, LeasePolicy},
-    status::OutboxStatus,
-    store::{BeginOutcome, Claim, ClaimOutcome, Store, StoredResponse, TransactionOptions},
-};
-use tonic_idempotency_tests::{Database, uuid_of};
-use uuid::Uuid;
-
-use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion, take_over};
+use crate::prelude::*;
 
 /// A server with the Go interceptor.
 struct GoInterceptor {
@@ -33,10 +24,8 @@ impl GoInterceptor {
     ) -> u64 {
         let transaction = self.client.transaction().await.expect("a transaction");
         let user = self.user.to_string();
-        transaction
-            .query_typed("SELECT set_config('app.current_user_id', $1, true)", &[(&user, Type::TEXT)])
-            .await
-            .expect("the user is set");
+        let sql = "SELECT set_config('app.current_user_id', $1, true)";
+        transaction.query_typed(sql, &[(&user, Type::TEXT)]).await.expect("the user is set");
         let rows = transaction.query_typed(&format!("{statement} RETURNING 1"), parameters).await.expect(statement);
         transaction.commit().await.expect("the commit");
         rows.len() as u64
@@ -131,13 +120,9 @@ async fn left_by_a_go_server(database: &Database) -> Claim {
         GoInterceptor::new(database, *claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid()).await;
     go.reserve().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "UPDATE tenant.idempotency_keys
-             SET created = created - interval '2 hours', expires = expires - interval '2 hours'",
-        )
-        .await
-        .expect("time");
+    let sql = "UPDATE tenant.idempotency_keys
+             SET created = created - interval '2 hours', expires = expires - interval '2 hours'";
+    owner.batch_execute(sql).await.expect("time");
     claim
 }
 
@@ -185,8 +170,7 @@ async fn its_reservation_is_taken_over_once_a_lease_has_passed_if_that_is_the_po
                 other => panic!("expected a takeover, got {other:?}"),
             }
             take_over(&store, &claim).await;
-            let outcome = store.claim(&again(&claim)).await.expect("the store answers");
-            assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+            assert_in_flight(&store, &claim).await;
         }
     }
 }

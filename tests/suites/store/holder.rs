@@ -1,12 +1,6 @@
 //! The details that a call learns of the transaction that holds its key.
 
-use protobuf_canonical::RequestHash;
-use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::store::{BeginOutcome, Claim, ClaimOutcome, Schema, Store, TransactionOptions};
-use tonic_idempotency_tests::{Database, migrate};
-use uuid::Uuid;
-
-use crate::record::{acquire, again, claim};
+use crate::prelude::*;
 
 fn of_another_request(claim: &Claim) -> Claim {
     Claim { request: RequestHash::from([8; 32]).into(), ..again(claim) }

@@ -1,20 +1,6 @@
 //! Row-level security, on the API's own role.
 
-use std::sync::Arc;
-
-use tokio_postgres::Client;
-use tonic_idempotency::{
-    OwnerId, Transaction,
-    status::Resource,
-    store::{
-        AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome, ExtendOutcome, ReleaseOutcome,
-        Reservation, SessionSettings, Store, StoredResponse, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database};
-use uuid::Uuid;
-
-use crate::record::{HOUR, PROCEDURE, acquire, again, claim, complete, completion, patient};
+use crate::prelude::*;
 
 async fn count(client: &Client, from: &str) -> i64 {
     client.query_one(&format!("SELECT count(*) FROM {from}"), &[]).await.expect("the count").get(0)
@@ -52,10 +38,8 @@ async fn another_user_neither_sees_nor_touches_a_row_and_is_not_blocked_by_it() 
 
     let mut api = database.api().await;
     let transaction = api.transaction().await.expect("a transaction");
-    transaction
-        .execute("SELECT set_config('app.current_user_id', $1, true)", &[&bob.to_string()])
-        .await
-        .expect("the user is set");
+    let sql = "SELECT set_config('app.current_user_id', $1, true)";
+    transaction.execute(sql, &[&bob.to_string()]).await.expect("the user is set");
     for statement in [
         "SELECT FROM tenant.idempotency_keys",
         "UPDATE tenant.idempotency_keys SET response_bytes = ''",
@@ -82,10 +66,8 @@ async fn a_row_of_another_user_cannot_be_written() {
     let database = Database::new().await;
     let mut api = database.api().await;
     let transaction = api.transaction().await.expect("a transaction");
-    transaction
-        .execute("SELECT set_config('app.current_user_id', $1, true)", &[&Uuid::new_v4().to_string()])
-        .await
-        .expect("the user is set");
+    let sql = "SELECT set_config('app.current_user_id', $1, true)";
+    transaction.execute(sql, &[&Uuid::new_v4().to_string()]).await.expect("the user is set");
     let error = transaction
         .execute(
             "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
@@ -120,10 +102,8 @@ async fn row_level_security_binds_the_owner_of_the_table_too() {
     let database = Database::new().await;
     complete(&database.store(), &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(&format!("ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE}"))
-        .await
-        .expect("the owner changes");
+    let sql = format!("ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE}");
+    owner.batch_execute(&sql).await.expect("the owner changes");
     assert_eq!(count(&database.api().await, "tenant.idempotency_keys").await, 0);
 }
 
@@ -198,13 +178,9 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
 async fn does_not_depend_on_the_applications_user() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE plpgsql STABLE
-             AS $$ BEGIN RAISE EXCEPTION 'the application looks for its user elsewhere'; END $$",
-        )
-        .await
-        .expect("the function");
+    let sql = "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE plpgsql STABLE
+             AS $$ BEGIN RAISE EXCEPTION 'the application looks for its user elsewhere'; END $$";
+    owner.batch_execute(sql).await.expect("the function");
     let store = database.store();
     let nobody = |claim| Claim { session: CallSession::default(), resource_type: None, ..claim };
     let first = nobody(claim(Uuid::new_v4(), Uuid::new_v4()));
@@ -213,8 +189,7 @@ async fn does_not_depend_on_the_applications_user() {
     assert_eq!(extended, ExtendOutcome::Extended);
     let completed = store.complete(&first.reservation, &completion("done")).await.expect("the store answers");
     assert_eq!(completed, CompleteOutcome::Completed);
-    let replay = store.claim(&again(&first)).await.expect("the store answers");
-    assert!(matches!(replay, ClaimOutcome::Replay(_)), "{replay:?}");
+    replay_of(&store, &first).await;
 
     let [released, abandoned, begun] = [(); 3].map(|()| nobody(claim(Uuid::new_v4(), Uuid::new_v4())));
     acquire(&store, &released).await;
@@ -222,12 +197,8 @@ async fn does_not_depend_on_the_applications_user() {
     acquire(&store, &abandoned).await;
     store.abandon(&abandoned.reservation).await.expect("the store answers");
     assert_eq!(store.abandoned(&all()).await.expect("the store answers").len(), 1);
-    match store.begin(&begun, TransactionOptions::default()).await.expect("the store answers") {
-        BeginOutcome::Open { transaction, .. } => {
-            transaction.commit(Some(completion("done"))).await.expect("the commit");
-        }
-        other => panic!("expected a transaction, got {other:?}"),
-    }
+    let transaction = open_transaction(&store, &begun).await;
+    transaction.commit(Some(completion("done"))).await.expect("the commit");
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now()").await.expect("time");
     assert_eq!(store.sweep(10).await.expect("the store answers"), 3);
 }

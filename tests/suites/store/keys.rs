@@ -1,11 +1,8 @@
 //! How keys are stored.
 
-use tokio_postgres::types::Type;
 use tonic_idempotency::{IdempotencyKey, policy::KeyFormat};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
 
-use crate::record::{PROCEDURE, acquire, claim};
+use crate::prelude::*;
 
 /// The statement in the documentation that finds the records of the key `order-17`.
 fn documented() -> &'static str {

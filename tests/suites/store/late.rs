@@ -1,10 +1,6 @@
 //! Claims that arrive after their time: they change nothing.
 
-use tokio_postgres::{Client, error::SqlState};
-use tonic_idempotency::store::{BeginOutcome, ClaimOutcome, Store, StoreErrorKind, TransactionOptions};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
-
+use crate::prelude::*;
 use crate::record;
 
 /// A claim of this owner's key with a token of its own.

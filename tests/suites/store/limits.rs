@@ -1,21 +1,6 @@
 //! The limit of the records of one user.
 
-use std::time::Duration;
-
-use tcp_proxy::{Cut, Moment};
-use tokio::task::JoinSet;
-use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{
-    migrations,
-    store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, PostgresStore, ResourceTypes, Schema,
-        SetupProblem, Store, StoreError, StoreErrorKind, TransactionOptions, VerifyError,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database, until};
-use uuid::Uuid;
-
-use crate::record::{again, claim, completion, limited};
+use crate::prelude::*;
 
 /// The index that the records of a user are counted by.
 const INDEX: &str = "CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)";
@@ -82,12 +67,10 @@ async fn refuse_new_calls_of_a_user_alone_and_answer_retries() {
     assert_full(begin(&store, &of(user)).await);
     let outcome = store.complete(&made[0].reservation, &completion("done")).await.expect("the store answers");
     assert_eq!(outcome, CompleteOutcome::Completed, "a call that holds its key is recorded");
-    let replay = store.claim(&again(&made[0])).await.expect("a retry is answered");
-    assert!(matches!(replay, ClaimOutcome::Replay(_)), "{replay:?}");
+    replay_of(&store, &made[0]).await;
     let replay = begin(&store, &again(&made[0])).await.expect("a retry is answered");
     assert!(matches!(replay, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{replay:?}");
-    let held = store.claim(&again(&made[1])).await.expect("a retry is answered");
-    assert!(matches!(held, ClaimOutcome::InFlight { .. }), "{held:?}");
+    assert_in_flight(&store, &made[1]).await;
     assert_eq!(fill(&store, Uuid::new_v4(), 20).await.len(), 10, "another user");
 }
 

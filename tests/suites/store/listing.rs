@@ -1,9 +1,8 @@
 //! The API's role cannot list users: nothing that PostgreSQL tells of a statement depends on other users' rows.
 
-use tokio_postgres::Client;
-use tonic_idempotency::{migrations, store::Schema};
-use tonic_idempotency_tests::{API_ROLE, Database, KNOWN_TO_PLANNER};
-use uuid::Uuid;
+use tonic_idempotency_tests::KNOWN_TO_PLANNER;
+
+use crate::prelude::*;
 
 /// Users of the database, with records.
 const USERS: usize = 12;

@@ -3,15 +3,8 @@
 use std::sync::Mutex;
 
 use log::{LevelFilter, Log, Metadata, Record};
-use protobuf_canonical::RequestHash;
-use tonic_idempotency::store::{
-    BeginOutcome, Claim, CommitOutcome, Completion, PostgresStore, PreparedStatements, Store as _, StoredResponse,
-    TransactionOptions,
-};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
 
-use crate::record::{HOUR, again, claim, complete};
+use crate::prelude::*;
 
 /// Everything that is logged by this process.
 struct Lines(Mutex<Vec<String>>);
@@ -49,8 +42,7 @@ async fn every_statement(store: &PostgresStore, user: Uuid) -> Vec<Uuid> {
     let [reserved, transactional] = [(); 2].map(|()| secret(user));
     complete(store, &reserved, &completion).await;
     store.claim(&again(&reserved)).await.expect("a replay");
-    let begun = store.begin(&transactional, TransactionOptions::default()).await.expect("a transaction");
-    let BeginOutcome::Open { transaction, .. } = begun else { panic!("it is open: {begun:?}") };
+    let transaction = open_transaction(store, &transactional).await;
     let committed = transaction.commit(Some(completion)).await.expect("it commits");
     assert_eq!(committed, CommitOutcome::Committed);
     [reserved, transactional].map(|claim| claim.reservation.key.to_string().parse().expect("a UUID")).to_vec()

@@ -1,16 +1,9 @@
 //! Look-ups in PostgreSQL, beyond the conformance suite.
 
-use tonic_idempotency::{
-    status::OutboxStatus,
-    store::{Claim, Completion, KeyRecord, KeyState, LookUp, Reservation, Store},
-};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
+use tonic_idempotency::store::KeyRecord;
 
-use crate::{
-    operators::open,
-    record::{again, claim, complete, completion},
-};
+use crate::operators::open;
+use crate::prelude::*;
 
 async fn look_up(store: &impl Store, claim: &Claim) -> KeyRecord {
     let (Reservation { owner, key, .. }, session) = (claim.reservation, claim.session.clone());

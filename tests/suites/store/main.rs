@@ -30,6 +30,7 @@ mod partitions;
 mod permits;
 mod poolers;
 mod postgres;
+mod prelude;
 mod prepared;
 mod races;
 mod record;

@@ -1,13 +1,8 @@
 //! The conformance suite on [`MemoryStore`].
 
-use tonic_idempotency::{
-    status::{OutboxStatus, Resource},
-    store::{
-        MemoryStore,
-        conformance::{Harness, conformance_tests},
-    },
-};
-use uuid::Uuid;
+use tonic_idempotency::store::MemoryStore;
+
+use crate::prelude::*;
 
 struct Memory;
 

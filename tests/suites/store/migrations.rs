@@ -1,21 +1,8 @@
 //! The migrations: run by the crate or as plain SQL, repeatedly, concurrently, and on an existing table.
 
-use std::{error::Error as _, fs, path::Path};
+use tonic_idempotency::migrations::{self, Migration};
 
-use tokio::task::JoinSet;
-use tokio_postgres::{Client, error::SqlState};
-use tonic_idempotency::{
-    migrations::{self, Migration},
-    status::Resource,
-    store::{
-        BeginOutcome, Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store,
-        TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database, migrate, uuid_of};
-use uuid::Uuid;
-
-use crate::record::{acquire, again, claim, complete, completion};
+use crate::prelude::*;
 
 /// The folder of the sample's migrations.
 const ORGANIZATION: &str = "examples/organization/migrations";
@@ -41,9 +28,7 @@ pub(crate) fn core() -> Vec<String> {
 
 /// Tables, columns, constraints, indexes, policies and functions, one a line.
 pub(crate) async fn schema(client: &Client) -> Vec<String> {
-    let rows = client
-        .query(
-            "SELECT format('column %s.%s %s %s', attrelid::regclass, attname, atttypid::regtype, attnotnull)
+    let sql = "SELECT format('column %s.%s %s %s', attrelid::regclass, attname, atttypid::regtype, attnotnull)
              FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
              WHERE relnamespace::regnamespace::text IN ('tenant', 'authn', 'authz') AND relkind IN ('r', 'p') AND attnum > 0
              UNION ALL SELECT format('constraint %s %s', conrelid::regclass, pg_get_constraintdef(oid))
@@ -52,11 +37,8 @@ pub(crate) async fn schema(client: &Client) -> Vec<String> {
              UNION ALL SELECT format('policy %s %s %s %s', tablename, policyname, qual, with_check) FROM pg_policies
              UNION ALL SELECT CASE proname WHEN 'idempotency_seed' THEN 'the seed' ELSE pg_get_functiondef(oid) END FROM pg_proc
              WHERE pronamespace::regnamespace::text IN ('tenant', 'authn', 'authz')
-             ORDER BY 1",
-            &[],
-        )
-        .await
-        .expect("the catalogue");
+             ORDER BY 1";
+    let rows = client.query(sql, &[]).await.expect("the catalogue");
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -65,8 +47,7 @@ pub(crate) async fn works(database: &Database) {
     let api_store = PostgresStore::new(database.pool(2), ResourceTypes::none());
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&api_store, &claim, &completion("done")).await;
-    let outcome = api_store.claim(&again(&claim)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    replay_of(&api_store, &claim).await;
     assert_eq!(api_store.sweep(10).await.expect("the store answers"), 0);
 }
 
@@ -142,12 +123,9 @@ async fn the_samples_migrations_run_concurrently() {
 async fn an_owner_who_is_not_a_superuser_can_run_them() {
     let database = Database::empty().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(&format!(
-            "DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {API_ROLE}', current_database()); END $$"
-        ))
-        .await
-        .expect("the grants");
+    let sql =
+        format!("DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {API_ROLE}', current_database()); END $$");
+    owner.batch_execute(&sql).await.expect("the grants");
     let mut api = database.api().await;
     migrations::run(&mut api, &Schema::default()).await.expect("the migrations run");
     works(&database).await;
@@ -160,20 +138,15 @@ async fn with_invoices() -> (Database, Client, Uuid, PostgresStore) {
     migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let invoice = ResourceType::new("invoice", "invoice_id", "billing.invoices");
-    owner
-        .batch_execute(&format!(
-            "CREATE SCHEMA billing;
+    let sql = format!(
+        "CREATE SCHEMA billing;
              CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
              {sql} {sql}",
-            sql = invoice.registration_sql(&Schema::default())
-        ))
-        .await
-        .expect("the registration, twice");
-    let id = owner
-        .query_one("INSERT INTO billing.invoices DEFAULT VALUES RETURNING id", &[])
-        .await
-        .expect("an invoice")
-        .get(0);
+        sql = invoice.registration_sql(&Schema::default())
+    );
+    owner.batch_execute(&sql).await.expect("the registration, twice");
+    let sql = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
+    let id = owner.query_one(sql, &[]).await.expect("an invoice").get(0);
     let store = PostgresStore::new(database.pool(2), ResourceTypes::new([invoice]));
     (database, owner, id, store)
 }
@@ -193,10 +166,7 @@ async fn registers_a_resource_type_of_an_application() {
 
     // Deleting the invoice clears its id in the record, and keeps the record.
     owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice is deleted");
-    match store.claim(&again(&claim)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, None),
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    assert_eq!(replay_of(&store, &claim).await.resource, None);
 }
 
 /// A database with the migrations, and the tables of two types, which are not registered yet.
@@ -211,16 +181,10 @@ pub(crate) async fn with_billing() -> (Database, ResourceTypes) {
 /// A database with nothing but the tables of two types.
 pub(crate) async fn with_tables() -> (Database, ResourceTypes) {
     let database = Database::empty().await;
-    database
-        .owner()
-        .await
-        .batch_execute(
-            "CREATE SCHEMA billing;
+    let sql = "CREATE SCHEMA billing;
              CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
-             CREATE TABLE billing.refunds (id uuid PRIMARY KEY DEFAULT gen_random_uuid());",
-        )
-        .await
-        .expect("the tables");
+             CREATE TABLE billing.refunds (id uuid PRIMARY KEY DEFAULT gen_random_uuid());";
+    database.owner().await.batch_execute(sql).await.expect("the tables");
     let types = ResourceTypes::new([
         ResourceType::new("invoice", "invoice_id", "billing.invoices"),
         ResourceType::new("refund", "refund_id", "billing.refunds"),
@@ -322,16 +286,14 @@ async fn stores_the_response_if_the_resource_cannot_be_referenced() {
     let (database, _owner, id, store) = with_invoices().await;
     let absent = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &absent, &of_invoice(Uuid::new_v4())).await;
-    let outcome = store.claim(&again(&absent)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    replay_of(&store, &absent).await;
 
     // A type that is not registered in the database.
     let receipt = ResourceType::new("invoice", "receipt_id", "billing.receipts");
     let store = PostgresStore::new(database.pool(1), ResourceTypes::new([receipt]));
     let unregistered = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &unregistered, &of_invoice(id)).await;
-    let outcome = store.claim(&again(&unregistered)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    replay_of(&store, &unregistered).await;
 }
 
 #[tokio::test]
@@ -375,8 +337,7 @@ async fn the_ids_of_rows_are_uuids_of_version_7() {
     let database = Database::new().await;
     let (store, owner) = (database.store(), database.owner().await);
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
-    let begun = store.begin(&claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
-    let Ok(BeginOutcome::Open { transaction, .. }) = begun else { panic!("expected a transaction, got {begun:?}") };
+    let transaction = open_transaction(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
     transaction.commit(Some(completion("done"))).await.expect("a commit");
 
     let made = "SELECT tenant.idempotency_uuidv7() FROM generate_series(1, 100) UNION ALL SELECT id FROM tenant.idempotency_keys";

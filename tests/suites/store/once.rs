@@ -1,11 +1,6 @@
 //! Each migration is run once, by the crate or by any other runner of its SQL.
 
-use std::error::Error as _;
-
-use tokio::task::JoinSet;
-use tonic_idempotency::{migrations, store::Schema};
-use tonic_idempotency_tests::{API_ROLE, Database, until};
-
+use crate::prelude::*;
 use crate::{
     migrations::{registered, with_tables, works},
     registration::versions,
@@ -34,13 +29,9 @@ async fn change_nothing_by_another_runner_after_the_crate_has_run_them() {
     // Nothing waits for a lock, either.
     let mut writer = database.owner().await;
     let locks = writer.transaction().await.expect("a transaction");
-    locks
-        .batch_execute(
-            "LOCK TABLE tenant.idempotency_keys, tenant.idempotency_migrations IN SHARE ROW EXCLUSIVE MODE;
-             SELECT pg_advisory_xact_lock(7594306392365691953)",
-        )
-        .await
-        .expect("the locks");
+    let sql = "LOCK TABLE tenant.idempotency_keys, tenant.idempotency_migrations IN SHARE ROW EXCLUSIVE MODE;
+             SELECT pg_advisory_xact_lock(7594306392365691953)";
+    locks.batch_execute(sql).await.expect("the locks");
     owner.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
     for migration in migrations::all(&Schema::default()) {
         owner.batch_execute(migration.sql()).await.expect("a migration");
@@ -110,10 +101,8 @@ async fn are_refused_if_the_database_has_them_with_other_sql() {
 async fn leave_nothing_if_they_fail() {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    owner
-        .batch_execute("CREATE SCHEMA tenant; CREATE VIEW tenant.idempotency_keys AS SELECT 1 AS one")
-        .await
-        .expect("a view");
+    let sql = "CREATE SCHEMA tenant; CREATE VIEW tenant.idempotency_keys AS SELECT 1 AS one";
+    owner.batch_execute(sql).await.expect("a view");
     migrations::run(&mut owner, &Schema::default()).await.expect_err("a view is in the way");
     let made = "SELECT to_regclass('tenant.idempotency_migrations') IS NULL, current_setting('search_path')";
     let row = owner.query_one(made, &[]).await.expect("the catalogue");

@@ -1,16 +1,6 @@
 //! Connections that come out of the pool with a transaction that was left open: the store does nothing in it.
 
-use deadpool_postgres::Pool;
-use scratch_postgres::{PgBouncer, skip};
-use tokio_postgres::Client;
-use tonic_idempotency::store::{
-    BeginOutcome, CommitOutcome, CompleteOutcome, ExtendOutcome, PostgresStore, PreparedStatements, ReleaseOutcome,
-    Store, TransactionOptions,
-};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
-
-use crate::record::{HOUR, acquire, claim, completion};
+use crate::prelude::*;
 
 /// Transactions that a caller may leave on a connection: with and without a snapshot, failed, and with another isolation level.
 const LEFT: [&str; 4] =
@@ -103,8 +93,7 @@ async fn do_not_carry_a_handlers_transaction() {
             let mark = format!("{left}; SELECT pg_advisory_xact_lock_shared({MARK})");
             leave_open(&pool, &mark).await;
             let claim = claim(Uuid::new_v4(), Uuid::new_v4());
-            let begun = store.begin(&claim, TransactionOptions::default()).await.expect("the store answers");
-            let BeginOutcome::Open { transaction, .. } = begun else { panic!("{left}: expected a transaction") };
+            let transaction = open_transaction(&store, &claim).await;
             // The server has rolled the left transactions back, while ours is open.
             let locks = format!("pg_locks WHERE locktype = 'advisory' AND objid = {MARK}");
             until("the left transactions end", async || count(&owner, &locks).await == 0).await;

@@ -1,17 +1,9 @@
 //! `docs/operations.md`: every statement of the page is run, in the order of the page, as the role that the comment above it names.
 
-use tokio_postgres::{Client, SimpleQueryMessage, error::SqlState};
-use tonic_idempotency::{
-    Caller, Scope, UserId, migrations,
-    store::{Claim, CompleteOutcome, Reservation, Schema, Store},
-};
-use tonic_idempotency_tests::API_LOGIN;
-use uuid::Uuid;
+use tokio_postgres::SimpleQueryMessage;
 
-use crate::{
-    operators::{Operated, open},
-    record::{acquire, again, claim, complete, completion},
-};
+use crate::operators::{Operated, open};
+use crate::prelude::*;
 
 const PAGE: &str = include_str!("../../../docs/operations.md");
 

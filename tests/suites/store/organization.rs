@@ -1,9 +1,8 @@
 //! The database of the sample, as the API's own role: what one organisation can do to another.
 
-use tokio_postgres::{Client, error::SqlState, types::Type};
-use tonic_idempotency::status::OutboxStatus;
-use tonic_idempotency_tests::{Database, OUTBOX_POLICY, uuid_of};
-use uuid::Uuid;
+use tonic_idempotency_tests::OUTBOX_POLICY;
+
+use crate::prelude::*;
 
 /// A database as the sample's migrations make it.
 async fn sample() -> Database {
@@ -17,13 +16,11 @@ async fn sample() -> Database {
 async fn stranger(database: &Database) -> Client {
     let (organization, user) = (Uuid::new_v4(), Uuid::new_v4());
     let owner = database.owner().await;
-    owner
-        .batch_execute(&format!(
-            "INSERT INTO tenant.organizations (id, name) VALUES ('{organization}', 'another');
+    let sql = format!(
+        "INSERT INTO tenant.organizations (id, name) VALUES ('{organization}', 'another');
              INSERT INTO tenant.users (id, organization_id, name) VALUES ('{user}', '{organization}', 'stranger')"
-        ))
-        .await
-        .expect("another organisation");
+    );
+    owner.batch_execute(&sql).await.expect("another organisation");
     as_user(database, user).await
 }
 

@@ -1,18 +1,12 @@
 //! A database that is unreachable, slow, or back again.
 
-use deadpool_postgres::{Manager, Pool};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
 };
-use tokio_postgres::{Config, NoTls, config::Host};
-use tonic_idempotency::store::{
-    ClaimOutcome, CompleteOutcome, PostgresStore, PreparedStatements, Store, StoreErrorKind,
-};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
+use tokio_postgres::config::Host;
 
-use crate::record::{acquire, again, claim, completion, patient};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn reports_that_nothing_was_done_if_there_is_no_connection() {
@@ -63,13 +57,9 @@ async fn uses_a_new_connection_if_the_old_ones_are_gone() {
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &first).await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-             WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        )
-        .await
-        .expect("all connections end");
+    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    owner.batch_execute(sql).await.expect("all connections end");
     let outcome = store.complete(&first.reservation, &completion("done")).await.expect("the store answers");
     assert_eq!(outcome, CompleteOutcome::Completed);
 }
@@ -84,23 +74,18 @@ async fn works_again_once_the_database_is_back() {
     proxy.cut();
     store.claim(&again(&first)).await.expect_err("no connection");
     proxy.mend();
-    let outcome = store.claim(&again(&first)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    assert_in_flight(&store, &first).await;
 }
 
 #[tokio::test]
 async fn reports_an_unknown_state_as_corrupt() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "DO $$ BEGIN
+    let sql = "DO $$ BEGIN
                  EXECUTE replace(
                      pg_get_functiondef('tenant.idempotency_claim_row'::regproc), '''acquired''', '''conquered''');
-             END $$",
-        )
-        .await
-        .expect("another version of the function");
+             END $$";
+    owner.batch_execute(sql).await.expect("another version of the function");
     let error = database.store().claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("an unknown state");
     assert_eq!(error.kind(), StoreErrorKind::Corrupt);
 }

@@ -2,12 +2,7 @@
 
 use std::collections::HashMap;
 
-use tokio_postgres::types::Type;
-use tonic_idempotency::{Caller, Scope, UserId, store::ClaimOutcome};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
-
-use crate::record::{again, claim, complete, completion};
+use crate::prelude::*;
 
 /// A scope, a user, and their owner. Fixed: records are found by them.
 const VECTORS: [(Option<&str>, &str, &str); 10] = [

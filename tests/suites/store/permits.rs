@@ -1,21 +1,8 @@
 //! The permits of transactions: they leave connections to claims, and one user leaves transactions to others.
 
-use std::time::Duration;
+use tonic_idempotency::policy::Limit;
 
-use deadpool_postgres::Pool;
-use futures_util::future::join_all;
-use tonic_idempotency::{
-    OwnerId,
-    policy::{Limit, Limits},
-    store::{
-        BeginOutcome, CallSession, ClaimOutcome, PostgresStore, Store, StoreError, StoreErrorKind, StoreSettings,
-        StoreTransaction, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database, until};
-use uuid::Uuid;
-
-use crate::record::{acquire, again, claim, complete, completion, patient};
+use crate::prelude::*;
 
 /// Little patience: these tests wait for it to end.
 fn hasty(store: &PostgresStore) -> PostgresStore {

@@ -1,32 +1,13 @@
 //! [`PostgresStore`] finds out whether connections keep prepared statements.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::pin::Pin;
 
-use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, RecyclingMethod};
-use futures_util::future::join_all;
-use scratch_postgres::{PgBouncer, skip};
-use tokio::task::{JoinHandle, JoinSet};
-use tokio_postgres::{Client, Config, Error, NoTls};
-use tonic_idempotency::{
-    status::Resource,
-    store::{PostgresStore, PreparedStatements, Store as _},
-};
-use tonic_idempotency_tests::{API_LOGIN, API_ROLE, Database, Lines, Proxy, until};
+use deadpool_postgres::{Connect, ManagerConfig, RecyclingMethod};
+use tonic_idempotency_tests::Lines;
 use tracing::level_filters::LevelFilter;
-use uuid::Uuid;
 
-use crate::{
-    bouncer::at_every_server_connection,
-    prepared::every_operation,
-    record::{acquire, again, claim, complete, completion, patient},
-};
+use crate::prelude::*;
+use crate::{bouncer::at_every_server_connection, prepared::every_operation};
 
 /// The log line of a store that gives prepared statements up.
 const GIVEN_UP: &str = "a pooler does not keep prepared statements";

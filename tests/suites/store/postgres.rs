@@ -1,13 +1,6 @@
 //! The conformance suite on [`PostgresStore`], with the API's own role.
 
-use tonic_idempotency::{
-    status::{OutboxStatus, Resource},
-    store::{
-        PostgresStore,
-        conformance::{Harness, conformance_tests},
-    },
-};
-use tonic_idempotency_tests::Database;
+use crate::prelude::*;
 
 struct Postgres;
 

@@ -1,20 +1,8 @@
 //! [`PostgresStore`] prepares its statements: round trips, stale statements, and the conformance suite if it does not.
 
-use std::time::Duration;
+use tonic_idempotency_tests::with_max_batch;
 
-use deadpool_postgres::Pool;
-use tonic_idempotency::{
-    status::{OutboxStatus, Resource},
-    store::{
-        ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, PostgresStore, PreparedStatements, ReleaseOutcome,
-        Store,
-        conformance::{Harness, conformance_tests},
-    },
-};
-use tonic_idempotency_tests::{Database, with_max_batch};
-use uuid::Uuid;
-
-use crate::record::{HOUR, acquire, again, claim, completion};
+use crate::prelude::*;
 
 struct Parsed;
 
@@ -118,20 +106,13 @@ async fn prepares_a_statement_again_if_its_result_type_changed() {
     let store = store(&database.pool(1));
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &first).await;
-    database
-        .owner()
-        .await
-        .batch_execute(
-            "DO $$ DECLARE
+    let sql = "DO $$ DECLARE
                  v_function CONSTANT text := pg_get_functiondef('tenant.idempotency_claim'::regproc);
              BEGIN
                  DROP PROCEDURE tenant.idempotency_claim;
                  EXECUTE replace(v_function, 'OUT expires_in_ms bigint', 'OUT expires_in_ms integer');
-             END $$",
-        )
-        .await
-        .expect("another version of the function");
-    let outcome = store.claim(&again(&first)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+             END $$";
+    database.owner().await.batch_execute(sql).await.expect("another version of the function");
+    assert_in_flight(&store, &first).await;
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
 }

@@ -1,27 +1,15 @@
 //! Concurrent claims of one key.
 
-use std::time::Duration;
+use tokio_postgres::Transaction;
 
-use tokio::task::JoinSet;
-use tokio_postgres::{Client, Transaction};
-use tonic_idempotency::store::{Claim, ClaimOutcome, PostgresStore, Store, StoreError, StoredResponse};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
-
-use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion, patient};
+use crate::prelude::*;
 
 /// Waits until some backend of this database waits for a lock.
 async fn until_a_backend_waits(owner: &Client) {
     until("the claim meets the uncommitted row", async || {
-        let waiting: i64 = owner
-            .query_one(
-                "SELECT count(*) FROM pg_stat_activity
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'",
-                &[],
-            )
-            .await
-            .expect("the activity")
-            .get(0);
+        let sql = "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let waiting: i64 = owner.query_one(sql, &[]).await.expect("the activity").get(0);
         waiting > 0
     })
     .await;
@@ -36,11 +24,12 @@ async fn meets_an_uncommitted_row(
     let (observer, mut owner) = (database.owner().await, database.owner().await);
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     let transaction = owner.transaction().await.expect("a transaction");
+    let sql = "INSERT INTO tenant.idempotency_keys
+                 (idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
+             VALUES ($1, $2, $3, $4, $5, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')";
     transaction
         .execute(
-            "INSERT INTO tenant.idempotency_keys
-                 (idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
-             VALUES ($1, $2, $3, $4, $5, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')",
+            sql,
             &[
                 claim.reservation.key.as_uuid(),
                 claim.reservation.owner.as_uuid(),
@@ -105,10 +94,8 @@ async fn one_of_many_takes_over_an_expired_record() {
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &claim, &completion("old")).await;
     let owner = database.owner().await;
-    owner
-        .batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'")
-        .await
-        .expect("time");
+    let sql = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'";
+    owner.batch_execute(sql).await.expect("time");
     assert_eq!(claim_at_once(&store, &claim).await, (1, 23));
 }
 

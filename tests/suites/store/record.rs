@@ -1,19 +1,12 @@
 //! Claims and completions for the tests outside the conformance suite.
 
-use std::time::Duration;
-
-use deadpool_postgres::Pool;
-use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
-    KeyId, OwnerId,
-    policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Limits},
-    store::{
-        CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store,
-        StoreSettings, StoredResponse,
-    },
+    KeyId,
+    policy::{EffectPolicy, ForeignPolicy},
 };
 use tonic_idempotency_tests::with_max_batch;
-use uuid::Uuid;
+
+use crate::prelude::*;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const PROCEDURE: &str = "/organization.v1.ProjectService/CreateProject";
@@ -65,6 +58,35 @@ pub(crate) async fn complete(store: &impl Store, claim: &Claim, completion: &Com
     acquire(store, claim).await;
     let outcome = store.complete(&claim.reservation, completion).await.expect("the store answers");
     assert_eq!(outcome, CompleteOutcome::Completed);
+}
+
+/// The replay that a retry of the call gets.
+pub(crate) async fn replay_of(store: &impl Store, claim: &Claim) -> Replay {
+    match store.claim(&again(claim)).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => replay,
+        other => panic!("expected a replay, got {other:?}"),
+    }
+}
+
+/// Asserts that a retry finds the call in flight.
+pub(crate) async fn assert_in_flight(store: &impl Store, claim: &Claim) {
+    let outcome = store.claim(&again(claim)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+}
+
+/// The transaction of a call whose key is free.
+pub(crate) async fn open_transaction(store: &impl Store, claim: &Claim) -> Box<dyn StoreTransaction> {
+    match store.begin(claim, TransactionOptions::default()).await.expect("the store answers") {
+        BeginOutcome::Open { transaction, .. } => transaction,
+        other => panic!("expected a transaction, got {other:?}"),
+    }
+}
+
+/// Makes a completed record in a transaction.
+pub(crate) async fn commit(store: &impl Store, claim: &Claim, completion: Completion) {
+    let transaction = open_transaction(store, claim).await;
+    let outcome = transaction.commit(Some(completion)).await.expect("the store answers");
+    assert_eq!(outcome, CommitOutcome::Committed);
 }
 
 /// The store with a limit of the records that one user may have.

@@ -1,33 +1,18 @@
 //! The locks that the registration of resource types takes, and the indexes that it makes.
 
-use tokio_postgres::Client;
-use tonic_idempotency::{
-    migrations,
-    store::{PostgresStore, ResourceType, ResourceTypes, Schema},
-};
-use tonic_idempotency_tests::{partitions, rows_read};
-use uuid::Uuid;
-
-use crate::{
-    migrations::{schema, with_billing},
-    record::{acquire, claim},
-};
+use crate::migrations::{schema, with_billing};
+use crate::prelude::*;
 
 /// The rows of the catalogue and of the layer's own tables that migrations and registrations may change, as their versions.
 pub(crate) async fn versions(client: &Client) -> Vec<String> {
-    let rows = client
-        .query(
-            "SELECT xmin::text FROM pg_class WHERE relnamespace = 'tenant'::regnamespace OR relname LIKE '%migrations'
+    let sql = "SELECT xmin::text FROM pg_class WHERE relnamespace = 'tenant'::regnamespace OR relname LIKE '%migrations'
              UNION ALL SELECT xmin::text FROM pg_constraint WHERE conrelid = 'tenant.idempotency_keys'::regclass
              UNION ALL SELECT xmin::text FROM pg_policy WHERE polrelid = 'tenant.idempotency_keys'::regclass
              UNION ALL SELECT xmin::text FROM pg_proc WHERE pronamespace IN ('tenant'::regnamespace, 'authn'::regnamespace)
              UNION ALL SELECT xmin::text FROM pg_namespace WHERE nspname IN ('tenant', 'authn')
              UNION ALL SELECT xmin::text FROM tenant.idempotency_resource_types
-             ORDER BY 1",
-            &[],
-        )
-        .await
-        .expect("the catalogue");
+             ORDER BY 1";
+    let rows = client.query(sql, &[]).await.expect("the catalogue");
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -100,17 +85,15 @@ async fn makes_an_index_by_which_the_deletion_of_a_resource_finds_its_record() {
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     // So many that PostgreSQL reads none of the partitions, if there are any, as a whole.
     let rows = 5000 * i32::from(partitions().unwrap_or(1));
-    owner
-        .batch_execute(&format!(
-            "INSERT INTO billing.invoices SELECT gen_random_uuid() FROM generate_series(1, 20);
+    let sql = format!(
+        "INSERT INTO billing.invoices SELECT gen_random_uuid() FROM generate_series(1, 20);
              INSERT INTO tenant.idempotency_keys
                  (idempotency_key, user_id, procedure, request_hash, expires, invoice_id)
              SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() + interval '1 hour', id
              FROM (SELECT id FROM billing.invoices UNION ALL SELECT NULL FROM generate_series(1, {rows})) r;
              ANALYZE tenant.idempotency_keys"
-        ))
-        .await
-        .expect("records with and without an invoice");
+    );
+    owner.batch_execute(&sql).await.expect("records with and without an invoice");
     let deletion = owner.transaction().await.expect("a transaction");
     let before = rows_read(deletion.client(), "tenant.idempotency_keys").await;
     deletion.batch_execute("DELETE FROM billing.invoices").await.expect("the deletion");

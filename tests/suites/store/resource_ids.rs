@@ -1,20 +1,8 @@
 //! Ids of resources that are UUIDs, integers or texts.
 
-use std::time::Duration;
+use tonic_idempotency::status::{IdKind, ResourceId};
 
-use tokio_postgres::{Client, error::SqlState};
-use tonic_idempotency::{
-    migrations,
-    status::{IdKind, OutboxStatus, Resource, ResourceId},
-    store::{
-        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, LookUp, PostgresStore,
-        PreparedStatements, Replay, ResourceType, ResourceTypes, Schema, Store, StoreErrorKind, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database, migrate, partitions, rows_read};
-use uuid::Uuid;
-
-use crate::record::{again, claim, complete, completion};
+use crate::prelude::*;
 
 /// The types of the shop: the name of each, the kind of its ids, the type of its key, and an id.
 const TYPES: [(&str, IdKind, &str, &str); 5] = [
@@ -37,8 +25,7 @@ async fn shop() -> (Database, Client, ResourceTypes) {
             format!("CREATE TABLE shop.{name}s (id {key} PRIMARY KEY); INSERT INTO shop.{name}s VALUES ('{id}')");
         owner.batch_execute(&table).await.expect(&table);
     }
-    owner
-        .batch_execute(&format!(
+    let sql = format!(
             "CREATE TABLE shop.outbox (
                  number bigint GENERATED ALWAYS AS IDENTITY, account_id varchar, invoice_id integer, order_id bigint,
                  product_id text, shipment_id uuid, status text
@@ -53,9 +40,8 @@ async fn shop() -> (Database, Client, ResourceTypes) {
              LANGUAGE sql STABLE RETURN shop.newest(p_resource_type, p_resource);
              GRANT USAGE ON SCHEMA shop TO {API_ROLE};
              GRANT SELECT ON shop.outbox TO {API_ROLE}"
-        ))
-        .await
-        .expect("the outbox");
+        );
+    owner.batch_execute(&sql).await.expect("the outbox");
     let types = TYPES.map(|(name, kind, ..)| {
         ResourceType::new(name, format!("{name}_id"), format!("shop.{name}s")).ids(kind).tracked()
     });
@@ -73,21 +59,7 @@ fn of(name: &str) -> Claim {
 }
 
 async fn replay(store: &PostgresStore, first: &Claim) -> Replay {
-    match store.claim(&again(first)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => replay,
-        other => panic!("expected a replay, got {other:?}"),
-    }
-}
-
-/// Records the call in a transaction.
-async fn commit(store: &PostgresStore, first: &Claim, completion: Completion) {
-    match store.begin(first, TransactionOptions::default()).await.expect("the store answers") {
-        BeginOutcome::Open { transaction, .. } => {
-            let committed = transaction.commit(Some(completion)).await.expect("the store answers");
-            assert_eq!(committed, CommitOutcome::Committed);
-        }
-        other => panic!("expected a transaction, got {other:?}"),
-    }
+    replay_of(store, first).await
 }
 
 #[tokio::test]
@@ -178,17 +150,15 @@ async fn have_columns_of_the_kind_of_their_keys() {
 
     // So many that PostgreSQL reads none of the partitions, if there are any, as a whole.
     let rows = 5000 * i32::from(partitions().unwrap_or(1));
-    owner
-        .batch_execute(&format!(
-            "INSERT INTO shop.products SELECT 'p' || n FROM generate_series(1, 20) n;
+    let sql = format!(
+        "INSERT INTO shop.products SELECT 'p' || n FROM generate_series(1, 20) n;
              INSERT INTO tenant.idempotency_keys
                  (idempotency_key, user_id, procedure, request_hash, expires, product_id)
              SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() + interval '1 hour', id
              FROM (SELECT id FROM shop.products UNION ALL SELECT NULL FROM generate_series(1, {rows})) r;
              ANALYZE tenant.idempotency_keys"
-        ))
-        .await
-        .expect("records with and without a product");
+    );
+    owner.batch_execute(&sql).await.expect("records with and without a product");
     let deletion = owner.transaction().await.expect("a transaction");
     let before = rows_read(deletion.client(), "tenant.idempotency_keys").await;
     deletion.batch_execute("DELETE FROM shop.products WHERE id LIKE 'p%'").await.expect("the deletion");
@@ -260,14 +230,10 @@ async fn cannot_be_of_a_type_that_is_not_supported() {
 #[tokio::test]
 async fn may_be_of_a_domain() {
     let (database, mut owner, _) = shop().await;
-    owner
-        .batch_execute(
-            "CREATE DOMAIN shop.code AS text CHECK (VALUE LIKE 'c%');
+    let sql = "CREATE DOMAIN shop.code AS text CHECK (VALUE LIKE 'c%');
              CREATE TABLE shop.coupons (id shop.code PRIMARY KEY);
-             INSERT INTO shop.coupons VALUES ('c1')",
-        )
-        .await
-        .expect("a domain");
+             INSERT INTO shop.coupons VALUES ('c1')";
+    owner.batch_execute(sql).await.expect("a domain");
     let types = ResourceTypes::new([ResourceType::new("coupon", "coupon_id", "shop.coupons").ids(IdKind::Text)]);
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     let (store, first) = (store(&database, &types), of("coupon"));
@@ -281,13 +247,9 @@ async fn are_corrupt_if_the_column_holds_what_is_no_id() {
     let (database, owner, types) = shop().await;
     let (store, first) = (store(&database, &types), of("product"));
     complete(&store, &first, &Completion { resource: Some(resource("product", "17")), ..completion("done") }).await;
-    owner
-        .batch_execute(
-            "INSERT INTO shop.products VALUES (repeat('x', 256));
-             UPDATE tenant.idempotency_keys SET product_id = repeat('x', 256)",
-        )
-        .await
-        .expect("a long id");
+    let sql = "INSERT INTO shop.products VALUES (repeat('x', 256));
+             UPDATE tenant.idempotency_keys SET product_id = repeat('x', 256)";
+    owner.batch_execute(sql).await.expect("a long id");
     let error = store.claim(&again(&first)).await.expect_err("a corrupt record");
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error:?}");
 }

@@ -1,16 +1,10 @@
 //! The rights of the API's role: its grants, the roles that must not be the API's, and the check of all this at the start.
 
 use futures_util::{StreamExt as _, stream};
-use tokio_postgres::{AsyncMessage, Client, NoTls, error::SqlState};
-use tonic_idempotency::{
-    migrations,
-    status::IdKind,
-    store::{PostgresStore, ResourceType, ResourceTypes, Schema, SetupProblem, VerifyError},
-};
-use tonic_idempotency_tests::{API_LOGIN, API_ROLE, Database, migrate};
-use uuid::Uuid;
+use tokio_postgres::AsyncMessage;
+use tonic_idempotency::status::IdKind;
 
-use crate::record::limited;
+use crate::prelude::*;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
 const OWNERS: [&str; 45] = [
@@ -157,12 +151,8 @@ async fn are_granted_by_many_at_once_and_again_without_a_lock() {
 
     let mut writer = database.owner().await;
     let locks = writer.transaction().await.expect("a transaction");
-    locks
-        .batch_execute(
-            "LOCK TABLE tenant.idempotency_keys, tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE",
-        )
-        .await
-        .expect("the locks");
+    let sql = "LOCK TABLE tenant.idempotency_keys, tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE";
+    locks.batch_execute(sql).await.expect("the locks");
     let version = "SELECT xmin::text FROM pg_class WHERE oid = 'tenant.idempotency_keys'::regclass
                    UNION ALL SELECT xmin::text FROM pg_proc WHERE pronamespace = 'tenant'::regnamespace ORDER BY 1";
     let before = names(&owner, version).await;
@@ -207,15 +197,13 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
     let unregistered = SetupProblem::UnregisteredType { name: "invoice".to_owned(), column: "invoice_id".to_owned() };
     assert_eq!(problems(&store).await, std::slice::from_ref(&unregistered));
 
-    owner
-        .batch_execute(&format!(
-            "ALTER TABLE tenant.idempotency_keys DISABLE ROW LEVEL SECURITY;
+    let sql = format!(
+        "ALTER TABLE tenant.idempotency_keys DISABLE ROW LEVEL SECURITY;
              REVOKE UPDATE ON tenant.idempotency_keys FROM {API_ROLE};
              REVOKE EXECUTE ON PROCEDURE tenant.idempotency_sweep FROM {API_ROLE};
              CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer LANGUAGE sql AS 'SELECT 999'"
-        ))
-        .await
-        .expect("all of it is broken");
+    );
+    owner.batch_execute(&sql).await.expect("all of it is broken");
     let missing = |privilege: &str, object: &str| SetupProblem::MissingPrivilege {
         privilege: privilege.to_owned(),
         object: object.to_owned(),
@@ -268,13 +256,9 @@ async fn are_verified_together_with_the_resource_types() {
     assert_eq!(problems(&one).await, [SetupProblem::NoStatus { function, resource_types: "uuid".to_owned() }]);
     let message = one.verify().await.expect_err("nobody knows it").to_string();
     assert!(message.contains("replace it"), "{message}");
-    owner
-        .batch_execute(
-            "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text) RETURNS text
-             LANGUAGE sql AS $$ SELECT NULL $$",
-        )
-        .await
-        .expect("another function");
+    let sql = "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text) RETURNS text
+             LANGUAGE sql AS $$ SELECT NULL $$";
+    owner.batch_execute(sql).await.expect("another function");
     assert_eq!(problems(&one).await, []);
 }
 
@@ -283,13 +267,11 @@ async fn are_verified_together_with_the_resource_types() {
 async fn that_are_all_missing_are_one_line_with_one_remedy() {
     let (database, owner) = core().await;
     let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
-    owner
-        .batch_execute(&format!(
+    let sql = format!(
             "REVOKE ALL ON ALL TABLES IN SCHEMA tenant FROM {API_ROLE}; REVOKE ALL ON ALL ROUTINES IN SCHEMA tenant FROM {API_ROLE};
              REVOKE ALL ON SCHEMA tenant FROM {API_ROLE}"
-        ))
-        .await
-        .expect("the grants go");
+        );
+    owner.batch_execute(&sql).await.expect("the grants go");
     assert!(problems(&store).await.len() > 20);
     let printed = format!("{:?}", store.verify().await.expect_err("there are no grants"));
     let lines: Vec<_> = printed.lines().collect();
@@ -311,10 +293,8 @@ async fn are_verified_one_by_one() {
          AND has_function_privilege('{API_ROLE}', p.oid, 'EXECUTE')"
     );
     for routine in names(&owner, &granted).await {
-        owner
-            .batch_execute(&format!("REVOKE EXECUTE ON ROUTINE {routine} FROM {API_ROLE}"))
-            .await
-            .expect("the grant goes");
+        let sql = format!("REVOKE EXECUTE ON ROUTINE {routine} FROM {API_ROLE}");
+        owner.batch_execute(&sql).await.expect("the grant goes");
         let wrong = problems(&store).await;
         assert!(matches!(wrong[..], [SetupProblem::MissingPrivilege { .. }]), "{routine}: {wrong:?}");
         migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
@@ -340,14 +320,12 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
     // The owner of an adopted table is exempt, unless row-level security is forced.
     let (database, owner) = core().await;
     let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
-    owner
-        .batch_execute(&format!(
-            "ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE};
+    let sql = format!(
+        "ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE};
              ALTER TABLE tenant.idempotency_keys NO FORCE ROW LEVEL SECURITY;
              SELECT tenant.idempotency_adapt()"
-        ))
-        .await
-        .expect("the owner");
+    );
+    owner.batch_execute(&sql).await.expect("the owner");
     assert_eq!(problems(&store).await, [unprotected()]);
     owner.batch_execute("ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY").await.expect("forced");
     assert_eq!(problems(&store).await, []);

@@ -1,25 +1,10 @@
 //! Other names of the schema and of the table: the conformance suite on a schema beside the default one, and several of
 //! them in one database.
 
-use std::time::Duration;
+use tonic_idempotency::migrations::{self, Migration};
 
-use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{
-    migrations::{self, Migration},
-    status::{OutboxStatus, Resource},
-    store::{
-        BeginOutcome, ClaimOutcome, CommitOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema,
-        SetupProblem, Store, TransactionOptions, VerifyError,
-        conformance::{Harness, conformance_tests},
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database, migrate, partitions};
-use uuid::Uuid;
-
-use crate::{
-    migrations::schema as lines,
-    record::{acquire, again, claim, complete, completion},
-};
+use crate::migrations::schema as lines;
+use crate::prelude::*;
 
 /// Names that have to be quoted.
 fn odd() -> Schema {
@@ -93,17 +78,10 @@ async fn several_are_in_one_database_and_share_nothing() {
         // The same key is free in each.
         let created = Completion { resource: Some(project.clone()), ..completion("done") };
         complete(&store, &first, &created).await;
-        let replay = store.claim(&again(&first)).await.expect("the store answers");
-        assert!(matches!(replay, ClaimOutcome::Replay(_)), "{replay:?}");
+        replay_of(&store, &first).await;
         // A transaction of each holds a lock of its own.
         let begun = claim(*first.reservation.owner.as_uuid(), Uuid::from_u128(7));
-        match store.begin(&begun, TransactionOptions::default()).await.expect("the store answers") {
-            BeginOutcome::Open { transaction, .. } => {
-                let committed = transaction.commit(Some(created)).await.expect("the store answers");
-                assert_eq!(committed, CommitOutcome::Committed);
-            }
-            other => panic!("expected a transaction, got {other:?}"),
-        }
+        commit(&store, &begun, created).await;
         let mut expected = vec![2; number + 1];
         assert_eq!(rows(&owner, &schemas[..=number]).await, expected);
         // Its sweep reads its own table.
@@ -128,16 +106,11 @@ async fn has_no_name_of_the_default_schema_in_it() {
     let owner = make(&database, &odd(), &ResourceTypes::none()).await;
     let exists = owner.query_one("SELECT to_regnamespace('tenant') IS NOT NULL", &[]).await.expect("the catalogue");
     assert!(!exists.get::<_, bool>(0), "the default schema was made, too");
-    let definitions = owner
-        .query(
-            "SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE p.pronamespace = '\"My-Tenant\"'::regnamespace
+    let sql = "SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE p.pronamespace = '\"My-Tenant\"'::regnamespace
              UNION ALL SELECT concat(pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)) FROM pg_policy
              UNION ALL SELECT pg_get_constraintdef(oid) FROM pg_constraint
-             WHERE connamespace = '\"My-Tenant\"'::regnamespace",
-            &[],
-        )
-        .await
-        .expect("the catalogue");
+             WHERE connamespace = '\"My-Tenant\"'::regnamespace";
+    let definitions = owner.query(sql, &[]).await.expect("the catalogue");
     assert!(definitions.len() > 25, "{}", definitions.len());
     for definition in definitions {
         let definition: String = definition.get(0);
@@ -177,19 +150,15 @@ async fn is_made_by_plain_sql_too() {
 async fn an_existing_table_with_another_name_is_adopted() {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE SCHEMA shop;
+    let sql = "CREATE SCHEMA shop;
              CREATE TABLE shop.operations (
                  id uuid NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY, idempotency_key uuid NOT NULL,
                  user_id uuid NOT NULL, procedure text NOT NULL, request_hash bytea NOT NULL, response_bytes bytea,
                  created timestamptz NOT NULL DEFAULT now(), expires timestamptz NOT NULL,
                  UNIQUE (user_id, idempotency_key)
              );
-             CREATE TABLE shop.orders (id uuid PRIMARY KEY);",
-        )
-        .await
-        .expect("the table");
+             CREATE TABLE shop.orders (id uuid PRIMARY KEY);";
+    owner.batch_execute(sql).await.expect("the table");
     let old = claim(Uuid::new_v4(), Uuid::new_v4());
     let insert =
         "INSERT INTO shop.operations (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
@@ -210,8 +179,7 @@ async fn an_existing_table_with_another_name_is_adopted() {
     migrations::grant(&owner, &schema, API_ROLE).await.expect("the grant");
     let store = PostgresStore::new(database.pool_of_login(1).await, types).schema(schema.clone());
     store.verify().await.expect("the schema is set up");
-    let replay = store.claim(&again(&old)).await.expect("the store answers");
-    assert!(matches!(replay, ClaimOutcome::Replay(_)), "{replay:?}");
+    replay_of(&store, &old).await;
     complete(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
     assert_eq!(rows(&owner, &[schema]).await, [2]);
 }

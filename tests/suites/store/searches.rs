@@ -1,24 +1,15 @@
 //! The search for abandoned reservations, of which there are a few among many outcomes.
 
-use crate::record::{PROCEDURE, patient};
-use tonic_idempotency::store::{AbandonedQuery, Store as _};
-use tonic_idempotency_tests::Database;
+use crate::prelude::*;
 
 /// Fills the table with outcomes, and with an abandoned reservation at each of these places.
 async fn fill(database: &Database, outcomes: i64, abandoned: &[i64]) {
-    database
-        .owner()
-        .await
-        .execute(
-            "INSERT INTO tenant.idempotency_keys
+    let sql = "INSERT INTO tenant.idempotency_keys
                  (id, idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
              SELECT tenant.idempotency_uuidv7(), gen_random_uuid(), gen_random_uuid(), $3, sha256(''),
                     CASE WHEN n <> ALL ($2::bigint[]) THEN 'done'::bytea END, gen_random_uuid(), now() - interval '1 s', now() + interval '1 hour'
-             FROM generate_series(1, $1::bigint) n ORDER BY n",
-            &[&outcomes, &abandoned, &PROCEDURE],
-        )
-        .await
-        .expect("the rows");
+             FROM generate_series(1, $1::bigint) n ORDER BY n";
+    database.owner().await.execute(sql, &[&outcomes, &abandoned, &PROCEDURE]).await.expect("the rows");
 }
 
 fn query(batch: u32) -> AbandonedQuery {
@@ -53,17 +44,13 @@ async fn are_made_page_by_page() {
 
     // The store asks for all of them. Here none has the time for a second one.
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "ALTER FUNCTION tenant.idempotency_abandoned RENAME TO idempotency_search;
+    let sql = "ALTER FUNCTION tenant.idempotency_abandoned RENAME TO idempotency_search;
              CREATE FUNCTION tenant.idempotency_abandoned(
                  text[], double precision, integer, integer, uuid, double precision
              ) RETURNS TABLE (
                  user_id uuid, idempotency_key uuid, procedure text, request_hash bytea, arrival_hash bytea, reached uuid
-             ) LANGUAGE sql SECURITY DEFINER AS 'SELECT * FROM tenant.idempotency_search($1, $2, $3, $4, $5, 0)'",
-        )
-        .await
-        .expect("hurried searches");
+             ) LANGUAGE sql SECURITY DEFINER AS 'SELECT * FROM tenant.idempotency_search($1, $2, $3, $4, $5, 0)'";
+    owner.batch_execute(sql).await.expect("hurried searches");
     let store = patient(database.pool(1));
     for batch in [3, 10] {
         let found = store.abandoned(&query(batch)).await.expect("the store answers");

@@ -1,9 +1,6 @@
 //! The parts of the migrations that depend on the server's version.
 
-use tokio_postgres::{Client, error::SqlState, types::Type};
-use tonic_idempotency::{migrations, store::Schema};
-use tonic_idempotency_tests::{API_ROLE, Database};
-
+use crate::prelude::*;
 use crate::{
     migrations::{core, works},
     registration::versions,

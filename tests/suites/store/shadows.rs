@@ -1,24 +1,10 @@
 //! Functions, operators and types of other schemas that look like PostgreSQL's own: none of them is used, neither by the
 //! migrations nor by the API.
 
-use std::{collections::HashSet, sync::Arc};
-
-use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{
-    migrations,
-    status::Resource,
-    store::{
-        BeginOutcome, CallSession, Claim, Completion, LookUp, PostgresStore, PreparedStatements, Reservation,
-        ResourceType, ResourceTypes, Schema, SessionSettings, Store, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR, migrate};
-use uuid::Uuid;
-
+use crate::prelude::*;
 use crate::{
     batches::statements::{self, Outcome},
     migrations::{core, files},
-    record::{HOUR, PROCEDURE, acquire, again, claim, completion},
 };
 
 /// Shadows every function of the catalogue that is named in `$1`, with the same parameters. A function of any types gets
@@ -109,20 +95,14 @@ async fn shadowed() -> Database {
     assert!(owner.query_one(operators, &[]).await.expect("the count").get::<_, i64>(0) > 500);
     owner.batch_execute(FUNCTIONS).await.expect("the maker of shadows");
     let words = words();
-    let made = owner
-        .query_typed_one("SELECT pg_temp.shadow_functions($1)", &[(&words, Type::TEXT_ARRAY)])
-        .await
-        .expect("the functions");
+    let sql = "SELECT pg_temp.shadow_functions($1)";
+    let made = owner.query_typed_one(sql, &[(&words, Type::TEXT_ARRAY)]).await.expect("the functions");
     assert!(made.get::<_, i64>(0) > 500, "functions were shadowed");
     owner.batch_execute(TYPES).await.expect("the types");
-    owner
-        .batch_execute(
-            "DO $$ BEGIN
+    let sql = "DO $$ BEGIN
                  EXECUTE pg_catalog.format('ALTER DATABASE %I SET search_path = public, pg_catalog', pg_catalog.current_database());
-             END $$",
-        )
-        .await
-        .expect("the search_path");
+             END $$";
+    owner.batch_execute(sql).await.expect("the search_path");
     database
 }
 

@@ -1,13 +1,6 @@
 //! Connections that fall silent without being closed: a firewall has forgotten them, or the server has vanished.
 
-use std::time::Duration;
-
-use futures_util::future::join_all;
-use tonic_idempotency::store::{BeginOutcome, PostgresStore, Store, StoreErrorKind, TransactionOptions};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
-
-use crate::record::{acquire, again, claim};
+use crate::prelude::*;
 
 fn store(pool: &deadpool_postgres::Pool) -> PostgresStore {
     PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(8))
@@ -43,10 +36,7 @@ async fn a_transaction_begins_on_another_connection_if_the_first_is_silent() {
         open_all(&pool).await;
         proxy.silence_connections();
         let claim = claim(Uuid::new_v4(), Uuid::new_v4());
-        match store(&pool).begin(&claim, TransactionOptions::default()).await.expect("the store answers") {
-            BeginOutcome::Open { transaction, .. } => transaction.roll_back().await,
-            other => panic!("expected a transaction, got {other:?}"),
-        }
+        open_transaction(&store(&pool), &claim).await.roll_back().await;
         let owner = Some(claim.reservation.owner);
         let transaction = store(&pool).begin_without_key(owner, &claim.session, TransactionOptions::default()).await;
         transaction.expect("the store answers").roll_back().await;

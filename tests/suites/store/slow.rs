@@ -1,22 +1,10 @@
 //! A database that is slow, or too busy, but reachable.
 
-use std::time::Duration;
-
-use deadpool_postgres::Pool;
-use futures_util::{FutureExt as _, future::join_all};
+use futures_util::FutureExt as _;
 use tokio::time::timeout;
-use tonic_idempotency::{
-    policy::Limits,
-    status::OutboxStatus,
-    store::{
-        BeginOutcome, ClaimOutcome, Completion, PostgresStore, Replay, StatusError, Store, StoreErrorKind,
-        StoreSettings, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
+use tonic_idempotency::store::StatusError;
 
-use crate::record::{acquire, again, claim, complete, completion, patient};
+use crate::prelude::*;
 
 /// A status that takes longer than any patience.
 const SLOW_STATUS: &str =
@@ -121,15 +109,11 @@ async fn a_connection_whose_status_is_slow_is_kept_until_it_has_answered() {
     let database = Database::new().await;
     let claim = completed(&database).await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
+    let sql = "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
              RETURNS text LANGUAGE sql VOLATILE AS
              $$ SELECT 'completed'::text FROM (SELECT pg_advisory_xact_lock_shared(42)) waited $$;
-             SELECT pg_advisory_lock(42)",
-        )
-        .await
-        .expect("a slow status");
+             SELECT pg_advisory_lock(42)";
+    owner.batch_execute(sql).await.expect("a slow status");
     // PostgreSQL's limit on the wait for locks would end it sooner.
     owner.batch_execute("ALTER FUNCTION tenant.idempotency_soft_status RESET ALL").await.expect("no limit");
     let pool = database.pool(4);

@@ -1,9 +1,6 @@
 //! The list of the store's statements: none does anything in a transaction that was left open on the connection.
 
-use std::{fs, path::Path};
-
-use tokio_postgres::error::SqlState;
-use tonic_idempotency_tests::{Database, until};
+use crate::prelude::*;
 
 /// The functions and the plain statements, each with its guard against a transaction that was left open. All others are procedures, which
 /// begin with COMMIT.

@@ -1,13 +1,6 @@
 //! The status that comes with a replay, and lookups of it that fail.
 
-use tonic_idempotency::{
-    status::OutboxStatus,
-    store::{ClaimOutcome, Completion, Replay, Store},
-};
-use tonic_idempotency_tests::{Database, rows_read};
-use uuid::Uuid;
-
-use crate::record::{again, claim, complete, completion, patient};
+use crate::prelude::*;
 
 /// The replay of a call whose project is completed, after `breaking` was run on the database.
 async fn replay_after(breaking: &str, setup: &str) -> Replay {
@@ -19,14 +12,9 @@ async fn replay_after(breaking: &str, setup: &str) -> Replay {
     complete(&store, &claim, &Completion { resource: Some(project), ..completion("first") }).await;
     // Open for as long as the replay takes, so that a lock holds.
     let owner = database.owner().await;
-    owner
-        .batch_execute(&format!("BEGIN; {breaking}; {}", if breaking.contains("LOCK") { "" } else { "COMMIT" }))
-        .await
-        .expect(breaking);
-    match store.claim(&again(&claim)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => replay,
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    let sql = format!("BEGIN; {breaking}; {}", if breaking.contains("LOCK") { "" } else { "COMMIT" });
+    owner.batch_execute(&sql).await.expect(breaking);
+    replay_of(&store, &claim).await
 }
 
 #[tokio::test]
@@ -62,14 +50,10 @@ async fn is_found_without_scanning_the_outbox() {
     let database = Database::new().await;
     let project = database.project(Some(OutboxStatus::Completed)).await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "INSERT INTO tenant.projects (organization_id, cluster_id, name)
+    let sql = "INSERT INTO tenant.projects (organization_id, cluster_id, name)
              SELECT organization_id, id, 'a' FROM tenant.clusters, generate_series(1, 5000);
-             ANALYZE authz.outbox",
-        )
-        .await
-        .expect("many rows");
+             ANALYZE authz.outbox";
+    owner.batch_execute(sql).await.expect("many rows");
     let api = database.api().await;
     // In one transaction: `rows_read` counts the rows of the current one.
     api.batch_execute("BEGIN").await.expect("a transaction");

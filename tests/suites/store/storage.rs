@@ -1,17 +1,7 @@
 //! How PostgreSQL stores large responses, as the migrations choose it.
 
-use tokio_postgres::Client;
-use tonic_idempotency::{
-    migrations,
-    store::{Completion, PostgresStore, ResourceTypes, Schema, StoredResponse},
-};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
-
-use crate::{
-    migrations::core,
-    record::{claim, complete, completion},
-};
+use crate::migrations::core;
+use crate::prelude::*;
 
 /// The table of the Go interceptor, as far as the storage is concerned.
 const OF_THE_GO_INTERCEPTOR: &str = "

@@ -1,26 +1,14 @@
 //! The sweep, on the API's own role.
 
-use std::{
-    sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::AtomicU32;
 
 use tokio::time::{Instant, sleep};
-use tokio_postgres::Client;
 use tonic_idempotency::{
     maintenance::Sweeper,
-    migrations,
-    status::{OutboxStatus, Resource},
-    store::{
-        AbandonOutcome, AbandonedKey, AbandonedQuery, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion,
-        ExtendOutcome, MemoryStore, PostgresStore, ReleaseOutcome, Reservation, ResourceTypes, Schema, Store,
-        StoreError,
-    },
+    store::{AbandonOutcome, AbandonedKey, MemoryStore},
 };
-use tonic_idempotency_tests::{API_ROLE, Database, migrate, rows_read, until};
-use uuid::Uuid;
 
-use crate::record::{PROCEDURE, acquire, claim, complete, completion};
+use crate::prelude::*;
 
 async fn rows(owner: &Client) -> i64 {
     owner.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count").get(0)
@@ -38,10 +26,8 @@ async fn fill(database: &Database, expired: u32) {
         }
     }
     let owner = database.owner().await;
-    owner
-        .batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'")
-        .await
-        .expect("all expire");
+    let sql = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'";
+    owner.batch_execute(sql).await.expect("all expire");
     for _ in 0..2 {
         complete(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("stays")).await;
         acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
@@ -116,15 +102,13 @@ async fn works_for_an_owner_who_is_not_a_superuser() {
     let database = Database::empty().await;
     let owner = database.owner().await;
     let role = format!("idempotency_tests_owner_{}", Uuid::new_v4().simple());
-    owner
-        .batch_execute(&format!(
-            "CREATE ROLE {role};
+    let sql = format!(
+        "CREATE ROLE {role};
              DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {role}', current_database()); END $$;
              GRANT CREATE ON SCHEMA public TO {role};
              SET ROLE {role};"
-        ))
-        .await
-        .expect("the owner");
+    );
+    owner.batch_execute(&sql).await.expect("the owner");
     let mut owner = owner;
     migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
@@ -170,13 +154,9 @@ async fn works_if_the_applications_function_raises_an_error_without_a_user() {
     let database = Database::new().await;
     fill(&database, 4).await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE sql STABLE
-             AS $$ SELECT current_setting('app.current_user_id')::uuid $$",
-        )
-        .await
-        .expect("the function is the Go interceptor's");
+    let sql = "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE sql STABLE
+             AS $$ SELECT current_setting('app.current_user_id')::uuid $$";
+    owner.batch_execute(sql).await.expect("the function is the Go interceptor's");
     assert_eq!(database.store().sweep(100).await.expect("the sweep"), 4);
 }
 
@@ -184,15 +164,11 @@ async fn works_if_the_applications_function_raises_an_error_without_a_user() {
 async fn does_not_read_rows_that_have_not_expired() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+    let sql = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
              SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() + interval '1 hour'
              FROM generate_series(1, 5000);
-             ANALYZE tenant.idempotency_keys",
-        )
-        .await
-        .expect("many rows");
+             ANALYZE tenant.idempotency_keys";
+    owner.batch_execute(sql).await.expect("many rows");
     let api = database.api().await;
     // In one transaction: `rows_read` counts the rows of the current one.
     api.batch_execute("BEGIN").await.expect("a transaction");
@@ -223,18 +199,14 @@ async fn lets_the_server_write_its_pages_to_the_disk_at_once() {
     let database = Database::new().await;
     fill(&database, 4).await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE TABLE public.seen (setting text);
+    let sql = "CREATE TABLE public.seen (setting text);
              CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
              BEGIN
                  INSERT INTO public.seen VALUES (current_setting('backend_flush_after'));
                  RETURN OLD;
              END $$;
-             CREATE TRIGGER see BEFORE DELETE ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.see()",
-        )
-        .await
-        .expect("a trigger");
+             CREATE TRIGGER see BEFORE DELETE ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.see()";
+    owner.batch_execute(sql).await.expect("a trigger");
     let api = database.api().await;
     api.execute("SELECT FROM tenant.idempotency_sweep_rows(100)", &[]).await.expect("the sweep");
     let seen = owner.query("SELECT setting FROM public.seen", &[]).await.expect("what the trigger saw");

@@ -1,21 +1,9 @@
 //! Calls that go together in one statement: each has the outcome that it would have alone.
 
-use std::time::Duration;
+use tcp_proxy::Direction;
+use tokio::task::yield_now;
 
-use deadpool_postgres::Pool;
-use futures_util::future::join_all;
-use scratch_postgres::{PgBouncer, skip};
-use tcp_proxy::{Cut, Direction, Moment};
-use tokio::task::{JoinHandle, yield_now};
-use tokio_postgres::Client;
-use tonic_idempotency::store::{
-    Claim, ClaimOutcome, CompleteOutcome, Completion, PostgresStore, PreparedStatements, Replay, Store, StoreErrorKind,
-    StoredResponse,
-};
-use tonic_idempotency_tests::{Database, Proxy, until};
-use uuid::Uuid;
-
-use crate::record::{acquire, again, claim, completion, patient};
+use crate::prelude::*;
 
 /// More than one statement does, as the first call goes alone.
 const CALLS: usize = 65;
@@ -384,8 +372,7 @@ async fn claims_stand_once_if_their_connection_is_lost_after_or_before_they_were
         was_cut.try_recv().expect("the connection was cut");
         assert_stands_once(&database, &all).await;
         for claim in &all {
-            let outcome = store.claim(&again(claim)).await.expect("the store answers");
-            assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{direction:?}: {outcome:?}");
+            assert_in_flight(&store, claim).await;
         }
         first.batch_execute("ROLLBACK").await.expect("the row goes");
     }

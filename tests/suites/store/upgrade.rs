@@ -1,22 +1,9 @@
 //! Servers that are upgraded with `pg_upgrade`: which of the keys' states they keep.
 
-use std::time::Duration;
+use scratch_postgres::{Source, upgrade_binaries};
+use tonic_idempotency::rejection::Mismatch;
 
-use scratch_postgres::{Server, Source, skip, upgrade_binaries};
-use tokio_postgres::{Client, Config, NoTls, types::Type};
-use tonic_idempotency::{
-    migrations,
-    rejection::Mismatch,
-    status::Resource,
-    store::{
-        BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, PostgresStore, Replay,
-        ResourceType, ResourceTypes, Schema, Store, StoredResponse, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::pool;
-use uuid::Uuid;
-
-use crate::record::{HOUR, acquire, again, claim, complete, completion, take_over};
+use crate::prelude::*;
 
 /// The role that the API logs in as.
 const ROLE: &str = "api";
@@ -69,10 +56,7 @@ fn any() -> Claim {
 }
 
 async fn replay(store: &PostgresStore, first: &Claim) -> Replay {
-    match store.claim(&again(first)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => replay,
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    replay_of(store, first).await
 }
 
 /// The rows of the table, as texts, without what a later statement may change.
@@ -119,8 +103,7 @@ async fn keeps_every_record_and_every_key_in_progress() {
     acquire(&store, &lost).await;
     acquire(&store, &unknown).await;
     store.abandon(&unknown.reservation).await.expect("the store answers");
-    let begun = store.begin(&open, TransactionOptions::default()).await;
-    let Ok(BeginOutcome::Open { transaction, .. }) = begun else { panic!("expected a transaction, got {begun:?}") };
+    let transaction = open_transaction(&store, &open).await;
     let before = (rows(&owner).await, lock_id(&owner, &open).await);
     assert!(!id_function(&owner).await.contains("uuidv7()"), "the old server has no such function");
 
@@ -147,8 +130,7 @@ async fn keeps_every_record_and_every_key_in_progress() {
         let outcome = store.claim(&other).await.expect("the store answers");
         assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Procedure)), "{outcome:?}");
 
-        let outcome = store.claim(&again(&held)).await.expect("the store answers");
-        assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "migrated: {migrated}: {outcome:?}");
+        assert_in_flight(&store, &held).await;
         let first = any();
         complete(&store, &first, &completion("new")).await;
         assert_eq!(replay(&store, &first).await.response, StoredResponse::message("new"));
@@ -172,8 +154,7 @@ async fn keeps_every_record_and_every_key_in_progress() {
 
 /// Runs a transactional call to its end.
 async fn commit(store: &PostgresStore, claim: &Claim) {
-    let begun = store.begin(claim, TransactionOptions::default()).await;
-    let Ok(BeginOutcome::Open { transaction, .. }) = begun else { panic!("expected a transaction, got {begun:?}") };
+    let transaction = open_transaction(store, claim).await;
     transaction.commit(Some(completion("committed"))).await.expect("a commit");
 }
 

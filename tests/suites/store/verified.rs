@@ -1,20 +1,10 @@
 //! The problems that `verify` finds and `run` repairs: in migrations, routines, owners, settings, and the calls themselves.
 
-use std::error::Error as _;
-
-use tokio_postgres::{Client, error::SqlState};
-use tonic_idempotency::{
-    migrations,
-    store::{Claim, PostgresStore, ResourceTypes, Schema, SetupProblem, Store, VerifyError},
-};
-use tonic_idempotency_tests::{API_ROLE, Database, Lines, partition};
+use tonic_idempotency_tests::{Lines, partition};
 use tracing::level_filters::LevelFilter;
-use uuid::Uuid;
 
-use crate::{
-    record::{acquire, claim, complete, completion},
-    settings::everything::{database_name, set},
-};
+use crate::prelude::*;
+use crate::settings::everything::{database_name, set};
 
 /// The rows of a user, which nothing but the sweep touches; two of them have expired.
 const ROWS: &str = "SELECT k::text FROM tenant.idempotency_keys k ORDER BY 1";

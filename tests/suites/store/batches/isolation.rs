@@ -1,18 +1,9 @@
 //! Each row of a statement is its own owner's, is read as its own user of the application, and with its own settings.
 
-use std::sync::Arc;
-
-use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{
-    OwnerId,
-    status::Resource,
-    store::{CallSession, Claim, Completion, PostgresStore, Reservation, SessionSettings},
-};
-use tonic_idempotency_tests::{Database, OUTBOX_POLICY};
-use uuid::Uuid;
+use tonic_idempotency_tests::OUTBOX_POLICY;
 
 use super::statements::{self, Outcome, texts};
-use crate::record::{acquire, again, claim, complete, completion, patient};
+use crate::prelude::*;
 
 /// Policies that an application may have added to the table, and that are evaluated once for each statement, or show every user
 /// all rows.
@@ -151,17 +142,15 @@ async fn a_policy_that_is_evaluated_once_leads_to_no_wrong_answer() {
 /// Makes a user of an organisation of its own, with a project whose status is `completed`.
 async fn user_with_project(owner: &Client) -> (Uuid, Resource) {
     let [organization, user, cluster, project] = [(); 4].map(|()| Uuid::new_v4());
-    owner
-        .batch_execute(&format!(
+    let sql = format!(
             "INSERT INTO tenant.organizations (id, name) VALUES ('{organization}', 'an organisation');
              INSERT INTO tenant.users (id, organization_id, name) VALUES ('{user}', '{organization}', 'user');
              INSERT INTO tenant.clusters (id, organization_id, name, region) VALUES ('{cluster}', '{organization}', 'c', 'here');
              INSERT INTO tenant.projects (id, organization_id, cluster_id, name)
              VALUES ('{project}', '{organization}', '{cluster}', 'a');
              UPDATE authz.outbox SET status = 'completed' WHERE project_id = '{project}'"
-        ))
-        .await
-        .expect("an organisation");
+        );
+    owner.batch_execute(&sql).await.expect("an organisation");
     (user, Resource { resource_type: "project".to_owned(), id: project.into() })
 }
 
@@ -208,16 +197,12 @@ fn with_settings(claim: Claim, settings: &[(&str, &str)]) -> Claim {
 async fn each_status_is_read_with_the_rows_own_settings_and_none_is_left() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
+    let sql = "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
              RETURNS text LANGUAGE sql STABLE AS $$
                  SELECT concat_ws(' ', current_setting('app.tenant_id'), current_setting('app.region'),
                                   current_setting('app.current_user_id'), current_setting('search_path'))
-             $$",
-        )
-        .await
-        .expect("the function");
+             $$";
+    owner.batch_execute(sql).await.expect("the function");
     let store = patient(database.pool(1));
     let project = database.project(None).await;
     let mut calls = Vec::new();
@@ -246,18 +231,14 @@ async fn each_status_is_read_with_the_rows_own_settings_and_none_is_left() {
 async fn each_reservation_is_made_with_the_rows_own_user_and_settings() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$
+    let sql = "CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$
              BEGIN
                  NEW.procedure := concat_ws(' ', current_setting('app.current_user_id', true),
                                             current_setting('app.tenant_id', true));
                  RETURN NEW;
              END $$;
-             CREATE TRIGGER note BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.note()",
-        )
-        .await
-        .expect("the trigger");
+             CREATE TRIGGER note BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.note()";
+    owner.batch_execute(sql).await.expect("the trigger");
     let api = database.api().await;
     let claims = ["a", "b", "c"].map(|tenant| {
         let claim = claim(Uuid::new_v4(), Uuid::new_v4());

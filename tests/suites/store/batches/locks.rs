@@ -1,12 +1,7 @@
 //! Locks that a statement takes and waits for. A statement that fails changes nothing.
 
-use tokio_postgres::{Error, error::SqlState, types::Type};
-use tonic_idempotency::store::{Claim, Reservation};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
-
 use super::statements::{self, Outcome};
-use crate::record::{HASH, PROCEDURE, acquire, again, claim};
+use crate::prelude::*;
 
 fn calls(users: usize, keys: usize) -> Vec<Claim> {
     let users: Vec<_> = (0..users).map(|_| Uuid::new_v4()).collect();

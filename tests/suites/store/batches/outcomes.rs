@@ -1,17 +1,9 @@
 //! Each call is answered as if it were alone, or not at all, and then its row is as it was.
 
-use std::time::Duration;
-
-use tokio_postgres::types::Type;
-use tonic_idempotency::{
-    status::OutboxStatus,
-    store::{Claim, CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoredMessage, StoredResponse},
-};
-use tonic_idempotency_tests::{Database, uuid_of};
-use uuid::Uuid;
+use tonic_idempotency::store::StoredMessage;
 
 use super::statements::{self, Outcome, texts};
-use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion, take_over};
+use crate::prelude::*;
 
 /// The states of a row, in an order in which they are next to others.
 const STATES: [&str; 12] = [

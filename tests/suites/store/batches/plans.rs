@@ -3,13 +3,10 @@
 use std::future::poll_fn;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, types::Type};
-use tonic_idempotency::store::Claim;
-use tonic_idempotency_tests::{API_ROLE, Database, partitions};
-use uuid::Uuid;
+use tokio_postgres::AsyncMessage;
 
 use super::statements::{self, Outcome};
-use crate::record::{again, claim};
+use crate::prelude::*;
 
 /// Makes a connection send the plans of all statements that it executes.
 const EXPLAIN: &str =

@@ -1,16 +1,6 @@
 //! The statements, with the parameters of the calls that share one.
 
-use std::collections::HashSet;
-
-use tokio_postgres::{
-    Client, Error, Row,
-    types::{ToSql, Type},
-};
-use tonic_idempotency::store::{Claim, Reservation, SessionSettings};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
-
-use crate::record::{HASH, HOUR};
+use crate::prelude::*;
 
 /// A parameter with its type.
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);

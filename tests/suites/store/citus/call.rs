@@ -1,17 +1,9 @@
 //! Calls in transactional mode that create an order, which is on the node of the record.
 
 use http::Extensions;
-use tokio_postgres::types::Type;
-use tonic_idempotency::{
-    Transaction,
-    store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, PostgresStore, Store, StoreError, StoreErrorKind,
-        StoreTransaction, TransactionError, TransactionOptions,
-    },
-};
-use uuid::Uuid;
+use tonic_idempotency::store::TransactionError;
 
-use crate::record::{claim, completion};
+use crate::prelude::*;
 
 /// The end of a call.
 #[derive(Debug)]

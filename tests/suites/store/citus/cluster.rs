@@ -1,8 +1,9 @@
 //! A coordinator and workers: private servers with Citus.
 
-use scratch_postgres::{Server, skip};
 use tokio::sync::OnceCell;
-use tokio_postgres::{Client, Config, NoTls, config::Host};
+use tokio_postgres::config::Host;
+
+use crate::prelude::*;
 
 /// The settings of each node. Few shards, because each is several files in every database. Each has a synchronous standby, which does not
 /// answer; connections that set `synchronous_commit` wait for it.

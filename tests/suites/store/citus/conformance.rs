@@ -1,16 +1,7 @@
 //! The conformance suite on a distributed table.
 
-use tonic_idempotency::{
-    status::{OutboxStatus, Resource},
-    store::{
-        PostgresStore,
-        conformance::{Harness, conformance_tests},
-    },
-};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
-
 use super::distributed::Distributed;
+use crate::prelude::*;
 
 struct Citus;
 

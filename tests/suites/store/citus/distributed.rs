@@ -1,23 +1,11 @@
 //! A database on all nodes of a cluster, set up with the statements of `docs/citus.md`.
 
-use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::{Mutex, atomic::AtomicUsize};
 
-use deadpool_postgres::Pool;
 use tokio::sync::{self, Semaphore, SemaphorePermit};
-use tokio_postgres::{Client, error::SqlState};
-use tonic_idempotency::{
-    migrations,
-    store::{PostgresStore, ResourceType, ResourceTypes, Schema},
-};
-use uuid::Uuid;
 
 use super::cluster::{Cluster, Place, SUPERUSER};
+use crate::prelude::*;
 
 /// The page.
 pub(super) const PAGE: &str = include_str!("../../../../docs/citus.md");

@@ -1,16 +1,10 @@
 //! Calls with one key at the same time, and one after the other, of users on all nodes.
 
-use std::time::Duration;
-
-use tokio::task::JoinSet;
-use tonic_idempotency::store::{Claim, ClaimOutcome, CompleteOutcome, Store, StoredResponse};
-use uuid::Uuid;
-
 use super::{
     call::{Ended, of, order},
     distributed::{API, Distributed},
 };
-use crate::record::{acquire, again, completion, take_over};
+use crate::prelude::*;
 
 /// Enough that there are some on each node.
 const USERS: usize = 12;
@@ -61,10 +55,7 @@ async fn one_of_many_takes_over_when_the_lease_has_ended() {
     assert_eq!(late, CompleteOutcome::Fenced);
     let done = store.complete(&taken[0].0.reservation, &completion("done")).await.expect("the store answers");
     assert_eq!(done, CompleteOutcome::Completed);
-    match store.claim(&again(&first)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("done")),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(replay_of(&store, &first).await.response, StoredResponse::message("done"));
 }
 
 #[tokio::test]
@@ -74,8 +65,7 @@ async fn a_renewed_lease_is_not_taken_over() {
     let first = Claim { lease: Duration::ZERO, ..of(Uuid::new_v4()) };
     acquire(&store, &first).await;
     store.extend(&first.reservation, Duration::from_secs(60)).await.expect("the store answers");
-    let outcome = store.claim(&again(&first)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    assert_in_flight(&store, &first).await;
     store.extend(&first.reservation, Duration::ZERO).await.expect("the store answers");
     take_over(&store, &again(&first)).await;
 }
@@ -121,8 +111,7 @@ async fn a_sweep_deletes_expired_records_on_all_nodes() {
     assert_eq!(distributed.nodes_with_records().await, 2, "the users are on both nodes");
     assert_eq!(store.sweep(1000).await.expect("the store answers"), USERS as u64);
     assert_eq!(distributed.orders_and_records().await, (0, 1));
-    let outcome = store.claim(&again(&kept)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    assert_in_flight(&store, &kept).await;
 }
 
 /// Otherwise its statements would wait for those of the other sweep, on all nodes.

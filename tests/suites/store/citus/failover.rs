@@ -1,22 +1,13 @@
 //! Nodes that are standbys, and nodes that wait for one before they say that something is committed.
 
-use deadpool_postgres::Pool;
-use tonic_idempotency::{
-    KeyId,
-    store::{
-        Claim, ClaimOutcome, CommitOutcome, KeyState, LookUp, Reservation, Store, StoreError, StoreErrorKind,
-        StoredResponse, TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{pool, until};
-use uuid::Uuid;
+use tonic_idempotency::KeyId;
 
 use super::{
     call::{insert, of, open},
     cluster::SUPERUSER,
     distributed::{API, Distributed},
 };
-use crate::record::{acquire, again, complete, completion};
+use crate::prelude::*;
 
 fn look_up(claim: &Claim) -> LookUp {
     let reservation = &claim.reservation;
@@ -71,10 +62,7 @@ async fn a_node_that_is_read_only_decides_on_no_key_of_its_users() {
     }
     assert_refused(store.complete(&done.reservation, &completion("other")).await, &pool);
     complete(&store, &elsewhere, &completion("done")).await;
-    match writable.claim(&again(&done)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("done")),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(replay_of(&writable, &done).await.response, StoredResponse::message("done"));
 }
 
 /// A call of a user whose records are on this worker.

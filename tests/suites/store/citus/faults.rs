@@ -1,31 +1,18 @@
 //! Nodes that are killed (`kill -9`) and come back.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, sync::atomic::AtomicUsize};
 
 use tokio::{
     join,
-    task::JoinSet,
     time::{Interval, interval},
 };
-use tonic_idempotency::store::{
-    Claim, ClaimOutcome, CompleteOutcome, PostgresStore, Store, StoreErrorKind, StoredResponse,
-};
-use tonic_idempotency_tests::until;
-use uuid::Uuid;
 
 use super::{
     call::{Ended, insert, of, open, order, order_and_project},
     cluster::{Cluster, SUPERUSER},
     distributed::Distributed,
 };
-use crate::record::{acquire, again, complete, completion, take_over};
+use crate::prelude::*;
 
 /// The callers that call at the same time.
 const CALLERS: usize = 8;
@@ -189,10 +176,7 @@ async fn a_node_that_is_killed_duplicates_no_reserved_call_and_loses_none() {
     calls.break_and_stop(&mut cluster).await;
     let answered: Vec<Claim> = callers.join_all().await.into_iter().flatten().collect();
     for call in &answered {
-        match store.claim(&again(call)).await.expect("the store answers") {
-            ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("done")),
-            other => panic!("of {} answered calls, one is lost: {other:?}", answered.len()),
-        }
+        assert_eq!(replay_of(&store, call).await.response, StoredResponse::message("done"));
     }
     println!("{} calls, {} nodes killed", answered.len(), KILLED.len());
 }
@@ -267,13 +251,9 @@ async fn a_reservation_survives_its_node() {
         worker.kill().await.expect("it is killed");
         worker.restart().await.expect("it is back");
     }
-    let outcome = store.claim(&again(&held)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    assert_in_flight(&store, &held).await;
     let done = store.complete(&held.reservation, &completion("done")).await.expect("the store answers");
     assert_eq!(done, CompleteOutcome::Completed);
-    match store.claim(&again(&held)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("done")),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(replay_of(&store, &held).await.response, StoredResponse::message("done"));
     take_over(&store, &again(&ended)).await;
 }

@@ -1,17 +1,13 @@
 //! Row-level security on the nodes.
 
-use std::time::Duration;
-
-use tonic_idempotency::store::{Claim, Store as _};
 use tonic_idempotency_tests::KNOWN_TO_PLANNER;
-use uuid::Uuid;
 
 use super::{
     call::{insert, of, open, order},
     cluster::SUPERUSER,
     distributed::{API, Distributed, OWNER},
 };
-use crate::record::{acquire, again, complete, completion};
+use crate::prelude::*;
 
 /// The number of rows of a table that the API's role sees in a transaction with these settings, which are sent to the nodes.
 async fn seen(distributed: &Distributed, table: &str, settings: &[(&str, Uuid)]) -> i64 {

@@ -1,10 +1,7 @@
 //! Limits of one user's records, which are counted on the user's node.
 
-use tonic_idempotency::store::{ClaimOutcome, Store, StoreErrorKind};
-use uuid::Uuid;
-
 use super::{call::of, distributed::Distributed};
-use crate::record::{acquire, again, limited};
+use crate::prelude::*;
 
 const MOST: u64 = 10;
 
@@ -25,8 +22,7 @@ async fn a_user_who_is_full_is_refused_and_no_other() {
     }
     let refused = store.claim(&of(user)).await.expect_err("the user is full");
     assert_eq!(refused.kind(), StoreErrorKind::UserFull, "{refused:?}");
-    let retried = store.claim(&again(&first)).await.expect("a retry is answered");
-    assert!(matches!(retried, ClaimOutcome::InFlight { .. }), "{retried:?}");
+    assert_in_flight(&store, &first).await;
     // Another server counts the same records on the node.
     let refused = limited(distributed.store(), MOST).claim(&of(user)).await.expect_err("the user is full");
     assert_eq!(refused.kind(), StoreErrorKind::UserFull, "{refused:?}");

@@ -1,16 +1,10 @@
 //! A table that has records already, under names of its own.
 
-use tonic_idempotency::{
-    migrations,
-    store::{ClaimOutcome, CompleteOutcome, PostgresStore, ResourceTypes, Schema, Store as _, StoredResponse},
-};
-use uuid::Uuid;
-
 use super::{
     call::of,
     distributed::{API, Distributed, OWNER},
 };
-use crate::record::{acquire, again, complete, completion};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn records_that_exist_are_moved_to_the_nodes() {
@@ -36,16 +30,12 @@ async fn records_that_exist_are_moved_to_the_nodes() {
     let nodes: i64 = distributed.superuser().await.query_one(shards, &[]).await.expect("a count").get(0);
     assert_eq!(nodes, 2);
     for call in &held {
-        let outcome = store.claim(&again(call)).await.expect("the store answers");
-        assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+        assert_in_flight(&store, call).await;
         let outcome = store.complete(&call.reservation, &completion("late")).await.expect("the store answers");
         assert_eq!(outcome, CompleteOutcome::Completed);
     }
     for call in &done {
-        match store.claim(&again(call)).await.expect("the store answers") {
-            ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("done")),
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(replay_of(&store, call).await.response, StoredResponse::message("done"));
     }
     let count = "SELECT count(*) FROM billing.operations";
     assert_eq!(owner.query_one(count, &[]).await.expect("a count").get::<_, i64>(0), 0, "the owner is confined again");

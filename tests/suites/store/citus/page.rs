@@ -1,8 +1,7 @@
 //! `docs/citus.md`: its statements set up every database of these tests, and the result is as the page describes it.
 
-use tonic_idempotency::store::{PostgresStore, ResourceType, ResourceTypes};
-
 use super::distributed::Distributed;
+use crate::prelude::*;
 
 #[tokio::test]
 async fn the_store_finds_the_database_set_up() {

@@ -1,10 +1,7 @@
 //! A table is distributed or partitioned, and not both.
 
-use tokio_postgres::{Client, Error, error::SqlState};
-use tonic_idempotency::{migrations, store::Schema};
-use uuid::Uuid;
-
 use super::distributed::{Distributed, OWNER};
+use crate::prelude::*;
 
 #[track_caller]
 fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>, why: &str) {

@@ -1,15 +1,13 @@
 //! The calls per second of one server, and of clusters, and their cost: the table in `results/citus.md`. pgbench sends what the store
 //! sends for a first call. All nodes and pgbench share this machine.
 
-use std::{fs, path::Path};
-
 use tokio::process::Command;
-use tonic_idempotency_tests::until;
 
 use super::{
     cluster::{Cluster, PASSWORD, SUPERUSER},
     distributed::{API, Distributed},
 };
+use crate::prelude::*;
 
 /// The numbers of workers. None is one server, whose tables are not distributed.
 const WORKERS: [usize; 4] = [0, 1, 2, 4];

@@ -1,18 +1,10 @@
 //! Transactional mode: the handler's rows and the record of its key are committed together or not at all.
 
-use tokio_postgres::{error::SqlState, types::Type};
-use tonic_idempotency::{
-    Transaction,
-    policy::Isolation,
-    store::{CallSession, ClaimOutcome, CommitOutcome, StoreErrorKind, StoredResponse, TransactionOptions},
-};
-use uuid::Uuid;
-
 use super::{
     call::{Ended, insert, of, open, open_with, order},
     distributed::{API, Distributed, OWNER},
 };
-use crate::record::{HASH, PROCEDURE, again, completion};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn an_order_and_its_record_are_committed_together() {

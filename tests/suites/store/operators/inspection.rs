@@ -1,22 +1,9 @@
 //! Inspection of keys by operators.
 
-use std::time::Duration;
-
-use tokio_postgres::{
-    error::SqlState,
-    types::{ToSql, Type},
-};
-use tonic_idempotency::{
-    Caller, IdempotencyKey, OwnerId, Scope, UserId,
-    policy::KeyFormat,
-    store::{AbandonOutcome, Claim, CommitOutcome, Completion, Store, StoredResponse},
-};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
-
-use crate::record::{PROCEDURE, acquire, again, claim, complete, completion};
+use tonic_idempotency::{IdempotencyKey, policy::KeyFormat, store::AbandonOutcome};
 
 use super::operated::{Operated, any, open, texts};
+use crate::prelude::*;
 
 /// Every form in which a caller may write a key.
 #[tokio::test]

@@ -1,16 +1,6 @@
 //! A service with an operator, whose table belongs to a role of its own.
 
-use std::time::Duration;
-
-use tokio_postgres::{Client, Row, types::Type};
-use tonic_idempotency::{
-    migrations,
-    store::{BeginOutcome, Claim, PostgresStore, ResourceTypes, Schema, Store, TransactionOptions},
-};
-use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR, migrate};
-use uuid::Uuid;
-
-use crate::record::claim;
+use crate::prelude::*;
 
 /// A service, and the connection of its operator.
 pub(crate) struct Operated {
@@ -98,8 +88,5 @@ pub(super) fn any() -> Claim {
 
 /// Begins the transaction of a call.
 pub(crate) async fn open(store: &PostgresStore, claim: &Claim) -> Box<dyn tonic_idempotency::store::StoreTransaction> {
-    match store.begin(claim, TransactionOptions::default()).await.expect("the store answers") {
-        BeginOutcome::Open { transaction, .. } => transaction,
-        other => panic!("expected a transaction, got {other:?}"),
-    }
+    open_transaction(store, claim).await
 }

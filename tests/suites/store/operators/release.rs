@@ -1,19 +1,7 @@
 //! Release of keys by operators.
 
-use std::time::Duration;
-
-use tokio_postgres::{
-    error::SqlState,
-    types::{ToSql, Type},
-};
-use tonic_idempotency::store::{
-    Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome, Reservation, Store, StoredResponse,
-};
-use uuid::Uuid;
-
-use crate::record::{HOUR, acquire, again, complete, completion, take_over};
-
 use super::operated::{Operated, any, texts};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn release_a_key_so_that_the_call_that_still_runs_cannot_record() {
@@ -87,10 +75,7 @@ async fn do_not_release_an_outcome_nor_the_reservation_of_another_call() {
         for token in [Some(ended.reservation.token), None] {
             assert_eq!(operated.release(&ended, token).await, (outcome.to_owned(), None));
         }
-        match store.claim(&again(&ended)).await.expect("the store answers") {
-            ClaimOutcome::Replay(replay) => assert_eq!(replay.response, response),
-            other => panic!("expected a replay, got {other:?}"),
-        }
+        assert_eq!(replay_of(store, &ended).await.response, response);
     }
     let completed = store.complete(&held.reservation, &completion("done")).await.expect("the store answers");
     assert_eq!(completed, CompleteOutcome::Completed);

@@ -1,16 +1,7 @@
 //! The rights of operators, and the audit of their actions.
 
-use tokio_postgres::{error::SqlState, types::Type};
-use tonic_idempotency::{
-    migrations,
-    store::{Reservation, Schema},
-};
-use tonic_idempotency_tests::OPERATOR;
-use uuid::Uuid;
-
-use crate::record::acquire;
-
 use super::operated::{Operated, any, texts};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn are_audited_with_their_names_also_when_nothing_is_released() {
@@ -81,15 +72,13 @@ async fn leave_the_settings_of_their_transaction_as_they_were() {
     acquire(&operated.store, &held).await;
     let [key, user] = texts(&held);
     let transaction = operated.operator.transaction().await.expect("a transaction");
-    transaction
-        .batch_execute(&format!(
-            "SET LOCAL idempotency.owner = 'mine'; SET LOCAL app.current_user_id = 'too';
+    let sql = format!(
+        "SET LOCAL idempotency.owner = 'mine'; SET LOCAL app.current_user_id = 'too';
              SELECT tenant.idempotency_stuck();
              SELECT tenant.idempotency_inspect('{key}', '{user}');
              SELECT tenant.idempotency_operator_release('{key}', '{user}', NULL);"
-        ))
-        .await
-        .expect("the operator's functions");
+    );
+    transaction.batch_execute(&sql).await.expect("the operator's functions");
     let settings = "SELECT concat(current_setting('idempotency.owner'), ' ', current_setting('app.current_user_id'),
                                   current_setting('app.idempotency_sight', true))";
     let left: String = transaction.query_one(settings, &[]).await.expect("the settings").get(0);

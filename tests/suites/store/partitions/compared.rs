@@ -1,18 +1,10 @@
 //! The comparison of both tables before the switch.
 
-use tokio_postgres::{Client, error::SqlState};
-use tonic_idempotency::{
-    migrations,
-    store::{PostgresStore, ResourceTypes, Schema},
-};
-use tonic_idempotency_tests::{API_ROLE, Database};
-use uuid::Uuid;
-
 use super::{
     PARTITIONS, claims, count, fill, go, partitions, plain,
     steps::{step, until_step},
 };
-use crate::record::{complete, completion};
+use crate::prelude::*;
 
 /// More than a batch.
 const ROWS: i64 = 700;

@@ -1,18 +1,8 @@
 //! New tables.
 
-use tonic_idempotency::{
-    migrations,
-    status::Resource,
-    store::{Claim, ClaimOutcome, Completion, PostgresStore, ResourceTypes, Schema, Store},
-};
-use tonic_idempotency_tests::{API_ROLE, Database};
-use uuid::Uuid;
-
 use super::{PARTITIONS, claims, count, partitioned, partitions, plain, statements_for_several_calls_work};
-use crate::{
-    migrations::{schema, with_tables, works},
-    record::{acquire, again, claim, complete, completion, patient},
-};
+use crate::migrations::{schema, with_tables, works};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn spread_users_over_their_partitions() {
@@ -86,8 +76,7 @@ async fn are_made_of_empty_ones_alone() {
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
     complete(&store, &claim, &completion("stays")).await;
     migrations::partition(&owner, &Schema::default(), PARTITIONS).await.expect_err("it has a record");
-    let outcome = store.claim(&again(&claim)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    replay_of(&store, &claim).await;
 }
 
 #[tokio::test]
@@ -162,10 +151,7 @@ async fn take_resource_types_before_and_after() {
         let first = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
         complete(&store, &first, &Completion { resource: Some(resource), ..completion("done") }).await;
         for (resource, what) in [(Some(id.into()), "its invoice"), (None, "a deleted invoice")] {
-            match store.claim(&again(&first)).await.expect("the store answers") {
-                ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, resource, "{what}, before: {before}"),
-                other => panic!("expected a replay, got {other:?}"),
-            }
+            assert_eq!(replay_of(&store, &first).await.resource, resource, "{what}, before: {before}");
             owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice goes");
         }
         let dead = Resource { resource_type: "invoice".to_owned(), id: Uuid::new_v4().into() };
@@ -195,8 +181,7 @@ async fn have_the_names_of_their_schema() {
         }
         complete(&store, &claims[1], &completion("done")).await;
         for claim in &claims {
-            let outcome = store.claim(&again(claim)).await.expect("the store answers");
-            assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+            replay_of(&store, claim).await;
         }
         let rows = r#"SELECT count(*) FROM "My-Tenant"."Keys" k JOIN pg_inherits i ON i.inhrelid = k.tableoid"#;
         assert_eq!(count(&owner, rows).await, 2);

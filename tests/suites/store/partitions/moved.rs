@@ -1,18 +1,8 @@
 //! Tables after their move.
 
-use tonic_idempotency::{
-    migrations,
-    status::Resource,
-    store::{Claim, ClaimOutcome, Completion, LookUp, PostgresStore, ReleaseOutcome, ResourceTypes, Schema, Store},
-};
-use tonic_idempotency_tests::API_ROLE;
-use uuid::Uuid;
-
 use super::{PARTITIONS, claims, count, expire, partitions, plain, statements_for_several_calls_work};
-use crate::{
-    migrations::{schema, with_tables, works},
-    record::{acquire, again, claim, complete, completion, patient, take_over},
-};
+use crate::migrations::{schema, with_tables, works};
+use crate::prelude::*;
 
 async fn state(store: &PostgresStore, claim: &Claim) -> String {
     let outcome = store.claim(&again(claim)).await.expect("the store answers");
@@ -115,10 +105,7 @@ async fn keep_the_resources_of_their_records() {
     migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
 
     for resource in [Some(id.into()), None] {
-        match store.claim(&again(&first)).await.expect("the store answers") {
-            ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, resource),
-            other => panic!("expected a replay, got {other:?}"),
-        }
+        assert_eq!(replay_of(&store, &first).await.resource, resource);
         owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice goes, with its table's lock");
     }
     owner.batch_execute("TRUNCATE billing.invoices CASCADE").await.expect("nothing old refers to it");

@@ -1,29 +1,11 @@
 //! The move, while calls go on.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
-use tokio::task::JoinSet;
-use tokio_postgres::{error::SqlState, types::Type};
-use tonic_idempotency::{
-    migrations,
-    store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, PostgresStore, ResourceTypes, Schema, Store,
-        TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::until;
-
 use super::{
     PARTITIONS, claims, count, expire, fill, go, partitions, plain, statements_for_several_calls_work,
     steps::until_step,
 };
-use crate::{
-    migrations::schema,
-    record::{acquire, again, complete, completion, patient, take_over},
-};
+use crate::migrations::schema;
+use crate::prelude::*;
 
 /// The keys of a caller, by their outcomes.
 #[derive(Default)]
@@ -89,10 +71,8 @@ async fn changes_no_call() {
     for log in &logs {
         for (claims, message) in [(&log.completed, "completed"), (&log.committed, "committed")] {
             for claim in claims {
-                match store.claim(&again(claim)).await.expect("the store answers") {
-                    ClaimOutcome::Replay(replay) => assert!(format!("{replay:?}").contains(message), "{replay:?}"),
-                    other => panic!("expected a replay, got {other:?}"),
-                }
+                let replay = replay_of(&store, claim).await;
+                assert!(format!("{replay:?}").contains(message), "{replay:?}");
                 finished += 1;
             }
         }
@@ -101,8 +81,7 @@ async fn changes_no_call() {
             others += 1;
         }
         for claim in &log.held {
-            let outcome = store.claim(&again(claim)).await.expect("the store answers");
-            assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+            assert_in_flight(&store, claim).await;
             store.complete(&claim.reservation, &completion("late")).await.expect("it still holds the key");
             others += 1;
         }
@@ -127,10 +106,8 @@ async fn copies_a_locked_row_when_it_is_free() {
         fill(&owner, 100).await;
         until_step(&owner, "mirrored").await;
         let change = owner.transaction().await.expect("a transaction");
-        change
-            .batch_execute("UPDATE tenant.idempotency_keys SET procedure = '/other' WHERE procedure <> '/'")
-            .await
-            .expect("locks");
+        let sql = "UPDATE tenant.idempotency_keys SET procedure = '/other' WHERE procedure <> '/'";
+        change.batch_execute(sql).await.expect("locks");
         let observer = database.owner().await;
         let moving = go(&database);
         tokio::pin!(moving);
@@ -159,10 +136,8 @@ async fn holds_a_row_from_its_read_until_its_copy_is_committed() {
     fill(&owner, 1).await;
     until_step(&owner, "mirrored").await;
     let copying = owner.transaction().await.expect("a transaction");
-    copying
-        .batch_execute("SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), false)")
-        .await
-        .expect("a copy");
+    let sql = "SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), false)";
+    copying.batch_execute(sql).await.expect("a copy");
     other.batch_execute("SET lock_timeout = '50ms'").await.expect("the setting");
     for change in ["UPDATE tenant.idempotency_keys SET procedure = '/other'", "DELETE FROM tenant.idempotency_keys"] {
         let error = other.batch_execute(change).await.expect_err("the row is locked");
@@ -187,20 +162,16 @@ async fn leaves_no_copy_of_a_row_that_is_deleted_with_an_old_snapshot() {
     {
         let old = other.build_transaction().isolation_level(level).start().await.expect("a transaction");
         old.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("its snapshot");
-        owner
-            .batch_execute("SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)")
-            .await
-            .expect("a copy");
+        let sql = "SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)";
+        owner.batch_execute(sql).await.expect("a copy");
         let error = old.batch_execute(statement).await.expect_err("it cannot see the copy");
         assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE), "{error:?}");
         old.rollback().await.expect("the end");
         owner.batch_execute("DELETE FROM tenant.idempotency_keys_next").await.expect("no copy");
     }
     // With the copy in its snapshot it succeeds.
-    owner
-        .batch_execute("SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)")
-        .await
-        .expect("a copy");
+    let sql = "SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)";
+    owner.batch_execute(sql).await.expect("a copy");
     let new = other.build_transaction().isolation_level(level).start().await.expect("a transaction");
     new.batch_execute("DELETE FROM tenant.idempotency_keys").await.expect("it sees the copy");
     new.commit().await.expect("the end");
@@ -300,10 +271,8 @@ async fn is_taken_back_without_a_trace() {
     assert_ne!(schema(&owner).await, before);
     let error = migrations::partition(&owner, &Schema::default(), PARTITIONS).await;
     error.expect_err("it is being moved");
-    owner
-        .batch_execute("SELECT tenant.idempotency_stop_moving(), tenant.idempotency_stop_moving()")
-        .await
-        .expect("the way back");
+    let sql = "SELECT tenant.idempotency_stop_moving(), tenant.idempotency_stop_moving()";
+    owner.batch_execute(sql).await.expect("the way back");
     assert_eq!(schema(&owner).await, before);
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 10);
     go(&database).await.expect("another try");

@@ -1,21 +1,13 @@
 //! The move, while it is taken back, killed and begun again.
 
-use tokio::task::JoinSet;
-use tokio_postgres::{Client, error::SqlState};
-use tonic_idempotency::{
-    migrations::{self, MigrationError},
-    store::{PostgresStore, ResourceTypes, Schema},
-};
-use tonic_idempotency_tests::until;
+use tonic_idempotency::migrations::{self, MigrationError};
 
 use super::{
     PARTITIONS, claims, count, fill, go, partitions, plain,
     steps::{step, until_step},
 };
-use crate::{
-    migrations::{schema, works},
-    record::{complete, completion},
-};
+use crate::migrations::{schema, works};
+use crate::prelude::*;
 
 /// The lock that is held during a step of the move.
 const MOVE: &str = "7594306392365691954";

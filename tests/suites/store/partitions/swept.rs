@@ -1,10 +1,9 @@
 //! The sweep of partitions.
 
-use tokio::task::JoinSet;
-use tonic_idempotency::{maintenance::Sweeper, store::Store};
+use tonic_idempotency::maintenance::Sweeper;
 
 use super::{claims, count, expire, partitioned};
-use crate::record::{acquire, patient};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn leaves_what_has_not_expired() {

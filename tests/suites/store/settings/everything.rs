@@ -1,26 +1,7 @@
 //! Everything that the migrations make, in a database with settings or an encoding of its own.
 
-use std::time::Duration;
-
-use deadpool_postgres::Pool;
-use tokio_postgres::Client;
-use tonic_idempotency::{
-    migrations,
-    policy::LeasePolicy,
-    status::Resource,
-    store::{
-        AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, Completion, ExtendOutcome,
-        KeyState, LookUp, PostgresStore, ReleaseOutcome, ResourceType, ResourceTypes, Schema, Store,
-        TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::{API_ROLE, Database};
-use uuid::Uuid;
-
-use crate::{
-    batches::statements,
-    record::{HOUR, PROCEDURE, again, claim, completion},
-};
+use crate::batches::statements;
+use crate::prelude::*;
 
 /// Settings with which everything works: a name and a value of `ALTER DATABASE … SET`.
 pub(crate) const SETTINGS: &[&str] = &[
@@ -163,11 +144,8 @@ pub(crate) async fn set_up(owner: &mut Client) -> ResourceTypes {
 }
 
 async fn reserved(store: &PostgresStore, owner: &Client) {
-    let invoice: Uuid = owner
-        .query_one("INSERT INTO billing.invoices DEFAULT VALUES RETURNING id", &[])
-        .await
-        .expect("an invoice")
-        .get(0);
+    let sql = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
+    let invoice: Uuid = owner.query_one(sql, &[]).await.expect("an invoice").get(0);
     let resource = Resource { resource_type: "invoice".to_owned(), id: invoice.into() };
     let [done, let_go, unknown, lost, old] = [(); 5].map(|()| of_invoice());
     for claim in [&done, &let_go, &unknown] {
@@ -178,10 +156,7 @@ async fn reserved(store: &PostgresStore, owner: &Client) {
     let outcome = Completion { resource: Some(resource), ..completion("done") };
     let completed = store.complete(&done.reservation, &outcome).await.expect("a completion");
     assert_eq!(completed, CompleteOutcome::Completed);
-    match store.claim(&again(&done)).await.expect("a replay") {
-        ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, Some(invoice.into())),
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    assert_eq!(replay_of(store, &done).await.resource, Some(invoice.into()));
     let question = LookUp {
         owner: done.reservation.owner,
         key: done.reservation.key,
@@ -240,13 +215,9 @@ async fn together(pool: &Pool) {
 
 async fn transactional(store: &PostgresStore) {
     let claim = of_invoice();
-    match store.begin(&claim, TransactionOptions::default()).await.expect("a transaction") {
-        BeginOutcome::Open { transaction, .. } => {
-            let outcome = transaction.commit(Some(completion("done"))).await.expect("a COMMIT");
-            assert!(matches!(outcome, CommitOutcome::Committed), "{outcome:?}");
-        }
-        other => panic!("expected a transaction, got {other:?}"),
-    }
+    let transaction = open_transaction(store, &claim).await;
+    let outcome = transaction.commit(Some(completion("done"))).await.expect("a COMMIT");
+    assert!(matches!(outcome, CommitOutcome::Committed), "{outcome:?}");
     match store.begin(&again(&claim), TransactionOptions::default()).await.expect("an answer") {
         BeginOutcome::Refused(ClaimOutcome::Replay(_)) => {}
         other => panic!("expected a replay, got {other:?}"),

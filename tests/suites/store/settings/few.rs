@@ -1,10 +1,7 @@
 //! A few settings and encodings, and the settings that the migrations override.
 
-use tokio::task::JoinSet;
-use tonic_idempotency::{migrations, store::Schema};
-use tonic_idempotency_tests::{Database, until};
-
 use super::everything::{database_name, set, set_up, works_in_encoding, works_with_setting};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn change_nothing() {

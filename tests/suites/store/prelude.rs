@@ -1,0 +1,46 @@
+//! The names that most files of this suite use.
+
+pub(crate) use std::{
+    collections::HashSet,
+    error::Error as _,
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+pub(crate) use deadpool_postgres::{Manager, Pool};
+pub(crate) use futures_util::future::join_all;
+pub(crate) use protobuf_canonical::RequestHash;
+pub(crate) use scratch_postgres::{PgBouncer, Server, skip};
+pub(crate) use tcp_proxy::{Cut, Moment};
+pub(crate) use tokio::task::{JoinHandle, JoinSet};
+pub(crate) use tokio_postgres::{
+    Client, Config, Error, NoTls, Row,
+    error::SqlState,
+    types::{ToSql, Type},
+};
+pub(crate) use tonic_idempotency::{
+    Caller, OwnerId, Scope, Transaction, UserId, migrations,
+    policy::{Isolation, LeasePolicy, Limits},
+    status::{OutboxStatus, Resource},
+    store::{
+        AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, Completion,
+        ExtendOutcome, KeyState, LookUp, PostgresStore, PreparedStatements, ReleaseOutcome, Replay, Reservation,
+        ResourceType, ResourceTypes, Schema, SessionSettings, SetupProblem, Store, StoreError, StoreErrorKind,
+        StoreSettings, StoreTransaction, StoredResponse, TransactionOptions, VerifyError,
+        conformance::{Harness, conformance_tests},
+    },
+};
+pub(crate) use tonic_idempotency_tests::{
+    API_LOGIN, API_ROLE, Database, OPERATOR, Proxy, migrate, partitions, pool, rows_read, until, uuid_of,
+};
+pub(crate) use uuid::Uuid;
+
+pub(crate) use crate::record::{
+    HASH, HOUR, PROCEDURE, acquire, again, assert_in_flight, claim, commit, complete, completion, limited,
+    open_transaction, patient, replay_of, take_over,
+};
