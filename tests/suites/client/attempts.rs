@@ -1,22 +1,17 @@
 //! Attempts: which answers end an operation, how many attempts there are, and when.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::StreamBody;
 use tokio::time::Instant;
-use tonic::{Code, Request, Status, metadata::MetadataMap};
-use tonic_idempotency_client::{Delivery, IdempotencyClientLayer, Reason, Unresolved};
-use tonic_idempotency_tests::shop::{
-    FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderReply, shop_client::ShopClient},
-};
+use tonic::metadata::MetadataMap;
+use tonic_idempotency_client::{Reason, Unresolved};
+use tonic_idempotency_tests::shop::proto::CreateOrderReply;
 use tonic_types::{ErrorDetails, StatusExt as _};
-use tower_layer::Layer as _;
 
 use super::foreign::{Answer, Foreign, GET_ORDER, order};
+use super::prelude::*;
 
 fn rejected(code: Code, reason: Reason) -> Status {
     Status::with_error_details(code, "", ErrorDetails::with_error_info(reason.as_str(), "tonic-idempotency", []))

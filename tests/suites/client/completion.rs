@@ -1,20 +1,17 @@
 //! The end of the work behind a call: through replays, or through a server that waits for it.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU32, Ordering},
 };
 
 use organization::proto::{CreateProjectRequest, project_service_client::ProjectServiceClient};
 use prost_types::Duration as Timeout;
 use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
-use tonic::{Code, Request, Response, Status, async_trait};
+use tonic::{Response, async_trait};
 use tonic_idempotency_client::{
-    Completion, CompletionError, IdempotencyClientLayer, OperationKey, Progress, ProgressEvent, Reason, completed,
+    Completion, CompletionError, Progress, ProgressEvent, Reason, completed,
     proto::v1::{
         GetOperationRequest, Operation, State, Until, WaitOperationRequest, Work,
         operation_service_server::{OperationService, OperationServiceServer},
@@ -22,9 +19,8 @@ use tonic_idempotency_client::{
 };
 use tonic_idempotency_tests::shop;
 use tonic_types::{ErrorDetails, StatusExt as _};
-use tower_layer::Layer as _;
-use uuid::Uuid;
 
+use super::prelude::*;
 use super::{
     foreign::{Answer, Client, Foreign, order},
     process::Process,

@@ -9,10 +9,9 @@ use std::{
 };
 
 use tokio::runtime::Runtime;
-use tonic_idempotency_client::journal::Journal;
 use tonic_idempotency_tests::example;
-use uuid::Uuid;
 
+use super::prelude::*;
 use super::process::Process;
 
 /// A path for a journal, whose file is removed at the end.

@@ -9,17 +9,14 @@ use std::{
 };
 
 use http::HeaderMap;
-use tonic::{Request, Response, Status, async_trait, codec::CompressionEncoding, service::Routes, transport::Channel};
-use tonic_idempotency_client::{IdempotencyClient, IdempotencyClientBuilder, IdempotencyClientLayer};
-use tonic_idempotency_tests::shop::{
-    self, FILE_DESCRIPTOR_SET,
-    proto::{
-        CreateOrderReply, CreateOrderRequest, PayReply, TouchReply,
-        shop_client::ShopClient,
-        shop_server::{Shop, ShopServer},
-    },
+use tonic::{Response, async_trait, codec::CompressionEncoding, service::Routes, transport::Channel};
+use tonic_idempotency_client::{IdempotencyClient, IdempotencyClientBuilder};
+use tonic_idempotency_tests::shop::proto::{
+    CreateOrderReply, CreateOrderRequest, PayReply, TouchReply,
+    shop_server::{Shop, ShopServer},
 };
-use tower_layer::Layer as _;
+
+use super::prelude::*;
 
 pub(crate) const GET_ORDER: &str = "/shop.v1.Shop/GetOrder";
 pub(crate) const CREATE_ORDER: &str = "/shop.v1.Shop/CreateOrder";

@@ -1,18 +1,13 @@
 //! The layer in front of a plain tonic server that knows the header and nothing else: it counts keys.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use tcp_proxy::{Cut, Direction, Moment};
 use tonic::transport::Endpoint;
-use tonic_idempotency_client::{Delivery, IdempotencyClientLayer};
-use tonic_idempotency_tests::{
-    Proxy,
-    shop::{self, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},
-};
-use tower_layer::Layer as _;
-use uuid::Uuid;
+use tonic_idempotency_tests::Proxy;
 
 use super::foreign::{Foreign, Seen, order};
+use super::prelude::*;
 
 /// The number of operations in each direction of the cuts.
 const OPERATIONS: usize = 20;

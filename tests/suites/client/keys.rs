@@ -1,13 +1,10 @@
 //! Keys: the caller's own, or new ones.
 
-use tonic::{Request, Status};
-use tonic_idempotency_client::{
-    BuildError, IdempotencyClientBuilder, IdempotencyClientLayer, OperationKey, ProcedureError,
-};
-use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET, proto::Client};
-use uuid::Uuid;
+use tonic_idempotency_client::{BuildError, IdempotencyClientBuilder, ProcedureError};
+use tonic_idempotency_tests::shop::{LOSSY_FILE_DESCRIPTOR_SET, proto::Client};
 
 use super::foreign::{CREATE_ORDER, Foreign, GET_ORDER, order};
+use super::prelude::*;
 
 #[tokio::test(start_paused = true)]
 async fn are_new_for_each_operation_and_the_same_in_all_its_attempts() {

@@ -1,27 +1,20 @@
 //! Requests and answers that are lost on their way to and from our server: the effect of each operation happens once.
 
-use std::time::Duration;
-
 use tcp_proxy::{Cut, Direction, Moment};
 use tonic::{
-    Request,
     service::{Routes, interceptor::InterceptedService},
     transport::{Channel, Endpoint},
 };
 use tonic_idempotency::{IdempotencyLayer, store::MemoryStore};
-use tonic_idempotency_client::{Delivery, IdempotencyClient, IdempotencyClientLayer};
+use tonic_idempotency_client::IdempotencyClient;
 use tonic_idempotency_tests::{
     Proxy,
-    shop::{
-        self, Counting, FILE_DESCRIPTOR_SET,
-        proto::{CreateOrderRequest, shop_client::ShopClient},
-    },
+    shop::{Counting, proto::CreateOrderRequest},
     until,
 };
-use tower_layer::Layer as _;
-use uuid::Uuid;
 
 use super::foreign::order;
+use super::prelude::*;
 
 /// Our server behind a proxy, and a client with the layer.
 async fn service() -> (Counting, Proxy, ShopClient<IdempotencyClient<Channel>>) {

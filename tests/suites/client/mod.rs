@@ -8,6 +8,7 @@ mod interoperability;
 mod keys;
 mod lost_answers;
 mod pass_through;
+mod prelude;
 mod protection;
 mod telemetry;
 

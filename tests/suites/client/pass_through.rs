@@ -1,10 +1,7 @@
 //! Calls that the layer leaves alone.
 
-use tonic::{Code, Status};
-use tonic_idempotency_client::{OperationKey, journal::Journal};
-use uuid::Uuid;
-
 use super::foreign::{CREATE_ORDER, Foreign, order};
+use super::prelude::*;
 
 #[tokio::test(start_paused = true)]
 async fn without_an_option_are_unchanged() {

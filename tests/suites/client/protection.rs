@@ -1,17 +1,11 @@
 //! A server that may lack the layer, and what its attempts tell it.
 
-use std::time::Duration;
-
-use tonic::{Request, Status};
-use tonic_idempotency_client::{Delivery, IdempotencyClientLayer, OperationKey, Unresolved, journal::Journal};
-use tonic_idempotency_tests::{
-    Lines,
-    shop::{FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},
-};
-use tower_layer::Layer as _;
+use tonic_idempotency_client::Unresolved;
+use tonic_idempotency_tests::Lines;
 use tracing::level_filters::LevelFilter;
 
 use super::foreign::{CREATE_ORDER, Foreign, order};
+use super::prelude::*;
 
 #[tokio::test(start_paused = true)]
 async fn is_missed_once_with_a_warning() {

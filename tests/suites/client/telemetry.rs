@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use tonic::{Status, metadata::MetadataMap};
-use tonic_idempotency_client::{IdempotencyClientLayer, journal::Journal};
-use tonic_idempotency_tests::{Lines, shop::FILE_DESCRIPTOR_SET};
-use tower_layer::Layer as _;
+use tonic::metadata::MetadataMap;
+use tonic_idempotency_tests::Lines;
 use tracing::level_filters::LevelFilter;
 
 use super::foreign::{Foreign, order};
+use super::prelude::*;
 
 /// The counters and gauges, by their names and outcomes.
 fn values(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {

@@ -1,14 +1,8 @@
 //! Allocations per call. The bounds are measured values. If a change is worth more allocations, raise a bound to the
 //! count in the failed assertion.
 
-use http::{Request, Response};
-use tonic::body::Body;
-use tonic_idempotency_tests::shop::Counting;
-use uuid::Uuid;
-
-use crate::harness::{
-    CANCEL, CREATE, GET, Server, bare, call, request, runtime, with_key_field, without_replay_cache, wrapped,
-};
+use crate::harness::{CANCEL, GET, request, with_key_field, without_replay_cache, wrapped};
+use crate::prelude::*;
 
 /// The allocations of a call: the fewest of several calls, because maps grow now and then and the first call makes
 /// shared state.

@@ -3,7 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use deadpool_postgres::Pool;
-use futures_util::{FutureExt as _, future::join_all, poll};
+use futures_util::{future::join_all, poll};
 use protobuf_canonical::RequestHash;
 use tokio::{
     runtime::{self, Runtime},
@@ -18,7 +18,8 @@ use tonic_idempotency::{
     },
 };
 use tonic_idempotency_tests::{Database, Proxy};
-use uuid::Uuid;
+
+use crate::prelude::*;
 
 /// The calls at once, and the statements that they need: one call goes alone, and of the others each statement takes as many as it
 /// may, which is 64 by default. Where a statement takes long, up to three more calls go alone; and a large one may count twice, if the

@@ -7,19 +7,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::{BodyExt as _, Full};
-use tonic::{body::Body, client::GrpcService};
+use http::{HeaderMap, HeaderValue};
+use http_body_util::BodyExt as _;
+use tonic::client::GrpcService;
 use tonic_idempotency_client::IdempotencyClientLayer;
-use tonic_idempotency_tests::shop::{
-    FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderRequest, shop_client::ShopClient},
-};
+use tonic_idempotency_tests::shop::proto::shop_client::ShopClient;
 use tower::Service;
-use tower_layer::Layer as _;
 
-use crate::harness::runtime;
+use crate::prelude::*;
 
 /// A server that reads every call, and answers it with an empty message at once.
 #[derive(Clone)]

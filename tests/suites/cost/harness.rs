@@ -1,23 +1,19 @@
 //! The shop without a network, bare and wrapped: services that are called as tonic's server calls them.
 
 use std::{convert::Infallible, future::poll_fn};
-use tonic_idempotency::policy::{Limit, Limits};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
-use prost::Message as _;
+use http_body_util::BodyExt as _;
 use tokio::runtime::{self, Runtime};
-use tonic::body::Body;
 use tonic_idempotency::{
-    IdempotencyLayer, UserId, layer::IdempotencyLayerBuilder, policy::Procedure, store::MemoryStore,
+    layer::IdempotencyLayerBuilder,
+    policy::{Limit, Limits, Procedure},
+    store::MemoryStore,
 };
-use tonic_idempotency_tests::shop::{
-    Counting, FILE_DESCRIPTOR_SET, proto::CreateOrderRequest, proto::shop_server::ShopServer,
-};
+use tonic_idempotency_tests::shop::proto::shop_server::ShopServer;
 use tower::Service;
-use tower_layer::Layer as _;
-use uuid::Uuid;
+
+use crate::prelude::*;
 
 pub(crate) const CREATE: &str = "/shop.v1.Shop/CreateOrder";
 

@@ -1,9 +1,8 @@
 //! The cost of the request hash.
 
-use prost::Message as _;
 use prost_reflect::DescriptorPool;
-use protobuf_canonical::Canonical;
-use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, proto::CreateOrderRequest};
+
+use crate::prelude::*;
 
 #[test]
 fn of_a_canonical_message_allocates_nothing() {

@@ -2,13 +2,8 @@
 
 use std::pin::Pin;
 
-use futures_util::FutureExt as _;
-use http::Request;
-use tonic::body::Body;
-use tonic_idempotency_tests::shop::Counting;
-use uuid::Uuid;
-
-use crate::harness::{CANCEL, CREATE, Server, bare, call, request, runtime, wrapped};
+use crate::harness::{CANCEL, request, wrapped};
+use crate::prelude::*;
 
 const CALLS: usize = 1000;
 

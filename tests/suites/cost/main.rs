@@ -8,5 +8,6 @@ mod harness;
 mod hash;
 mod hostile;
 mod in_flight;
+mod prelude;
 mod round_trips;
 mod threads;

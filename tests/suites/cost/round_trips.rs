@@ -4,17 +4,14 @@
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use http::{Request, Response};
 use organization::{
     Caller, FILE_DESCRIPTOR_SET, Projects,
     proto::{CreateProjectRequest, project_service_server::ProjectServiceServer},
 };
-use prost::Message as _;
 use prost_reflect::DescriptorPool;
-use protobuf_canonical::Canonical;
-use tonic::{Status, body::Body};
+use tonic::Status;
 use tonic_idempotency::{
-    IdempotencyLayer, KeyId, OwnerId, UserId,
+    KeyId, OwnerId,
     layer::IdempotencyLayerBuilder,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Mode, Procedure, Reconciliation},
     rejection::Reason,
@@ -24,10 +21,9 @@ use tonic_idempotency::{
     },
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
-use tower_layer::Layer as _;
-use uuid::Uuid;
 
-use crate::harness::{Server, call, framed};
+use crate::harness::framed;
+use crate::prelude::*;
 
 const CREATE_PROJECT: &str = "/organization.v1.ProjectService/CreateProject";
 

@@ -5,17 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use http::Request;
-use http_body_util::Full;
-use prost::Message as _;
 use tokio::runtime;
-use tonic::body::Body;
-use tonic_idempotency::{IdempotencyLayer, UserId, layer::CompressionEncoding, store::MemoryStore};
-use tonic_idempotency_tests::shop::{Counting, FILE_DESCRIPTOR_SET, proto::CreateOrderRequest};
-use tower_layer::Layer as _;
-use uuid::Uuid;
+use tonic_idempotency::{layer::CompressionEncoding, store::MemoryStore};
 
-use crate::harness::{CREATE, bare, call};
+use crate::prelude::*;
 
 /// Returns the number of blocking threads of a call whose message has this many bytes of padding.
 fn threads(padding: usize, compressed: bool) -> usize {

@@ -1,21 +1,12 @@
 //! The other process of a test: this program again, with a role from its environment.
 
-use std::{
-    env, fs, iter,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-};
+use std::{env, iter, net::SocketAddr, process::Stdio, thread};
 
-use bytes::Bytes;
 use http::Request;
-use tonic::{Code, Status, body::Body, transport::Endpoint};
-use tonic_idempotency_client::journal::{Change, Journal, JournalError, JournalStore, RedbStore};
-use tonic_idempotency_tests::shop::proto::{CreateOrderRequest, shop_client::ShopClient};
-use tower_layer::Layer as _;
-use uuid::Uuid;
+use tonic::{body::Body, transport::Endpoint};
+use tonic_idempotency_client::journal::{JournalStore, RedbStore};
 
+use super::prelude::*;
 use super::{
     foreign::Foreign,
     harness::{Setup, kept, keyed, layer},

@@ -1,18 +1,13 @@
 //! A client that is killed at each step of a call to our server: the operation happens once.
 
-use std::{net::SocketAddr, os::unix::process::ExitStatusExt as _, process::Command};
+use std::{net::SocketAddr, os::unix::process::ExitStatusExt as _};
 
 use tokio::task::spawn_blocking;
 use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic_idempotency::{IdempotencyLayer, store::MemoryStore};
-use tonic_idempotency_client::journal::Journal;
-use tonic_idempotency_tests::{
-    shop::{self, Counting, FILE_DESCRIPTOR_SET},
-    until,
-};
-use tower_layer::Layer as _;
-use uuid::Uuid;
+use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET};
 
+use super::prelude::*;
 use super::{
     child::{client, said},
     harness::{Directory, keys},

@@ -1,19 +1,12 @@
 //! A file that is damaged: nothing panics, no entry is changed, and none is lost without a word.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    panic::AssertUnwindSafe,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng};
-use tonic::Status;
-use tonic_idempotency_client::journal::{Entry, EntryState, Journal, JournalError};
-use tonic_idempotency_tests::shop::proto::CreateOrderRequest;
+use tonic_idempotency_client::journal::Entry;
 
+use super::prelude::*;
 use super::{
     foreign::{Foreign, order},
     harness::{Directory, Setup, key, keyed},

@@ -1,13 +1,11 @@
 //! Answers and events that end an entry, and those that do not.
 
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
 
-use tonic::{Code, Response, Status, body::Body, metadata::MetadataMap};
-use tonic_idempotency_client::journal::{EntryState, Outcome};
-use tonic_idempotency_tests::until;
+use tonic::{Response, body::Body, metadata::MetadataMap};
 use tower::service_fn;
-use tower_layer::Layer as _;
 
+use super::prelude::*;
 use super::{
     foreign::{Answer, Foreign},
     harness::{Setup, in_memory, kept, key, keyed, layer},

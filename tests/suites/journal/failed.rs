@@ -1,15 +1,9 @@
 //! Operations that have failed for good: their entries stay in the journal until the application is told, or decides.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use tonic::metadata::MetadataMap;
+use tonic_idempotency_client::journal::JournalBuilder;
 
-use tonic::{Code, Status, metadata::MetadataMap};
-use tonic_idempotency_client::journal::{EntryState, Journal, JournalBuilder, Outcome};
-use tonic_idempotency_tests::{Lines, until};
-use tracing::level_filters::LevelFilter;
-
+use super::prelude::*;
 use super::{
     foreign::Foreign,
     harness::{Directory, Setup, key, keyed},

@@ -1,16 +1,13 @@
 //! The file of a journal: two processes, a full disk, a process that is killed while it writes.
 
 use std::{
-    env, fs,
+    env,
     io::{BufRead as _, BufReader},
-    path::Path,
-    process::Command,
     thread,
     time::Instant,
 };
 
-use tonic_idempotency_client::journal::{Journal, JournalError};
-
+use super::prelude::*;
 use super::{
     child::{beside, command, said},
     harness::{Directory, keys},

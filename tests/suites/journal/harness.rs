@@ -1,25 +1,16 @@
 //! A client with a journal, and stores that can be watched.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex},
-    time::Duration,
-};
+use std::sync::Condvar;
 
-use bytes::Bytes;
-use tonic::{Request, Status, transport::Channel};
+use tonic::transport::Channel;
 use tonic_idempotency_client::{
     IdempotencyClient, IdempotencyClientBuilder, IdempotencyClientLayer, OperationKey, Unresolved,
-    journal::{Change, Journal, JournalBuilder, JournalError, JournalStore, MemoryStore},
+    journal::{JournalBuilder, JournalStore, MemoryStore},
 };
-use tonic_idempotency_tests::shop::{
-    FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderRequest, shop_client::ShopClient},
-};
-use tower_layer::Layer as _;
-use uuid::Uuid;
+use tonic_idempotency_tests::shop::FILE_DESCRIPTOR_SET;
 
 use super::foreign::{Foreign, order};
+use super::prelude::*;
 
 pub(crate) type Service = IdempotencyClient<Channel>;
 

@@ -1,11 +1,8 @@
 //! The order of the entries of a lane.
 
-use std::time::Duration;
+use tonic_idempotency_client::journal::Lane;
 
-use tonic::{Code, Request, Status};
-use tonic_idempotency_client::journal::{Lane, Outcome};
-use tonic_idempotency_tests::{shop::proto::CreateOrderRequest, until};
-
+use super::prelude::*;
 use super::{
     foreign::Answer,
     harness::{Setup, in_memory, kept, key, keyed},

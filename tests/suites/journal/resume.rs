@@ -1,12 +1,10 @@
 //! Sending what an earlier process has left.
 
-use std::sync::{Arc, Mutex};
-
 use prost::Message as _;
-use tonic::Status;
-use tonic_idempotency_client::journal::{Journal, Outcome, Resumed};
-use tonic_idempotency_tests::shop::proto::{CreateOrderReply, CreateOrderRequest};
+use tonic_idempotency_client::journal::Resumed;
+use tonic_idempotency_tests::shop::proto::CreateOrderReply;
 
+use super::prelude::*;
 use super::{
     foreign::{CREATE_ORDER, Foreign, order},
     harness::{Directory, Setup, keyed, keys},

@@ -1,13 +1,8 @@
 //! The worker, which sends unfinished entries in the background.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
-use tonic::Status;
-use tonic_idempotency_client::journal::Journal;
-use tonic_idempotency_tests::{Lines, until};
-use tracing::level_filters::LevelFilter;
 
+use super::prelude::*;
 use super::{
     foreign::{Answer, Foreign},
     harness::{Directory, Setup, in_memory, keyed},

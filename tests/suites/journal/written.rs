@@ -1,16 +1,12 @@
 //! The calls that are written to the journal: which, when, and which of their parts.
 
-use std::time::Duration;
-
-use tonic::{Code, Request, Status, metadata::MetadataValue, service::interceptor::InterceptedService};
+use tonic::{metadata::MetadataValue, service::interceptor::InterceptedService};
 use tonic_idempotency_client::{
     Reason, Unresolved,
-    journal::{Caller, Change, EntryState, Journal, JournalError, JournalStore as _},
+    journal::{Caller, JournalStore as _},
 };
-use tonic_idempotency_tests::{Lines, shop::proto::shop_client::ShopClient, until};
-use tower_layer::Layer as _;
-use tracing::level_filters::LevelFilter;
 
+use super::prelude::*;
 use super::{
     foreign::{CREATE_ORDER, GET_ORDER, order},
     harness::{Setup, Watched, in_memory, kept, key, keyed, layer},

@@ -2,15 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 
-use tonic::Code;
-use uuid::Uuid;
-
-use crate::{
-    http::{Call, Version},
-    messages::{bytes, text},
-    protocol::Protocol,
-    server::{Kind, Server},
-};
+use crate::http::{Call, Version};
+use crate::prelude::*;
 
 fn compress(encoding: &str, message: &[u8]) -> Vec<u8> {
     match encoding {

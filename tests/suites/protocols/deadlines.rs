@@ -1,25 +1,8 @@
 //! The deadlines of callers.
 
-use std::time::Duration;
+use tonic_idempotency_tests::catalog::proto::Seen;
 
-use prost::Message as _;
-use tokio::time::timeout;
-use tonic::Code;
-use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, policy::Mode, store::MemoryStore};
-use tonic_idempotency_tests::{
-    catalog::{
-        FILE_DESCRIPTOR_SET,
-        proto::{Created, Seen},
-    },
-    until,
-};
-use uuid::Uuid;
-
-use crate::{
-    messages::text,
-    protocol::{Outcome, Protocol},
-    server::{Kind, Server},
-};
+use crate::prelude::*;
 
 /// The header that carries the deadline in a protocol, with two values.
 fn header(protocol: Protocol) -> (&'static str, [&'static str; 2]) {

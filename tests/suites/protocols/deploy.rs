@@ -1,31 +1,19 @@
 //! A rolling deploy: two servers with two versions of one schema on one database. A client's retry goes to either.
 
 use std::{
-    convert::Infallible,
-    net::SocketAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     task::{Context, Poll},
 };
 
 use deadpool_postgres::Pool;
-use http_body_util::BodyExt as _;
 use tokio::sync::Semaphore;
 use tokio_postgres::types::Type;
-use tonic::{Code, Status, body::Body};
-use tonic_idempotency::{IdempotencyLayer, Transaction, connect::ConnectLayer, rejection::Reason};
-use tonic_idempotency_tests::{Database, until};
-use tower::{Service, ServiceBuilder};
-use uuid::Uuid;
+use tonic::Status;
+use tonic_idempotency::Transaction;
 
-use crate::{
-    messages::{bytes, text},
-    protocol::{Outcome, Protocol, framed},
-    server::{authenticate, serve},
-};
+use crate::prelude::*;
+use crate::server::authenticate;
 
 const VERSIONS: [&[u8]; 2] = [
     include_bytes!(concat!(env!("OUT_DIR"), "/deploy-before.fds")),

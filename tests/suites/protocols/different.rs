@@ -1,13 +1,7 @@
 //! Messages with the smallest difference are not the same request.
 
-use tonic_idempotency::rejection::Reason;
-use uuid::Uuid;
-
-use crate::{
-    messages::{bytes, fixed64, joined, number, text},
-    protocol::Protocol,
-    server::{Kind, Server},
-};
+use crate::messages::{fixed64, joined, number};
+use crate::prelude::*;
 
 /// Pairs of different messages, in binary and in JSON.
 fn pairs() -> Vec<[(Vec<u8>, &'static str); 2]> {

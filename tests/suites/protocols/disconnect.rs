@@ -1,17 +1,9 @@
 //! Clients that disconnect during a call.
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
-use tonic_idempotency_tests::{catalog::proto::Created, until};
-use uuid::Uuid;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::{
-    messages::text,
-    protocol::{Protocol, path},
-    server::{Kind, Server},
-};
+use crate::prelude::*;
+use crate::protocol::path;
 
 /// Sends a request over HTTP/1.1, byte by byte as given, and leaves the connection open.
 async fn begin(server: &Server, key: Uuid, body: &[u8], length: usize) -> TcpStream {

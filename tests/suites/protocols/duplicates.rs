@@ -1,17 +1,6 @@
 //! Duplicates of a running call, over other protocols.
 
-use std::sync::Arc;
-
-use tonic::Code;
-use tonic_idempotency::rejection::Reason;
-use tonic_idempotency_tests::until;
-use uuid::Uuid;
-
-use crate::{
-    messages::text,
-    protocol::{Outcome, Protocol},
-    server::{Kind, Server},
-};
+use crate::prelude::*;
 
 async fn hold(server: &Server, protocol: Protocol, procedure: &str, key: Uuid) -> Outcome {
     let message = match protocol.is_json() {

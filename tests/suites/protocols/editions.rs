@@ -1,14 +1,9 @@
 //! Services whose descriptors are in an edition.
 
-use std::{net::SocketAddr, sync::Arc};
-
 use buffa::{Message as _, MessageField};
 use connectrpc::{ConnectRpcService, Router};
-use serde_json::{Value, json};
-use tonic::Code;
-use tonic_idempotency::{
-    IdempotencyLayer, connect::ConnectLayer, layer::BuildError, rejection::Reason, store::MemoryStore,
-};
+use serde_json::json;
+use tonic_idempotency::layer::BuildError;
 use tonic_idempotency_tests::orders::{
     FILE_DESCRIPTOR_SET, Till,
     native::{
@@ -16,13 +11,9 @@ use tonic_idempotency_tests::orders::{
         refunds::v1::{RefundRequest, RefundResponse, RefundsExt},
     },
 };
-use tower::ServiceBuilder;
-use uuid::Uuid;
 
-use crate::{
-    protocol::{Outcome, Protocol},
-    server::{Kind, authenticate, serve},
-};
+use crate::prelude::*;
+use crate::server::authenticate;
 
 /// A procedure in edition 2023.
 const PLACE: &str = "/orders.v1.Orders/Place";

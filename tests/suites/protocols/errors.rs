@@ -1,15 +1,7 @@
 //! Errors in each protocol.
 
-use tonic::Code;
-use tonic_idempotency::rejection::Reason;
-use tonic_types::StatusExt as _;
-use uuid::Uuid;
-
-use crate::{
-    messages::text,
-    protocol::{CODES, Outcome, Protocol},
-    server::{Kind, Server},
-};
+use crate::prelude::*;
+use crate::protocol::CODES;
 
 /// The header by which gRPC's own retry policies decide whether to try again.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";

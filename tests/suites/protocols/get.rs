@@ -2,19 +2,12 @@
 
 use std::io::Write as _;
 
-use base64::{
-    Engine as _,
-    engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD},
-};
-use http::Method;
-use prost::Message as _;
-use tonic_idempotency_tests::catalog::proto::{Created, Item};
-use uuid::Uuid;
+use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 
+use crate::prelude::*;
 use crate::{
     http::{Call, Version},
-    protocol::{Protocol, path},
-    server::{Kind, Server},
+    protocol::path,
 };
 
 fn get(procedure: &str, query: &str) -> Call {

@@ -1,13 +1,11 @@
 //! HTTP requests with exactly the bytes that a test wants.
 
-use std::net::SocketAddr;
-
-use bytes::Bytes;
-use http::{HeaderMap, Method, Request};
-use http_body_util::{BodyExt as _, Full};
+use http::{HeaderMap, Request};
+use http_body_util::Full;
 use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
+
+use crate::prelude::*;
 
 /// The version of HTTP that a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,9 @@
 //! Fields that clients change between attempts, over every protocol.
 
-use tonic_idempotency::{policy::Procedure, rejection::Reason};
-use uuid::Uuid;
+use tonic_idempotency::policy::Procedure;
 
-use crate::{
-    messages::{bytes, joined, number, text},
-    protocol::Protocol,
-    server::{Kind, Server},
-};
+use crate::messages::{joined, number};
+use crate::prelude::*;
 
 const IGNORED: [&str; 6] = ["string", "timestamp", "part.amount", "parts.inner.amount", "by_int32.part_name", "any"];
 

@@ -2,23 +2,20 @@
 //! how they are parsed.
 
 use std::{
-    convert::Infallible,
     path::Path,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{LazyLock, Mutex, PoisonError},
 };
 
 use ::http::{HeaderMap, Request, Response, StatusCode};
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use base64::prelude::BASE64_STANDARD;
+use http_body_util::{Full, StreamBody};
 use prost_reflect::DescriptorPool;
 use prost_types::{FileDescriptorProto, MethodDescriptorProto, ServiceDescriptorProto};
 use serde::Deserialize;
-use serde_json::Value;
-use tonic::body::Body;
-use tonic_idempotency::connect::{Connect, ConnectLayer};
+use tonic_idempotency::connect::Connect;
 use tower::ServiceExt as _;
-use tower_layer::Layer as _;
+
+use crate::prelude::*;
 
 /// The tests of `protobuf-canonical`.
 const CANONICAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/protobuf-canonical/tests");

@@ -1,21 +1,10 @@
 //! A key in a field of the message, in every encoding and over every protocol.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use prost::Message as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
-use tonic::Code;
-use tonic_idempotency::{
-    policy::{KeyFormat, Mode, ProcedureBuilder},
-    rejection::Reason,
-};
-use tonic_idempotency_tests::catalog::proto::Item;
-use tonic_types::StatusExt as _;
-use uuid::Uuid;
+use tonic_idempotency::policy::{KeyFormat, ProcedureBuilder};
 
-use crate::{
-    protocol::{Outcome, Protocol},
-    server::{Kind, Server},
-};
+use crate::prelude::*;
 
 async fn server(kind: Kind, key_field: &'static str) -> Server {
     let adjust = move |procedure: ProcedureBuilder| {

@@ -1,11 +1,6 @@
 //! Services that handle one call at a time.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::time::timeout;
-use uuid::Uuid;
-
-use crate::server::{Kind, Server};
+use crate::prelude::*;
 
 /// The service that is called is the one that was polled ready and holds the permit. A service that is not called
 /// returns its permit.

@@ -20,6 +20,7 @@ mod metadata;
 mod mounting;
 mod native;
 mod page;
+mod prelude;
 mod protocol;
 mod replay;
 mod same;

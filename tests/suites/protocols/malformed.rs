@@ -1,14 +1,7 @@
 //! Malformed calls, which leave nothing behind.
 
-use http::Method;
-use tonic::Code;
-use uuid::Uuid;
-
-use crate::{
-    http::{Answer, Call, Version},
-    protocol::{Protocol, framed},
-    server::{Kind, Server},
-};
+use crate::http::{Answer, Call, Version};
+use crate::prelude::*;
 
 /// Asserts that the key is free: another call can use it.
 async fn assert_free(server: &Server, key: Uuid, told: &str) {

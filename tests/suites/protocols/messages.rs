@@ -1,7 +1,8 @@
 //! The same messages in many encodings.
 
-use prost::Message as _;
-use tonic_idempotency_tests::catalog::proto::{Color, Item, Part, item::Choice};
+use tonic_idempotency_tests::catalog::proto::{Color, Part, item::Choice};
+
+use crate::prelude::*;
 
 /// A message in all of its encodings.
 pub(crate) struct Row {

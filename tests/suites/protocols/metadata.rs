@@ -1,11 +1,6 @@
 //! Metadata of responses, in the place that each protocol has for it.
 
-use uuid::Uuid;
-
-use crate::{
-    protocol::Protocol,
-    server::{Kind, Server},
-};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn of_a_first_response_is_in_the_headers() {

@@ -1,18 +1,13 @@
 //! The places where Connect can be mounted.
 
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use tonic::{Code, body::Body, service::Routes};
-use tonic_idempotency::connect::ConnectLayer;
-use tonic_idempotency_tests::catalog::{Desk, FILE_DESCRIPTOR_SET, proto::catalog_server::CatalogServer};
+use http::{Request, Response, StatusCode};
+use tonic::service::Routes;
+use tonic_idempotency_tests::catalog::{Desk, proto::catalog_server::CatalogServer};
 use tower::service_fn;
-use tower_layer::Layer as _;
-use uuid::Uuid;
 
+use crate::prelude::*;
 use crate::{
     http::{Call, Version},
-    protocol::Protocol,
-    server::{Kind, Server, serve},
     watched::Watch,
 };
 

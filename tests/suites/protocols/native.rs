@@ -1,14 +1,7 @@
 //! A native `connectrpc` service.
 
-use prost::Message as _;
-use tonic_idempotency_tests::catalog::proto::Created;
-use uuid::Uuid;
-
-use crate::{
-    messages::rows,
-    protocol::Protocol,
-    server::{Kind, Server},
-};
+use crate::messages::rows;
+use crate::prelude::*;
 
 /// The protocol that the handler saw.
 async fn seen(server: &Server, protocol: Protocol, key: Option<Uuid>) -> String {

@@ -1,19 +1,17 @@
 //! The service of `docs/connect.md`: the page shows the files of `examples/connect`, and the program replays a call.
 
-use std::{fs, net::SocketAddr, path::Path, process::Stdio};
+use std::{fs, path::Path, process::Stdio};
 
-use http::Method;
 use quickstart::proto::{CreateOrderRequest, order_service_client::OrderServiceClient};
-use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
 };
 use tonic_idempotency::{migrations, store::Schema};
-use tonic_idempotency_tests::{Database, binary};
-use uuid::Uuid;
+use tonic_idempotency_tests::binary;
 
 use crate::http::{Answer, Call, Version};
+use crate::prelude::*;
 
 /// The role that the service logs in as.
 const ROLE: &str = "idempotency_tests_orders";

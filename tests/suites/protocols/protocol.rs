@@ -1,13 +1,13 @@
 //! The protocols, as a client speaks them.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use prost::Message as _;
-use tonic::{Code, Status};
+use base64::engine::general_purpose::STANDARD;
+use bytes::{BufMut as _, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tonic::Status;
 use tonic_types::pb;
 
 use crate::http::{Answer, Call, Version};
+use crate::prelude::*;
 
 /// A protocol with its encoding of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

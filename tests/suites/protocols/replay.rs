@@ -1,11 +1,6 @@
 //! A replay is the first response, in the encoding of the caller.
 
-use uuid::Uuid;
-
-use crate::{
-    protocol::Protocol,
-    server::{Kind, Server},
-};
+use crate::prelude::*;
 
 /// A request with a value of each kind in protobuf's JSON form. The response returns it.
 const ITEM: &str = r#"{

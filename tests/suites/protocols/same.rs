@@ -1,15 +1,9 @@
 //! The same message is the same request, in every encoding and over every protocol.
 
-use prost::Message as _;
 use protobuf_canonical::Canonical;
-use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
-use uuid::Uuid;
 
-use crate::{
-    messages::rows,
-    protocol::{Outcome, Protocol},
-    server::{Kind, Server},
-};
+use crate::messages::rows;
+use crate::prelude::*;
 
 /// The fields of a response, with the returned message left undecoded.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -1,7 +1,5 @@
 //! The two servers, one of tonic and one of `connectrpc`.
 
-use std::{convert::Infallible, net::SocketAddr};
-
 use connectrpc::{ConnectRpcService, Limits, Router};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
@@ -14,23 +12,15 @@ use tonic::{
     service::{Routes, interceptor::InterceptedService},
     transport::Server as TonicServer,
 };
-use tonic_idempotency::{
-    IdempotencyLayer, UserId, connect::ConnectLayer, layer::IdempotencyLayerBuilder, policy::Mode, store::MemoryStore,
-};
+use tonic_idempotency::{UserId, layer::IdempotencyLayerBuilder};
 use tonic_idempotency_tests::{
-    catalog::{Desk, FILE_DESCRIPTOR_SET, proto::catalog_server::CatalogServer},
+    catalog::{Desk, proto::catalog_server::CatalogServer},
     shop,
 };
 use tonic_web::GrpcWebLayer;
-use tower::{Service, ServiceBuilder};
-use tower_layer::Layer as _;
-use uuid::Uuid;
 
-use crate::{
-    http::Call,
-    protocol::{Outcome, Protocol},
-    watched::Watch,
-};
+use crate::prelude::*;
+use crate::{http::Call, watched::Watch};
 
 /// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

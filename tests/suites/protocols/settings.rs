@@ -1,15 +1,8 @@
 //! The settings of Connect in front of a tonic server.
 
-use tonic::Code;
-use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, layer::BuildError, policy::Mode, store::MemoryStore};
-use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
-use uuid::Uuid;
+use tonic_idempotency::layer::BuildError;
 
-use crate::{
-    messages::bytes,
-    protocol::Protocol,
-    server::{Kind, Server},
-};
+use crate::prelude::*;
 
 async fn server(set: impl FnOnce(ConnectLayer) -> ConnectLayer) -> Server {
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)

@@ -1,19 +1,8 @@
 //! Two servers with one database.
 
-use prost::Message as _;
-use tonic::Code;
-use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, rejection::Reason, store::PostgresStore};
-use tonic_idempotency_tests::{
-    Database,
-    catalog::{FILE_DESCRIPTOR_SET, proto::Created},
-};
-use uuid::Uuid;
+use tonic_idempotency::store::PostgresStore;
 
-use crate::{
-    messages::text,
-    protocol::Protocol,
-    server::{Kind, Server},
-};
+use crate::prelude::*;
 
 /// Starts both servers, for one user.
 async fn both(database: &Database) -> [Server; 2] {

@@ -1,19 +1,9 @@
 //! Bodies that do not arrive: the client is answered after a time, whatever its protocol.
 
-use std::{net::SocketAddr, time::Duration};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tonic_idempotency::layer::IdempotencyLayerBuilder;
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time::timeout,
-};
-use tonic_idempotency::{
-    IdempotencyLayer, connect::ConnectLayer, layer::IdempotencyLayerBuilder, policy::Mode, store::MemoryStore,
-};
-use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
-use uuid::Uuid;
-
-use crate::server::{Kind, Server};
+use crate::prelude::*;
 
 const LIMIT: Duration = Duration::from_millis(100);
 

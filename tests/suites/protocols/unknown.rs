@@ -1,13 +1,7 @@
 //! Calls of procedures that no service has.
 
-use http::Method;
-use tonic::Code;
-
-use crate::{
-    http::{Call, Version},
-    protocol::{Protocol, framed},
-    server::{Kind, Server},
-};
+use crate::http::{Call, Version};
+use crate::prelude::*;
 
 /// Larger than what a server reads ahead.
 const LARGE: usize = 1 << 20;

@@ -1,15 +1,8 @@
 //! Keys on procedures that are not opted in, in each protocol.
 
-use http::Method;
-use tonic::Code;
-use tonic_idempotency::{policy::UnprotectedKeyPolicy, rejection::Reason};
-use tonic_types::StatusExt as _;
-use uuid::Uuid;
+use tonic_idempotency::policy::UnprotectedKeyPolicy;
 
-use crate::{
-    protocol::{Protocol, framed},
-    server::{Kind, Server},
-};
+use crate::prelude::*;
 
 async fn refusing(kind: Kind) -> Server {
     Server::with(kind, |builder| builder.on_unprotected_key(UnprotectedKeyPolicy::Refuse)).await

@@ -2,15 +2,13 @@
 
 use std::{
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     task::{Context, Poll},
 };
 
-use tower::Service;
 use tower_layer::Layer;
+
+use crate::prelude::*;
 
 /// Counts the calls whose futures were dropped before they answered.
 #[derive(Clone, Debug, Default)]

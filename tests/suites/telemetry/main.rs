@@ -196,16 +196,12 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
 
     // The detail of a database's error may quote the row.
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    let sql = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
                  RAISE EXCEPTION 'untouched' USING ERRCODE = '23514', DETAIL = 'it is of ' || NEW.user_id;
              END $$;
              CREATE TRIGGER refuse BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW
-                 WHEN (NEW.procedure LIKE '%Touch') EXECUTE FUNCTION refuse()",
-        )
-        .await
-        .expect("the trigger");
+                 WHEN (NEW.procedure LIKE '%Touch') EXECUTE FUNCTION refuse()";
+    owner.batch_execute(sql).await.expect("the trigger");
     let touch = shop::request(secret, Some(user), Some(Uuid::from_u128(key.as_u128() ^ 1)));
     client.touch(touch).await.expect_err("refused");
     let labels = [("procedure", "/shop.v1.Shop/Touch"), ("kind", "refused")];

@@ -6,22 +6,10 @@ use std::{
     sync::Once,
 };
 
-use quickstart::{
-    FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderResponse, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer},
-};
-use tonic::Code;
-use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer,
-    policy::KeyFormat,
-    rejection::Reason,
-    status::IdempotencyStatus,
-    store::MemoryStore,
-    testing::{Called, Harness},
-};
-use uuid::Uuid;
+use tonic_idempotency::{IdempotencyKey, policy::KeyFormat, status::IdempotencyStatus, testing::Called};
 
 use super::harness::{Orders, call, create, harness, order};
+use super::prelude::*;
 
 #[tokio::test]
 async fn hold_for_a_first_call_its_replay_a_changed_request_and_a_failure() {

@@ -1,23 +1,9 @@
 //! Calls at once.
 
-use std::sync::Arc;
-
-use quickstart::{
-    FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderResponse, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer},
-};
 use tokio::sync::Barrier;
-use tonic::{Code, Request};
-use tonic_idempotency::{
-    IdempotencyLayer,
-    policy::InProgressPolicy,
-    rejection::Reason,
-    store::{MemoryStore, Store},
-    testing::{AtOnce, Harness, InProcess},
-};
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
+use tonic_idempotency::{policy::InProgressPolicy, store::Store, testing::AtOnce};
 
+use super::prelude::*;
 use super::{
     assertions::panic_of,
     harness::{Orders, create, harness, on, order, transactional},

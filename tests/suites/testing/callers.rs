@@ -1,13 +1,11 @@
 //! The callers of a harness.
 
-use quickstart::proto::order_service_client::OrderServiceClient;
 use tonic::service::InterceptorLayer;
-use tonic_idempotency::{Caller, Scope, UserId, rejection::Reason};
+use tonic_idempotency::{Caller, Scope, UserId};
 use tonic_idempotency_tests::shop;
-use tower_layer::Layer as _;
-use uuid::Uuid;
 
 use super::harness::{call, create, harness, order};
+use super::prelude::*;
 
 #[tokio::test]
 async fn have_keys_of_their_own() {

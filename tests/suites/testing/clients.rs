@@ -1,19 +1,11 @@
 //! The layer of a client in front of a harness.
 
-use std::time::Duration;
-
-use quickstart::{
-    FILE_DESCRIPTOR_SET,
-    proto::{order_service_client::OrderServiceClient, order_service_server::OrderServiceServer},
-};
-use tonic::{Code, Request};
-use tonic_idempotency::{Caller, Scope, UserId, rejection::Reason, testing::InProcess};
+use tonic_idempotency::{Caller, Scope, UserId};
 use tonic_idempotency_client::{
     Delivery, IdempotencyClient, IdempotencyClientLayer, OperationKey, Unresolved, journal::Journal,
 };
-use tower_layer::Layer as _;
-use uuid::Uuid;
 
+use super::prelude::*;
 use super::{
     assertions::panic_of,
     harness::{Orders, call, create, harness, order},

@@ -1,21 +1,12 @@
 //! The clock of the store, which a test advances.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use quickstart::proto::CreateOrderResponse;
-use tokio::sync::Semaphore;
-use tonic_idempotency::{
-    policy::{ExpiredKeyPolicy, LeasePolicy},
-    rejection::Reason,
-    testing::Record,
-};
-use tonic_idempotency_tests::until;
-use uuid::{Timestamp, Uuid};
+use tonic_idempotency::policy::{ExpiredKeyPolicy, LeasePolicy};
+use uuid::Timestamp;
 
 use super::harness::{call, create, harness, hold};
+use super::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);

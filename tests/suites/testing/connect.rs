@@ -3,18 +3,16 @@
 use connectrpc::{ConnectRpcService, Router};
 use http::Request;
 use http_body_util::BodyExt as _;
-use quickstart::FILE_DESCRIPTOR_SET;
 use tonic::{body::Body, service::Routes};
-use tonic_idempotency::{connect::ConnectLayer, testing::Harness};
+use tonic_idempotency::connect::ConnectLayer;
 use tonic_idempotency_tests::catalog::{
     self, Desk,
     proto::{Item, catalog_client::CatalogClient, catalog_server::CatalogServer},
 };
 use tower::ServiceExt as _;
-use tower_layer::Layer as _;
-use uuid::Uuid;
 
 use super::harness::{CREATE, call, create, harness};
+use super::prelude::*;
 
 #[tokio::test]
 async fn replays_in_json_what_a_tonic_client_has_created() {

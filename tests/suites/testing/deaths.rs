@@ -1,31 +1,13 @@
 //! Processes that die.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use quickstart::{
-    FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderRequest, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer},
-};
-use tokio::sync::Semaphore;
 use tokio_postgres::types::Type;
-use tonic::{Request, Status};
-use tonic_idempotency::{
-    IdempotencyLayer, Transaction,
-    policy::{ExpiredKeyPolicy, LeasePolicy},
-    rejection::Reason,
-    store::MemoryStore,
-    testing::{Harness, Record},
-};
-use tonic_idempotency_tests::{API_ROLE, Database, until};
-use tower_layer::Layer as _;
-use uuid::{Timestamp, Uuid};
+use tonic_idempotency::policy::{ExpiredKeyPolicy, LeasePolicy};
+use tonic_idempotency_tests::API_ROLE;
+use uuid::Timestamp;
 
+use super::prelude::*;
 use super::{
     assertions::panic_of,
     harness::{Orders, call, create, harness, hold, on, order, transactional},

@@ -1,26 +1,16 @@
 //! The quickstart's service with a handler of the test's own.
 
-use std::sync::Arc;
-
 use futures_util::future::BoxFuture;
-use quickstart::{
-    FILE_DESCRIPTOR_SET,
-    proto::{
-        CreateOrderRequest, CreateOrderResponse,
-        order_service_client::OrderServiceClient,
-        order_service_server::{OrderService, OrderServiceServer},
-    },
-};
-use tokio::sync::Semaphore;
-use tonic::{Request, Response, Status};
+use quickstart::proto::order_service_server::OrderService;
+use tonic::Response;
 use tonic_idempotency::{
-    IdempotencyLayer,
     layer::BuildError,
-    policy::{Mode, Procedure, ProcedureBuilder},
-    store::{MemoryStore, Store},
-    testing::{Called, Harness, HarnessStore, InProcess},
+    policy::{Mode, ProcedureBuilder},
+    store::Store,
+    testing::{Called, HarnessStore},
 };
-use uuid::Uuid;
+
+use super::prelude::*;
 
 pub(crate) const CREATE: &str = "/orders.v1.OrderService/CreateOrder";
 

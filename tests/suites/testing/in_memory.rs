@@ -1,27 +1,11 @@
 //! Transactional procedures on a store in memory.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::Mutex;
 
-use quickstart::{
-    FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderRequest, CreateOrderResponse},
-};
-use tokio::sync::Semaphore;
-use tonic::{Code, Request, Status};
-use tonic_idempotency::{
-    Execution, IdempotencyLayer, Transaction,
-    policy::{Mode, Procedure},
-    rejection::Reason,
-    store::MemoryStore,
-    testing::Record,
-};
-use tonic_idempotency_tests::until;
-use uuid::Uuid;
+use tonic_idempotency::{Execution, policy::Mode};
 
 use super::harness::{CREATE, call, create, harness, hold, order, transactional};
+use super::prelude::*;
 
 #[tokio::test]
 async fn records_a_call_that_succeeds() {

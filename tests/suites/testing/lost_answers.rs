@@ -1,10 +1,6 @@
 //! Answers that are lost.
 
-use quickstart::proto::CreateOrderResponse;
-use tonic::Code;
-use tonic_idempotency_tests::Database;
-use uuid::Uuid;
-
+use super::prelude::*;
 use super::{
     assertions::panic_of,
     harness::{call, create, harness, on, order, transactional},

@@ -14,5 +14,6 @@ pub(crate) mod orders;
 mod outages;
 mod page;
 mod postgres;
+mod prelude;
 mod records;
 mod without_layer;

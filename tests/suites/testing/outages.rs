@@ -1,22 +1,8 @@
 //! A store that is away for a time.
 
-use std::sync::Arc;
+use tonic_idempotency::{layer::BuildError, testing::HarnessStore};
 
-use quickstart::{
-    FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderResponse, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer},
-};
-use tokio::sync::Semaphore;
-use tonic_idempotency::{
-    IdempotencyLayer,
-    layer::BuildError,
-    rejection::Reason,
-    store::MemoryStore,
-    testing::{Harness, HarnessStore, Record},
-};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
-
+use super::prelude::*;
 use super::{
     assertions::panic_of,
     harness::{Orders, call, create, harness, hold, on, order, transactional},

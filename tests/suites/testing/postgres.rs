@@ -1,16 +1,10 @@
 //! A harness on PostgreSQL.
 
-use std::sync::Arc;
-
-use quickstart::proto::{CreateOrderRequest, CreateOrderResponse};
-use tokio::sync::Semaphore;
 use tokio_postgres::types::Type;
-use tonic::{Code, Request, Status};
-use tonic_idempotency::{Transaction, rejection::Reason, testing::Record};
-use tonic_idempotency_tests::{API_ROLE, Database, until};
-use uuid::Uuid;
+use tonic_idempotency_tests::API_ROLE;
 
 use super::harness::{call, create, hold, on, transactional};
+use super::prelude::*;
 
 async fn insert(request: Request<CreateOrderRequest>) -> Result<String, Status> {
     let transaction = Transaction::from_request(&request)?;

@@ -1,20 +1,12 @@
 //! Records, as a harness shows them.
 
-use std::time::Duration;
-
-use tonic_idempotency::{
-    IdempotencyLayer,
-    policy::Procedure,
-    rejection::Reason,
-    status::{IdempotencyStatus, OutboxStatus},
-    store::MemoryStore,
-    testing::{Harness, Record},
-};
+use tonic_idempotency::status::{IdempotencyStatus, OutboxStatus};
 use tonic_idempotency_tests::shop::{
     self, Counting, FILE_DESCRIPTOR_SET,
     proto::{CreateOrderReply, PayReply, shop_client::ShopClient},
 };
-use uuid::Uuid;
+
+use super::prelude::*;
 
 fn lamp() -> shop::proto::CreateOrderRequest {
     shop::request("lamp", None, None).into_inner()

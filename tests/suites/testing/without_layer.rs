@@ -1,13 +1,10 @@
 //! A handler that is called without the layer.
 
-use quickstart::proto::{
-    CreateOrderRequest, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer,
-};
-use tonic::{Code, Request, Status};
-use tonic_idempotency::{Transaction, store::TransactionErrorKind, testing::Harness};
+use tonic_idempotency::store::TransactionErrorKind;
 use tonic_idempotency_tests::shop::FILE_DESCRIPTOR_SET;
 
 use super::harness::{Orders, harness, order};
+use super::prelude::*;
 
 const QUESTION: &str =
     "no Transaction in the request: is the idempotency layer around this service, and the procedure transactional?";

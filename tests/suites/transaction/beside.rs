@@ -1,20 +1,14 @@
 //! Transactional mode beside servers that use the table in another way: with the Go interceptor, or in reserved mode.
 
-use std::sync::Arc;
-
-use driver_suite::patient;
 use organization::proto::CreateProjectResponse;
 use prost::Message as _;
-use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
     layer::IdempotencyLayerBuilder,
-    policy::{ForeignPolicy, ProcedureBuilder, Reconciliation},
-    rejection::Reason,
+    policy::{ForeignPolicy, Reconciliation},
 };
-use tonic_idempotency_tests::{Database, uuid_of};
-use uuid::Uuid;
+use tonic_idempotency_tests::uuid_of;
 
-use crate::harness::{CREATE_PROJECT, Call, PostgresStack, Service, reason, rows};
+use crate::prelude::*;
 
 /// The Go interceptor's statements on one key, run by the superuser.
 struct GoInterceptor {

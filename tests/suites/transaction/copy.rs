@@ -1,34 +1,20 @@
 //! COPY in the handler's transaction.
 
-use std::{
-    pin::pin,
-    sync::{Arc, Mutex},
-};
+use std::{pin::pin, sync::Mutex};
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _, TryStreamExt as _};
-use tonic::{Code, Status};
-use tonic_idempotency::{
-    Transaction,
-    policy::ProcedureBuilder,
-    rejection::Reason,
-    store::{CopyInSink, TransactionError, TransactionErrorKind},
-};
-use tonic_idempotency_tests::{Database, until};
+use tonic_idempotency::store::CopyInSink;
 use tonic_types::StatusExt as _;
 
-use crate::harness::{Call, Service, all_have_ended, rows};
+use crate::prelude::*;
 
 const COPY_IN: &str = "COPY public.labels FROM STDIN";
 
 /// A database with a table that COPY can write. A label `lost` loses a conflict when it is written or read.
 async fn database() -> Database {
     let database = Database::new().await;
-    database
-        .owner()
-        .await
-        .batch_execute(
-            "CREATE TABLE public.labels (label text NOT NULL);
+    let sql = "CREATE TABLE public.labels (label text NOT NULL);
              GRANT ALL ON public.labels TO PUBLIC;
              CREATE FUNCTION public.checked(label text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
                  IF label = 'lost' THEN RAISE EXCEPTION 'lost' USING ERRCODE = 'serialization_failure'; END IF;
@@ -37,10 +23,8 @@ async fn database() -> Database {
              CREATE FUNCTION public.check_label() RETURNS trigger LANGUAGE plpgsql AS
                  $$ BEGIN PERFORM public.checked(NEW.label); RETURN NEW; END $$;
              CREATE TRIGGER check_label BEFORE INSERT ON public.labels
-                 FOR EACH ROW EXECUTE FUNCTION public.check_label();",
-        )
-        .await
-        .expect("the table");
+                 FOR EACH ROW EXECUTE FUNCTION public.check_label();";
+    database.owner().await.batch_execute(sql).await.expect("the table");
     database
 }
 

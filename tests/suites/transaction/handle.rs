@@ -1,9 +1,7 @@
 //! The transaction in the hands of a handler.
 
-use tokio_postgres::types::Type;
-use tonic_idempotency_tests::Database;
-
-use crate::harness::{Call, Service, insert};
+use crate::harness::insert;
+use crate::prelude::*;
 
 #[tokio::test]
 async fn runs_every_kind_of_statement() {

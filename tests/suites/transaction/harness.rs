@@ -1,8 +1,6 @@
 //! A service whose handler runs a script in a transaction of tokio-postgres.
 
-use tonic::Status;
-use tonic_idempotency::Transaction;
-use uuid::Uuid;
+use crate::prelude::*;
 
 pub(crate) use crate::stack::PostgresStack;
 pub(crate) use driver_suite::{CREATE_PROJECT, Service, all_have_ended, open_transactions, reason, rows};

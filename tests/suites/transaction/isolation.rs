@@ -1,21 +1,10 @@
 //! Conflicts with other transactions, which the transaction sees by itself.
 
-use std::sync::Arc;
-
-use futures_util::FutureExt as _;
 use tokio::sync::Barrier;
-use tonic::{Code, Status};
-use tonic_idempotency::{
-    Transaction,
-    policy::{Isolation, ProcedureBuilder},
-    rejection::Reason,
-    store::{CallSession, StoreErrorKind, TransactionErrorKind},
-};
-use tonic_idempotency_tests::Database;
+use tonic_idempotency::{policy::Isolation, store::StoreErrorKind};
 use tonic_types::StatusExt as _;
-use uuid::Uuid;
 
-use crate::harness::{Call, Service, all_have_ended, reason, rows};
+use crate::prelude::*;
 
 /// A statement that loses a deadlock.
 const LOSE: &str = "DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = 'deadlock_detected'; END $$";

@@ -6,6 +6,7 @@ mod copy;
 mod handle;
 mod harness;
 mod isolation;
+mod prelude;
 mod prepared;
 mod replay_cache;
 mod resets;

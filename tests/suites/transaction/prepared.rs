@@ -1,14 +1,8 @@
 //! Transactions, and the statements that they prepare.
 
-use std::time::Duration;
-
 use deadpool_postgres::Pool;
-use tonic::{Code, Status};
-use tonic_idempotency::{policy::ProcedureBuilder, store::PostgresStore};
-use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
 
-use crate::harness::{Call, Service, all_have_ended, rows};
+use crate::prelude::*;
 
 /// A service on the pool, with these final errors.
 async fn service(database: &Database, pool: &Pool, final_errors: &[Code]) -> Service {
@@ -87,17 +81,13 @@ async fn begins_although_its_statements_are_stale() {
         connection.batch_execute("DEALLOCATE ALL").await.expect("they are gone");
         drop(connection);
         create().await;
-        owner
-            .batch_execute(
-                "DO $$ DECLARE
+        let sql = "DO $$ DECLARE
                      v_function CONSTANT text := pg_get_functiondef('tenant.idempotency_begin'::regproc);
                  BEGIN
                      DROP FUNCTION tenant.idempotency_begin;
                      EXECUTE replace(v_function, 'OUT state text', 'OUT version integer, OUT state text');
-                 END $$",
-            )
-            .await
-            .expect("another version of the function");
+                 END $$";
+        owner.batch_execute(sql).await.expect("another version of the function");
         create().await;
         assert_eq!((rows(&owner).await, service.runs()), ([3, 3, 3], 3));
         all_have_ended(&owner).await;

@@ -1,9 +1,9 @@
 //! Replays of finished calls from memory.
 
 use tonic_idempotency::policy::Mode;
-use tonic_idempotency_tests::{Database, until, uuid_of};
+use tonic_idempotency_tests::uuid_of;
 
-use crate::harness::{Call, Service};
+use crate::prelude::*;
 
 const FINISH: &str = "INSERT INTO authz.outbox (organization_id, project_id, status)
     SELECT organization_id, id, 'completed' FROM tenant.projects";

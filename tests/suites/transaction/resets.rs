@@ -1,22 +1,14 @@
 //! Calls without a key whose client hangs up, while a task has the handle.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use driver_suite::assert_clean;
-use futures_util::{FutureExt as _, future::join_all};
+use futures_util::future::join_all;
 use tokio::sync::{Semaphore, mpsc};
-use tokio_postgres::Client;
-use tonic_idempotency::{
-    Transaction,
-    store::{PostgresStore, TransactionErrorKind},
-};
-use tonic_idempotency_tests::{Database, until};
 
-use crate::harness::{Call, PostgresStack, Service, all_have_ended, open_transactions, rows};
+use crate::harness::open_transactions;
+use crate::prelude::*;
 
 /// Counts the connections that a pool opens.
 const COUNT: &str = "SELECT nextval('public.connections')";

@@ -1,9 +1,8 @@
 //! Round trips to PostgreSQL of whole calls.
 
 use driver_suite::RoundTrips;
-use tonic_idempotency_tests::Database;
 
-use crate::harness::{Call, PostgresStack, Service};
+use crate::prelude::*;
 
 /// BEGIN is sent with the claim, and COMMIT with the record.
 #[tokio::test]

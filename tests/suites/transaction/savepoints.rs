@@ -1,16 +1,9 @@
 //! Savepoints: the rows that each of their ends leaves, whenever its future is dropped.
 
-use futures_util::FutureExt as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{
-    Transaction,
-    store::{
-        CallSession, PostgresStore, Savepoint, Store as _, StoreTransaction, TransactionError, TransactionErrorKind,
-        TransactionOptions,
-    },
-};
-use tonic_idempotency_tests::Database;
+use tonic_idempotency::store::{Savepoint, Store as _, StoreTransaction, TransactionOptions};
+
+use crate::prelude::*;
 
 /// When the future of a savepoint's end is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,9 @@ use std::pin::Pin;
 use deadpool_postgres::Pool;
 use driver_suite::{Connections, DEADLOCK, End, INSERT, PoolOptions, Stack, Step};
 use http::Extensions;
-use tokio_postgres::types::Type;
-use tonic_idempotency::{
-    Transaction,
-    store::{CallSession, Deadpool, OwnedTransaction, SqlStore, StoreError, TransactionError, TransactionErrorKind},
-};
-use uuid::Uuid;
+use tonic_idempotency::store::{Deadpool, OwnedTransaction, SqlStore, StoreError};
+
+use crate::prelude::*;
 
 pub(crate) struct PostgresStack;
 

@@ -1,13 +1,10 @@
 //! The log line about transactions that idle.
 
-use std::time::Duration;
-
-use driver_suite::patient;
 use futures_util::future::join_all;
-use tonic_idempotency_tests::{Database, Lines};
+use tonic_idempotency_tests::Lines;
 use tracing::level_filters::LevelFilter;
 
-use crate::harness::{CREATE_PROJECT, Call, PostgresStack, Service};
+use crate::prelude::*;
 
 const SAID: &str = "the transactions of this procedure idle for longer than they work";
 

@@ -1,29 +1,20 @@
 //! Messages of calls to a transactional procedure without a key or without a user.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-use tonic_idempotency::policy::{Limit, Limits};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use driver_suite::patient;
 use http::uri::PathAndQuery;
 use organization::proto::{CreateProjectRequest, CreateProjectResponse};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status, codec::CompressionEncoding};
+use tonic::codec::CompressionEncoding;
 use tonic_idempotency::{
     layer::{CallerFromExtensions, CallerResolver as _, IdempotencyLayerBuilder},
-    policy::{ProcedureBuilder, UserPolicy},
-    rejection::Reason,
+    policy::{Limit, Limits, UserPolicy},
 };
-use tonic_idempotency_tests::{Database, shop, until};
-use uuid::Uuid;
+use tonic_idempotency_tests::shop;
 
-use crate::harness::{CREATE_PROJECT, Call, PostgresStack, Service, open_transactions, reason, rows};
+use crate::harness::open_transactions;
+use crate::prelude::*;
 
 /// Inserts if it is told to, and otherwise writes nothing, as a call without a user has to.
 async fn insert(call: Call) -> Result<Uuid, Status> {
