@@ -71,6 +71,27 @@ impl Database {
         Self { inner: scratch_postgres::database(Some(template.name())).await }
     }
 
+    /// The same, with a connection of the superuser.
+    pub async fn with_owner() -> (Self, Client) {
+        let database = Self::new().await;
+        let owner = database.owner().await;
+        (database, owner)
+    }
+
+    /// The same, with a [`store`](Self::store).
+    pub async fn with_store() -> (Self, PostgresStore) {
+        let database = Self::new().await;
+        let store = database.store();
+        (database, store)
+    }
+
+    /// A database [without tables](Self::empty), with a connection of the superuser.
+    pub async fn empty_with_owner() -> (Self, Client) {
+        let database = Self::empty().await;
+        let owner = database.owner().await;
+        (database, owner)
+    }
+
     /// Creates a database without tables, on a server that has the API's role.
     pub async fn empty() -> Self {
         let database = Self { inner: scratch_postgres::database(None).await };

@@ -251,8 +251,7 @@ fn that_calls_wait_for_cost_little_memory_and_none_for_calls_that_have_left() {
 
     let leave = async {
         for _ in 0..LEAVING {
-            let claim = claim();
-            assert!(Box::pin(stage.acquire(&claim)).as_mut().now_or_never().is_none(), "it waits");
+            assert!(Box::pin(stage.acquire(&claim())).as_mut().now_or_never().is_none(), "it waits");
         }
     };
     let held = allocation_counter::measure(|| stage.runtime.block_on(leave)).bytes_current;

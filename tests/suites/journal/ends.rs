@@ -100,8 +100,7 @@ async fn no_server_says_that_an_entry_stays() {
     let mut metadata = MetadataMap::new();
     metadata.insert("idempotency-journal-key", "k-9".parse().expect("metadata"));
     setup.server.fails([Status::with_metadata(Code::NotFound, "", metadata)]);
-    let refused = setup.client.create_order(keyed("shop", "k-1")).await.expect_err("an error");
-    assert_eq!(kept(&refused), None);
+    assert_eq!(kept(&setup.client.create_order(keyed("shop", "k-1")).await.expect_err("an error")), None);
     assert!(setup.keys().await.is_empty());
 }
 

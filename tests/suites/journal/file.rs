@@ -41,8 +41,7 @@ fn is_its_owners_alone() {
 
     let directory = Directory::new();
     Journal::open(directory.file()).expect("a journal");
-    let mode = std::fs::metadata(directory.file()).expect("a file").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(directory.file()).expect("a file").permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

@@ -77,6 +77,10 @@ async fn refuses_a_malformed_frame() {
         ("flag 255", None, flagged(255), Code::Internal),
         ("compressed, without grpc-encoding", None, flagged(1), Code::Internal),
         ("compressed, with grpc-encoding identity", Some("identity"), flagged(1), Code::Internal),
+        ("a field that is cut off", None, raw::frame(0, b"\x0a\x05a"), Code::Internal),
+        ("a text that is not UTF-8", None, raw::frame(0, b"\x0a\x01\xff"), Code::Internal),
+        ("a tag without an end", None, raw::frame(0, &[0xff; 11]), Code::Internal),
+        ("a wire type that does not exist", None, raw::frame(0, b"\x0e"), Code::Internal),
     ];
     for (case, encoding, body, code) in rows {
         assert_refused(case, encoding, body, code, Reason::RequestMalformed).await;
@@ -147,10 +151,11 @@ async fn refuses_a_message_whose_content_or_header_exceeds_the_limit() {
         let body = raw::frame(1, &pack(encoding, &fits(1)));
         assert_refused(encoding, Some(encoding), body, Code::ResourceExhausted, Reason::RequestTooLarge).await;
     }
-    // A message of exactly the limit is taken.
+    // A message of exactly the limit is taken, and any message without a key.
     let shop = shop().await;
-    let answer = raw::post(&shop, CREATE, &[], raw::frame(0, &fits(0))).await;
+    let answer = raw::post(&shop.with_key(None), CREATE, &[], raw::frame(0, &fits(1))).await;
     assert_eq!(answer.status().code(), Code::Ok);
+    assert_eq!(raw::post(&shop, CREATE, &[], raw::frame(0, &fits(0))).await.status().code(), Code::Ok);
 }
 
 #[tokio::test]
@@ -180,7 +185,7 @@ async fn refuses_a_message_that_is_much_larger_than_it_is_compressed() {
     assert_free(&shop, "after the messages").await;
     // A small message may be.
     for encoding in COMPRESSED {
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         let body = raw::frame(1, &pack(encoding, &of_zeros(1_000_000)));
         assert_eq!(
             raw::post(&shop, CREATE, &headers(Some(encoding)), body).await.status().code(),
@@ -200,7 +205,7 @@ async fn refuses_a_message_in_an_order_made_to_be_costly() {
     assert!(status.message().contains("too much memory or time"), "{status:?}");
     assert_free(&shop, "after the message").await;
     // A million entries of a map with one key are one entry.
-    let shop = shop.with_key(Some(Uuid::new_v4()));
+    let shop = shop.with_new_key();
     let answer = raw::post(&shop, CREATE, &[], raw::frame(0, &b"\x12\0".repeat(1_000_000))).await;
     assert_eq!(answer.status().code(), Code::Ok);
     let one = raw::post(&shop, CREATE, &[], raw::frame(0, b"\x12\0")).await;
@@ -293,5 +298,5 @@ async fn keeps_the_connection_usable_after_a_refusal() {
         let answer = raw::post(&shop, CREATE, &[], vec![9; 100]).await;
         assert_eq!(answer.status().code(), Code::Internal);
     }
-    assert_free(&shop.with_key(Some(Uuid::new_v4())), "on the same connection").await;
+    assert_free(&shop.with_new_key(), "on the same connection").await;
 }

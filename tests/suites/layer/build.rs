@@ -9,8 +9,11 @@ use tonic_idempotency::{
 };
 use tonic_idempotency_tests::{catalog, shop::LOSSY_FILE_DESCRIPTOR_SET};
 
-use crate::harness::{resource_type, resource_types};
 use crate::prelude::*;
+use crate::{
+    final_errors::NEVER_FINAL,
+    harness::{resource_type, resource_types},
+};
 
 fn procedure(layer: &IdempotencyLayer, path: &str) -> Procedure {
     layer.procedures().find(|procedure| procedure.path() == path).unwrap_or_else(|| panic!("no {path}")).clone()
@@ -436,11 +439,15 @@ fn refuses_a_setting_that_has_no_effect_in_the_mode_of_the_procedure() {
 
 #[test]
 fn refuses_a_code_that_cannot_be_a_final_error() {
-    for (code, texts) in
-        [(Code::Unavailable, ["Unavailable", "may succeed later"]), (Code::Ok, ["not an error", "leave it out"])]
-    {
-        let message = error_of(Procedure::builder(CREATE).final_errors([Code::NotFound, code]));
-        assert_says("it says what to do", &message, &[CREATE, texts[0], texts[1], "leave it out"]);
+    for code in (0..=16).map(Code::from_i32) {
+        let create = Procedure::builder(CREATE).final_errors([Code::NotFound, code]);
+        if NEVER_FINAL.contains(&code) {
+            let why = if code == Code::Ok { "not an error" } else { "may succeed later" };
+            assert_says("it says what to do", &error_of(create), &[CREATE, &format!("{code:?}"), why, "leave it out"]);
+        } else {
+            let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(create).build().expect("a layer");
+            assert!(procedure(&layer, CREATE).policies().final_errors.contains(code), "{code:?}");
+        }
     }
 }
 

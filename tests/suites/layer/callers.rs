@@ -129,7 +129,7 @@ async fn a_user_has_limits_of_its_own_in_each_scope() {
         shop_with(|builder| builder.limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })).await;
     let [acme, globex] = ["acme", "globex"].map(|scope| ("auth0|x", Some(scope)));
     let running = {
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         tokio::spawn(async move { create(&shop, acme, "hold").await })
     };
     until("it runs", async || shop.handler.started() == 1).await;

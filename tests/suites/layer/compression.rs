@@ -105,7 +105,7 @@ async fn of_a_replay_is_one_that_its_caller_accepts_whatever_the_first_call_used
         for sent in ENCODINGS {
             for (accepts, encoding) in accepted {
                 let case = format!("{sends:?} {sent} {accepts:?}");
-                let shop = shop.with_key(Some(Uuid::new_v4()));
+                let shop = shop.with_new_key();
                 let first = call(&shop, CREATE, &long(), sent, accepts).await;
                 let can = match sends.len() {
                     0 => encoding == "identity",
@@ -190,7 +190,7 @@ async fn of_a_replay_starts_at_the_configured_size() {
     }
     // The default is a kibibyte.
     for (length, encoding) in [(900, "identity"), (1024, "gzip")] {
-        let (shop, name) = (first.with_key(Some(Uuid::new_v4())), "a".repeat(length));
+        let (shop, name) = (first.with_new_key(), "a".repeat(length));
         call(&shop, CREATE, &name, "identity", "").await;
         assert_eq!(message(&call(&shop, CREATE, &name, "identity", "gzip").await).0, encoding, "{length}");
     }

@@ -1,6 +1,5 @@
 //! A store that is unreachable before a call or while it runs.
 
-use tonic_idempotency::layer::Stage;
 use tonic_idempotency_tests::Proxy;
 
 use crate::prelude::*;
@@ -95,25 +94,6 @@ async fn releases_later_a_key_that_cannot_be_released_now() {
     assert_eq!(shop.handler.finished(), 1);
 }
 
-#[tokio::test]
-async fn a_shutdown_waits_for_outcomes_that_are_not_recorded_yet() {
-    let (shop, proxy, database) = shop().await;
-    let owner = database.owner().await;
-    let client = shop.with_key(shop.key);
-    let call = tokio::spawn(async move { client.create("hold").await });
-    until("the handler runs", async || shop.handler.started() == 1).await;
-    proxy.cut();
-    shop.handler.open(1);
-    call.await.expect("no panic").expect("the handler succeeded");
-    let left = shop.layer.shutdown(Duration::from_millis(50)).await.unfinished;
-    assert_eq!(left.iter().map(|call| call.stage).collect::<Vec<_>>(), [Stage::Recording]);
-
-    proxy.mend();
-    assert!(shop.layer.shutdown(Duration::from_secs(30)).await.unfinished.is_empty());
-    let completed = owner.query("SELECT FROM tenant.idempotency_keys WHERE response_bytes IS NOT NULL", &[]).await;
-    assert_eq!(completed.expect("the rows").len(), 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn records_later_the_outcome_of_a_call_whose_claim_was_not_answered() {
     for (name, reason) in [("a", None), ("fail", None), ("effect and fail", Some(Reason::OutcomeUnknown))] {
@@ -191,8 +171,7 @@ async fn the_outcome_of_an_unprotected_call_is_recorded_also_if_its_claim_is_car
         let store = Watched::default();
         let shop = proceeding(&store).await;
         store.hold_claims_up();
-        let call = shop.spawn_create("hold");
-        quiet().await;
+        let call = shop.begin_create("hold").await;
         if !runs_meanwhile {
             shop.handler.open(1);
         }
@@ -233,8 +212,7 @@ async fn an_unprotected_call_whose_claim_may_stand_keeps_its_key_while_it_runs()
         let store = Watched::default();
         let shop = proceeding(&store).await;
         store.lose_answer_and_fail(Operation::Claim, kind);
-        let call = shop.spawn_create("hold");
-        quiet().await;
+        let call = shop.begin_create("hold").await;
         store.mend(Operation::Claim);
         for _ in 0..40 {
             tokio::time::sleep(LEASE / 7).await;
@@ -255,7 +233,7 @@ async fn an_unprotected_call_whose_claim_was_not_made_renews_nothing_and_loses_n
     let store = Watched::default();
     let shop = proceeding(&store).await;
     store.fail(Operation::Claim, StoreErrorKind::Interrupted);
-    let calls = [shop.spawn_create("hold"), shop.with_key(Some(Uuid::new_v4())).spawn_create("lose")];
+    let calls = [shop.spawn_create("hold"), shop.with_new_key().spawn_create("lose")];
     tokio::time::sleep(LEASE * 10).await;
     assert_eq!(shop.handler.lost(), 0);
     // They ask for a lease's length whether the claim was made after all.

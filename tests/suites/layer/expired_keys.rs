@@ -124,8 +124,7 @@ async fn do_not_run_unprotected() {
 
 #[tokio::test]
 async fn are_refused_on_postgres_and_leave_no_row() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     for mode in [Mode::Reserved, Mode::Transactional] {
         let store = postgres(database.pool(4));
         let shop = Shop::with(|builder| {

@@ -40,7 +40,7 @@ async fn call(shop: &Shop, path: &str, name: &str) -> Answer {
 async fn is_on_every_first_answer_that_is_recorded_and_on_its_replays() {
     let shop = metadata::shop(|builder| hour(builder).store(MemoryStore::new())).await;
     for (path, style, name) in CASES {
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         for attempt in 0..3 {
             let answer = metadata::call(&shop, path, style, name).await;
             assert_eq!(answer.headers.contains_key("idempotent-replayed"), attempt > 0);
@@ -66,8 +66,7 @@ async fn counts_down_by_the_stores_clock_and_in_the_replay_cache() {
 
 #[tokio::test]
 async fn is_what_is_left_of_a_record_on_postgres() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     for mode in [Mode::Reserved, Mode::Transactional] {
         let store = postgres(database.pool(4));
         let adjust =
@@ -87,7 +86,7 @@ async fn is_what_is_left_of_a_record_on_postgres() {
 async fn does_not_promise_more_than_the_claim_has_set() {
     let shop = Shop::in_memory(|builder| hour(builder).store(MemoryStore::new())).await;
     for (passed, expected) in [(10 * SECOND, 10 * SECOND), (600 * SECOND, HOUR / 100)] {
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         let first = tokio::spawn({
             let shop = shop.with_key(shop.key);
             async move { call(&shop, TOUCH, "hold").await }
@@ -131,7 +130,7 @@ async fn is_not_on_an_answer_that_leaves_no_record() {
     let shop = Shop::in_memory(|builder| hour(builder).store(store.clone())).await;
     let without = |answer: &Answer, case: &str| assert_eq!(expires(&answer.headers), None, "{case}");
     without(&call(&shop.with_key(None), TOUCH, "a").await, "without a key");
-    let new = || shop.with_key(Some(Uuid::new_v4()));
+    let new = || shop.with_new_key();
     without(&call(&new(), TOUCH, "fail").await, "a failure that frees the key");
     without(&call(&new(), TOUCH, "effect and fail").await, "an unknown outcome");
 

@@ -132,6 +132,13 @@ impl Shop {
         tokio::spawn(async move { shop.create(name).await })
     }
 
+    /// The same; when this returns, the handler runs, or the call waits.
+    pub(crate) async fn begin_create(&self, name: &'static str) -> JoinHandle<Result<Seen, Status>> {
+        let call = self.spawn_create(name);
+        quiet().await;
+        call
+    }
+
     /// Spawns [`create`](Self::create) as a task whose message is sent when the test puts it into the channel.
     pub(crate) async fn spawn_slow(&self) -> (mpsc::Sender<CreateOrderRequest>, JoinHandle<Result<Seen, Status>>) {
         let (sender, receiver) = mpsc::channel(1);
@@ -146,6 +153,10 @@ impl Shop {
             call.await.map_err(|_| Status::unknown("no answer"))?.map(Seen::of)
         });
         (sender, call)
+    }
+
+    pub(crate) fn with_new_key(&self) -> Self {
+        self.with_key(Some(Uuid::new_v4()))
     }
 
     pub(crate) fn with_key(&self, key: Option<Uuid>) -> Self {

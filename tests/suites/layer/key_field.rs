@@ -99,11 +99,7 @@ async fn may_agree_with_the_header_in_any_form() {
 async fn that_disagrees_with_the_header_is_refused() {
     let shop = shop("request_id", |procedure| procedure).await;
     let key = Uuid::new_v4();
-    let status = assert_refused(
-        with_id(&shop.with_key(Some(Uuid::new_v4())), key).await,
-        Code::InvalidArgument,
-        Reason::KeyInvalid,
-    );
+    let status = assert_refused(with_id(&shop.with_new_key(), key).await, Code::InvalidArgument, Reason::KeyInvalid);
     assert_eq!(named(&status), ("request_id".to_owned(), Some("key_field".to_owned())));
     assert_eq!(shop.handler.started(), 0);
     with_id(&shop, key).await.expect("nothing was reserved").assert("processing", false);
@@ -128,7 +124,7 @@ async fn is_required_if_the_policy_says_so() {
     let status = assert_refused(create(&shop, |_| {}).await, Code::InvalidArgument, Reason::KeyRequired);
     assert_eq!(named(&status), ("client.id".to_owned(), None));
     assert_eq!(shop.handler.started(), 0);
-    create(&shop.with_key(Some(Uuid::new_v4())), |_| {}).await.expect("a key").assert("processing", false);
+    create(&shop.with_new_key(), |_| {}).await.expect("a key").assert("processing", false);
     let client = Client { id: Uuid::new_v4().to_string(), ..Client::default() };
     create(&shop, |request| request.client = Some(client)).await.expect("a key").assert("processing", false);
 }

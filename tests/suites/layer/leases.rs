@@ -21,6 +21,12 @@ async fn shop_on(store: &Watched, lease: Duration) -> Shop {
     Shop::in_memory(|builder| with_lease(builder, lease).store(store.clone())).await
 }
 
+/// A shop on a store that is watched.
+async fn watched() -> (Shop, Watched) {
+    let store = Watched::default();
+    (shop_on(&store, LEASE).await, store)
+}
+
 async fn shop_on_postgres(database: &Database, lease: Duration) -> (Shop, PostgresStore) {
     let store = postgres(database.pool(4));
     (Shop::with(|builder| with_lease(builder, lease).store(store.clone())).await, store)
@@ -33,9 +39,8 @@ fn assert_in_progress(status: &Status, lease: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_runs_for_many_leases_keeps_its_key_and_is_told_nothing() {
-    let store = Watched::default();
-    let shop = shop_on(&store, LEASE).await;
-    let calls = [shop.spawn_create("hold"), shop.with_key(Some(Uuid::new_v4())).spawn_create("lose")];
+    let (shop, store) = watched().await;
+    let calls = [shop.spawn_create("hold"), shop.with_new_key().spawn_create("lose")];
     let began = Instant::now();
     while began.elapsed() < LEASE * 40 {
         tokio::time::sleep(LEASE / 7).await;
@@ -60,7 +65,7 @@ async fn all_leases_are_renewed_at_once_if_the_stores_clock_jumps_ahead() {
     let store = Watched::default();
     store.clock.note(Instant::now(), HOUR);
     let shop = shop_on(&store, HOUR).await;
-    let calls = [shop.spawn_create("hold"), shop.with_key(Some(Uuid::new_v4())).spawn_create("lose")];
+    let calls = [shop.spawn_create("hold"), shop.with_new_key().spawn_create("lose")];
     until("both handlers run", async || shop.handler.started() == 2).await;
     for jumps in 1..=2 {
         store.clock.note(Instant::now(), 3 * jumps * HOUR);
@@ -96,8 +101,7 @@ async fn a_call_whose_key_was_taken_over_before_it_knew_that_it_held_it_does_not
 
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_claim_was_answered_late_renews_its_lease_before_it_runs() {
-    let store = Watched::default();
-    let shop = shop_on(&store, LEASE).await;
+    let (shop, store) = watched().await;
     store.delay_answer(Operation::Claim, LEASE * 2);
     store.delay_answer(Operation::Extend, LEASE / 4);
     let call = shop.spawn_create("late");
@@ -110,8 +114,7 @@ async fn a_call_whose_claim_was_answered_late_renews_its_lease_before_it_runs() 
 /// Else its key would look as if its handler had run.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_cannot_renew_its_lease_before_it_runs_frees_its_key() {
-    let store = Watched::default();
-    let shop = shop_on(&store, LEASE).await;
+    let (shop, store) = watched().await;
     store.delay_answer(Operation::Claim, LEASE * 2);
     store.fail(Operation::Extend, StoreErrorKind::Unreachable);
     let call = shop.spawn_create("late");
@@ -125,8 +128,7 @@ async fn a_call_that_cannot_renew_its_lease_before_it_runs_frees_its_key() {
 
 #[tokio::test]
 async fn a_handler_that_runs_for_many_leases_keeps_its_key_on_postgres() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let (shop, _) = shop_on_postgres(&database, REAL_LEASE).await;
     let call = shop.spawn_create("hold");
     until("the handler runs", async || shop.handler.started() == 1).await;
@@ -146,8 +148,7 @@ async fn a_handler_that_runs_for_many_leases_keeps_its_key_on_postgres() {
 /// Tokio may leave the timers to the blocked thread, which does not use `block_in_place`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handler_that_blocks_its_thread_for_many_leases_keeps_its_key() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let at_work = tokio::spawn(async {
         loop {
             tokio::task::yield_now().await;
@@ -177,10 +178,8 @@ async fn a_handler_that_blocks_its_thread_for_many_leases_keeps_its_key() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_was_told_keeps_its_key_again_if_no_other_call_took_it_meanwhile() {
-    let store = Watched::default();
-    let shop = shop_on(&store, LEASE).await;
-    let call = shop.spawn_create("lose and hold");
-    quiet().await;
+    let (shop, store) = watched().await;
+    let call = shop.begin_create("lose and hold").await;
     store.fail(Operation::Extend, StoreErrorKind::Unreachable);
     until("the handler is told", async || shop.handler.lost() == 1).await;
     store.mend(Operation::Extend);
@@ -202,8 +201,7 @@ async fn a_handler_is_told_as_soon_as_its_unrenewed_lease_ends_and_not_before() 
     for (lease, fails) in [(LEASE, Some(Duration::ZERO)), (LEASE, None), (long, Some(slow))] {
         let shop = shop_on(&store, lease).await;
         let began = Instant::now();
-        let call = shop.spawn_create("lose");
-        quiet().await;
+        let call = shop.begin_create("lose").await;
         match fails {
             Some(after) => store.fail_after(Operation::Extend, StoreErrorKind::Unreachable, after),
             None => store.hang(Operation::Extend),
@@ -211,8 +209,7 @@ async fn a_handler_is_told_as_soon_as_its_unrenewed_lease_ends_and_not_before() 
         // It ends when it learns of the loss. No other call took the key, so its outcome is recorded.
         call.await.expect("no panic").expect("it succeeded");
         let told = began.elapsed();
-        let late = Duration::from_millis(20);
-        assert!(told >= lease && told <= lease + late, "told after {told:?} of {lease:?}");
+        assert!(told >= lease && told <= lease + Duration::from_millis(20), "told after {told:?} of {lease:?}");
         assert_eq!(shop.handler.lost(), 1);
         shop.create("lose").await.expect("a replay").assert("processing", true);
         store.mend(Operation::Extend);
@@ -221,10 +218,9 @@ async fn a_handler_is_told_as_soon_as_its_unrenewed_lease_ends_and_not_before() 
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_is_not_told_of_a_failure_that_ends_before_its_lease() {
-    let store = Watched::default();
-    let shop = shop_on(&store, LEASE).await;
+    let (shop, store) = watched().await;
     let call = shop.spawn_create("hold");
-    let _told = shop.with_key(Some(Uuid::new_v4())).spawn_create("lose");
+    let _told = shop.with_new_key().spawn_create("lose");
     for _ in 0..10 {
         store.fail(Operation::Extend, StoreErrorKind::Unreachable);
         tokio::time::sleep(LEASE / 2).await;
@@ -239,18 +235,15 @@ async fn a_handler_is_not_told_of_a_failure_that_ends_before_its_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_call_takes_over_a_key_whose_lease_is_lost() {
-    let store = Watched::default();
-    let shop = shop_on(&store, LEASE).await;
-    let late = shop.spawn_create("lose and hold");
-    quiet().await;
+    let (shop, store) = watched().await;
+    let late = shop.begin_create("lose and hold").await;
     store.fail(Operation::Extend, StoreErrorKind::Unreachable);
     until("the handler is told", async || shop.handler.lost() == 1).await;
     store.mend(Operation::Extend);
 
     // The late call goes on, and cannot change the record of the next.
     let next = Shop { user: shop.user, key: shop.key, ..shop_on(&store, LEASE).await };
-    let run = next.spawn_create("lose and hold");
-    quiet().await;
+    let run = next.begin_create("lose and hold").await;
     assert_eq!(next.handler.started(), 1);
     shop.handler.open(1);
     let late = late.await.expect("no panic").expect("its caller gets its answer");
@@ -268,8 +261,7 @@ async fn the_next_call_takes_over_a_key_whose_lease_is_lost() {
 
 #[tokio::test]
 async fn a_handler_is_told_that_its_key_was_taken_over_and_completes_nothing_on_postgres() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let (shop, store) = shop_on_postgres(&database, REAL_LEASE).await;
     let late = shop.spawn_create("lose and hold");
     until("the handler runs", async || shop.handler.started() == 1).await;
@@ -302,11 +294,10 @@ async fn a_handler_is_told_that_its_key_was_taken_over_and_completes_nothing_on_
 
 #[tokio::test]
 async fn a_handler_that_fails_after_its_key_was_taken_over_frees_nothing_on_postgres() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let (shop, _) = shop_on_postgres(&database, REAL_LEASE).await;
     for name in ["lose and fail", "effect and lose and fail"] {
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         let lost = shop.handler.lost();
         let late = shop.spawn_create(name);
         let taken_over = async || {
@@ -346,7 +337,7 @@ async fn refuses_a_retry_after_the_effect(store: impl Store + Clone) {
         let policies = Policies { on_lease_ended: policy, ..Policies::default() };
         let shop = Shop::with(|builder| builder.store(store.clone()).policies(policies)).await;
         for (name, code) in [("effect and fail", Code::NotFound), ("effect and panic", Code::Internal)] {
-            let shop = shop.with_key(Some(Uuid::new_v4()));
+            let shop = shop.with_new_key();
             let started = shop.handler.started();
             let first = shop.create(name).await.expect_err("it fails");
             assert_eq!((first.code(), Reason::of(&first)), (code, None), "its caller gets its answer");
@@ -357,11 +348,11 @@ async fn refuses_a_retry_after_the_effect(store: impl Store + Clone) {
             assert_eq!(shop.handler.started(), started + 1, "{policy:?}: {name}");
         }
         for name in ["fail", "panic"] {
-            let shop = shop.with_key(Some(Uuid::new_v4()));
+            let shop = shop.with_new_key();
             shop.create(name).await.expect_err("it fails");
             shop.create("a").await.expect("the key is free").assert("processing", false);
         }
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         let first = shop.create("effect").await.expect("it succeeds");
         first.assert("processing", false);
         shop.create("effect").await.expect("a replay").assert_replays("processing", &first);
@@ -385,8 +376,7 @@ async fn an_effect_is_not_repeated_when_its_handler_fails_on_postgres() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_expires_like_any_record() {
-    let store = Watched::default();
-    let shop = shop_on(&store, LEASE).await;
+    let (shop, _) = watched().await;
     shop.create("effect and fail").await.expect_err("it fails");
     tokio::time::sleep(Policies::default().retention - LEASE).await;
     assert_refused(shop.create("effect and fail").await, Code::FailedPrecondition, Reason::OutcomeUnknown);

@@ -24,7 +24,7 @@ fn another_user(shop: &Shop) -> Shop {
 }
 
 fn another_key(shop: &Shop) -> Shop {
-    shop.with_key(Some(Uuid::new_v4()))
+    shop.with_new_key()
 }
 
 /// Another process on the same store, called by the same user with the same key.
@@ -33,13 +33,11 @@ async fn beside(shop: &Shop, build: impl FnOnce(IdempotencyLayerBuilder) -> Idem
 }
 
 fn assert_overloaded(refused: Result<Seen, Status>) {
-    let status = assert_refused(refused, Code::Unavailable, Reason::Overloaded);
-    assert_eq!(retry_delay(&status), SECOND);
+    assert_eq!(retry_delay(&assert_refused(refused, Code::Unavailable, Reason::Overloaded)), SECOND);
 }
 
 fn assert_user_limit(refused: Result<Seen, Status>) {
-    let status = assert_refused(refused, Code::ResourceExhausted, Reason::Overloaded);
-    assert_eq!(retry_delay(&status), SECOND);
+    assert_eq!(retry_delay(&assert_refused(refused, Code::ResourceExhausted, Reason::Overloaded)), SECOND);
 }
 
 /// Calls outlive their streams, so that a client can begin another call as soon as it has reset a stream.
@@ -190,16 +188,14 @@ async fn waiting_calls_of_a_user_never_exceed_the_limit() {
     let waiters = [shop.spawn_create("hold"), shop.spawn_create("hold")];
     quiet().await;
     assert_user_limit(shop.create("hold").await);
-    let others = other.spawn_create("hold");
-    quiet().await;
+    let others = other.begin_create("hold").await;
     assert!(!others.is_finished(), "another user's call waits");
 
     // A waiter that disconnects leaves room.
     let [waiter, gone] = waiters;
     gone.abort();
     quiet().await;
-    let next = shop.spawn_create("hold");
-    quiet().await;
+    let next = shop.begin_create("hold").await;
     shop.handler.open(2);
     for call in [waiter, next, others] {
         call.await.expect("no panic").expect("a response").assert("processing", true);
@@ -210,20 +206,17 @@ async fn waiting_calls_of_a_user_never_exceed_the_limit() {
 async fn requests_of_waiting_calls_never_exceed_their_size() {
     let shop = Shop::in_memory(|builder| wait(builder, MemoryStore::new()).max_waiting_bytes(3000)).await;
     let name: &'static str = String::leak(format!("hold and {}", "a".repeat(1000)));
-    let first = shop.spawn_create(name);
-    quiet().await;
+    let first = shop.begin_create(name).await;
     let waiters = [shop.spawn_create(name), another_user(&shop).spawn_create(name), shop.spawn_create(name)];
     quiet().await;
     let [small, of_another, refused] = waiters;
     // Of another user, with a key of its own: it runs, and its duplicate would wait.
     let running = another_user(&shop);
-    let runs = running.spawn_create("hold");
-    quiet().await;
+    let runs = running.begin_create("hold").await;
     assert!(!small.is_finished() && !of_another.is_finished() && !refused.is_finished(), "two messages fit");
     assert_overloaded(shop.create(name).await);
     // A small one still fits.
-    let duplicate = running.spawn_create("hold");
-    quiet().await;
+    let duplicate = running.begin_create("hold").await;
     assert!(!duplicate.is_finished());
 
     shop.handler.open(3);
@@ -241,10 +234,8 @@ async fn a_waiting_call_that_may_not_run_goes_on_waiting_until_it_may() {
         wait(builder, store.clone()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
     })
     .await;
-    let first = elsewhere.spawn_create("hold");
-    quiet().await;
-    let waits = shop.spawn_create("hold");
-    quiet().await;
+    let first = elsewhere.begin_create("hold").await;
+    let waits = shop.begin_create("hold").await;
     let other = another_key(&shop).spawn_create("hold");
     quiet().await;
     let asked = store.asked(Operation::Claim);
@@ -265,10 +256,8 @@ async fn a_waiting_call_that_may_not_run_is_refused_at_the_end_of_its_time() {
         wait(builder, store.clone()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
     })
     .await;
-    let _first = elsewhere.spawn_create("hold");
-    quiet().await;
-    let waits = shop.spawn_create("hold");
-    quiet().await;
+    let _first = elsewhere.begin_create("hold").await;
+    let waits = shop.begin_create("hold").await;
     let _other = another_key(&shop).spawn_create("hold");
     assert_user_limit(waits.await.expect("no panic"));
 }

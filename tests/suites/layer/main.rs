@@ -7,7 +7,6 @@ mod cancellation;
 mod compression;
 mod degradation;
 mod duplicates;
-mod encoding;
 mod error_outcomes;
 mod expired_keys;
 mod expires;

@@ -202,7 +202,7 @@ async fn is_replayed(mode: Mode, store: impl Store) {
         // The shop's orders are not in the database, and a transaction cannot refer to them.
         let path = if mode == Mode::Transactional { TOUCH } else { path };
         let case = format!("{path} {style} {name}");
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         let first = call(&shop, path, style, name).await;
         assert!(!first.headers.contains_key("idempotent-replayed"), "{case}");
         assert_eq!(first.headers.get_all("set-cookie").iter().count() >= 2, style != "plain", "{case}");
@@ -238,7 +238,7 @@ async fn is_not_stored_if_there_is_none() {
     let shop = shop(|builder| builder.store(postgres(database.pool(4)))).await;
     let stored = "SELECT response_metadata IS NOT NULL FROM tenant.idempotency_keys ORDER BY id";
     call(&shop, TOUCH, "plain", "a").await;
-    call(&shop.with_key(Some(Uuid::new_v4())), TOUCH, "all", "a").await;
+    call(&shop.with_new_key(), TOUCH, "all", "a").await;
     let stored = database.owner().await.query(stored, &[]).await.expect("the records");
     assert_eq!(stored.iter().map(|row| row.get(0)).collect::<Vec<bool>>(), [false, true]);
 }
@@ -311,7 +311,7 @@ async fn is_given_to_waiters_in_the_same_process() {
     })
     .await;
     for (nth, name) in ["hold", "hold and fail for good"].into_iter().enumerate() {
-        let shop = std::sync::Arc::new(shop.with_key(Some(Uuid::new_v4())));
+        let shop = std::sync::Arc::new(shop.with_new_key());
         let mut calls = JoinSet::new();
         for _ in 0..4 {
             let shop = std::sync::Arc::clone(&shop);
@@ -331,8 +331,7 @@ async fn is_given_to_waiters_in_the_same_process() {
 
 #[tokio::test]
 async fn that_cannot_be_read_is_left_out_of_the_replay() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let shop = shop(|builder| builder.store(postgres(database.pool(4)))).await;
     let first = call(&shop, CREATE, "all", "a").await;
     for corrupt in [b"\xff".as_slice(), b"\x0a\x06\x0a\x01\n\x12\x011", b"\x0a\x01"] {
@@ -362,7 +361,7 @@ async fn counts_towards_max_response_bytes() {
             false => assert_rejected(&again.status(), Code::FailedPrecondition, Reason::NotStored),
         }
         // Without metadata the response fits.
-        let plain = shop.with_key(Some(Uuid::new_v4()));
+        let plain = shop.with_new_key();
         call(&plain, TOUCH, "plain", "a").await;
         assert_eq!(call(&plain, TOUCH, "plain", "a").await.body, Bytes::from_static(b"\0\0\0\0\0"));
         assert_eq!(shop.handler.started(), 2);

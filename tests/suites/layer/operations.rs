@@ -85,6 +85,12 @@ async fn shop_on(store: impl Store) -> Shop {
     shop_with(|builder| builder.store(store)).await
 }
 
+/// A shop on a store that is watched.
+async fn watched() -> (Shop, Watched) {
+    let store = Watched::default();
+    (shop_on(store.clone()).await, store)
+}
+
 #[tokio::test(start_paused = true)]
 async fn tell_what_became_of_a_call_from_its_beginning_to_its_end() {
     let store = MemoryStore::new();
@@ -93,8 +99,7 @@ async fn tell_what_became_of_a_call_from_its_beginning_to_its_end() {
     let absent = operations.get().await.expect("an answer");
     assert_eq!(absent, Operation { key: operations.key.clone(), state: State::Absent.into(), ..Default::default() });
 
-    let call = shop.spawn_create("hold");
-    quiet().await;
+    let call = shop.begin_create("hold").await;
     let running = operations.get().await.expect("an answer");
     assert_eq!(
         (running.state(), running.procedure.as_str(), running.work()),
@@ -125,17 +130,17 @@ async fn tell_calls_apart_that_ended_in_other_ways() {
     shop.cancel("fail for good").await.expect_err("a final error");
     assert_eq!(operations.state().await, State::Failed);
 
-    let touched = shop.with_key(Some(Uuid::new_v4()));
+    let touched = shop.with_new_key();
     touched.touch("a").await.expect("a response");
     let done = Operations::of(&touched).await.get().await.expect("an answer");
     // No asynchronous work follows.
     assert_eq!((done.state(), done.work(), done.resource), (State::Completed, Work::Completed, None));
 
-    let failed = shop.with_key(Some(Uuid::new_v4()));
+    let failed = shop.with_new_key();
     failed.create("fail").await.expect_err("an error");
     assert_eq!(Operations::of(&failed).await.state().await, State::Absent, "the key is free");
 
-    let died = shop.with_key(Some(Uuid::new_v4()));
+    let died = shop.with_new_key();
     died.die(&store, CREATE, "a").await;
     assert_eq!(Operations::of(&died).await.state().await, State::Unknown);
 }
@@ -200,8 +205,7 @@ async fn are_withheld_as_their_replays_are() {
     };
     let shop = shop_with(|builder| builder.store(MemoryStore::new()).authorize_replay(leaves)).await;
     let operations = Operations::of(&shop).await;
-    let call = shop.spawn_create("hold");
-    quiet().await;
+    let call = shop.begin_create("hold").await;
     assert_eq!(operations.state().await, State::Running);
     let waiting = operations.spawn_wait(Until::CallEnded);
     quiet().await;
@@ -214,11 +218,9 @@ async fn are_withheld_as_their_replays_are() {
 
 #[tokio::test(start_paused = true)]
 async fn wake_those_who_wait_at_once_when_the_call_ends_in_this_process() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let operations = Operations::with(&shop, |builder| builder.max_pause(Duration::from_secs(3600))).await;
-    let call = shop.spawn_create("hold");
-    quiet().await;
+    let call = shop.begin_create("hold").await;
     let waiting = operations.spawn_wait(Until::CallEnded);
     advance(Duration::from_secs(10)).await;
     quiet().await;
@@ -238,10 +240,9 @@ async fn notice_the_end_of_a_call_in_another_process_at_most_a_fifth_of_its_time
     let (here, there) = (shop_on(store.clone()).await, shop_on(store).await);
     for milliseconds in [100, 300, 1000, 1270, 2000, 4000, 20_000] {
         let time = Duration::from_millis(milliseconds);
-        let shop = here.with_key(Some(Uuid::new_v4()));
+        let shop = here.with_new_key();
         let operations = Operations::of(&Shop { user: shop.user, key: shop.key, ..there.with_key(shop.key) }).await;
-        let call = shop.spawn_create("hold");
-        quiet().await;
+        let call = shop.begin_create("hold").await;
         let waiting = operations.spawn_wait(Until::CallEnded);
         sleep(time).await;
         assert!(!waiting.is_finished());
@@ -256,12 +257,10 @@ async fn notice_the_end_of_a_call_in_another_process_at_most_a_fifth_of_its_time
 
 #[tokio::test(start_paused = true)]
 async fn ask_the_store_together_when_they_wait_for_one_key() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let beside = Shop { user: shop.user, key: shop.key, ..shop_on(store.clone()).await };
     let asked = || store.asked(watched::Operation::LookUp);
-    let call = shop.spawn_create("hold");
-    quiet().await;
+    let call = shop.begin_create("hold").await;
     let [here, there] = [Operations::of(&shop).await, Operations::of(&beside).await]
         .map(|operations| (0..20).map(|_| operations.spawn_wait(Until::CallEnded)).collect::<Vec<_>>());
     quiet().await;
@@ -285,12 +284,10 @@ async fn ask_the_store_together_when_they_wait_for_one_key() {
 
 #[tokio::test(start_paused = true)]
 async fn go_on_asking_when_the_request_that_asks_goes_away() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let operations = Operations::of(&shop).await;
     let asked = || store.asked(watched::Operation::LookUp);
-    let _call = shop.spawn_create("hold");
-    quiet().await;
+    let _call = shop.begin_create("hold").await;
     let [asks, waits] = [operations.spawn_wait(Until::CallEnded), operations.spawn_wait(Until::CallEnded)];
     quiet().await;
     store.hang(watched::Operation::LookUp);
@@ -314,11 +311,9 @@ async fn go_on_asking_when_the_request_that_asks_goes_away() {
 
 #[tokio::test(start_paused = true)]
 async fn keep_their_own_deadlines_when_they_wait_together() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let operations = Operations::of(&shop).await;
-    let _call = shop.spawn_create("hold");
-    quiet().await;
+    let _call = shop.begin_create("hold").await;
     let began = Instant::now();
     let wait = async |seconds| {
         let seconds = Duration::from_secs(seconds);
@@ -354,8 +349,7 @@ async fn do_not_share_the_answers_of_different_users() {
 
 #[tokio::test(start_paused = true)]
 async fn wait_for_the_work_behind_a_call() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let operations = Operations::of(&shop).await;
     let order = order_id(&shop.create("a").await.expect("a response"));
     assert_eq!(operations.wait(Until::Unspecified, None).await.expect("at once").work(), Work::Processing);
@@ -372,8 +366,7 @@ async fn wait_for_the_work_behind_a_call() {
 async fn answer_with_what_is_known_when_the_time_is_up() {
     let shop = shop_on(Watched::default()).await;
     let operations = Operations::of(&shop).await;
-    let _call = shop.spawn_create("hold");
-    quiet().await;
+    let _call = shop.begin_create("hold").await;
     let seconds = Duration::from_secs;
     for (timeout, least, most) in [(Some(0), 0, 0), (Some(5), 5, 5), (Some(60), 30, 30), (None, 30, 30)] {
         let began = Instant::now();
@@ -399,11 +392,9 @@ async fn answer_with_what_is_known_when_the_time_is_up() {
 /// A store that hangs does not delay an answer that is known.
 #[tokio::test(start_paused = true)]
 async fn answer_with_what_is_known_though_the_store_hangs() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let operations = Operations::of(&shop).await;
-    let _call = shop.spawn_create("hold");
-    quiet().await;
+    let _call = shop.begin_create("hold").await;
     let waiting = operations.spawn_wait(Until::CallEnded);
     quiet().await;
     store.hang(watched::Operation::LookUp);
@@ -416,8 +407,7 @@ async fn answer_with_what_is_known_though_the_store_hangs() {
 async fn let_a_bounded_number_wait_and_forget_clients_that_have_gone() {
     let limits = Limits { waiting: Limit::new(2, 1), ..Limits::default() };
     let shop = shop_with(|builder| builder.store(MemoryStore::new()).limits(limits)).await;
-    let _call = shop.spawn_create("hold");
-    quiet().await;
+    let _call = shop.begin_create("hold").await;
     let operations = Operations::of(&shop).await;
     let other = operations.by(Uuid::new_v4());
     let third = operations.by(Uuid::new_v4());
@@ -425,8 +415,7 @@ async fn let_a_bounded_number_wait_and_forget_clients_that_have_gone() {
     let shop_of_other = Shop { user: other.user, ..shop.with_key(shop.key) };
     let _call_of_other = shop_of_other.spawn_create("hold");
     let shop_of_third = Shop { user: third.user, ..shop.with_key(shop.key) };
-    let _call_of_third = shop_of_third.spawn_create("hold");
-    quiet().await;
+    let _call_of_third = shop_of_third.begin_create("hold").await;
     let gone = operations.spawn_wait(Until::CallEnded);
     quiet().await;
     let status =
@@ -449,8 +438,7 @@ async fn let_a_bounded_number_wait_and_forget_clients_that_have_gone() {
 async fn wait_no_longer_when_the_layer_shuts_down() {
     let shop = shop_on(MemoryStore::new()).await;
     let operations = Operations::of(&shop).await;
-    let _call = shop.spawn_create("hold");
-    quiet().await;
+    let _call = shop.begin_create("hold").await;
     let waiting = operations.spawn_wait(Until::CallEnded);
     quiet().await;
     let layer = shop.layer.clone();
@@ -465,8 +453,7 @@ async fn wait_no_longer_when_the_layer_shuts_down() {
 
 #[tokio::test(start_paused = true)]
 async fn are_refused_as_calls_are_while_the_store_fails() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let operations = Operations::of(&shop).await;
     for (kind, code, reason) in [
         (StoreErrorKind::Unreachable, Code::Unavailable, Reason::StoreUnavailable),
@@ -485,6 +472,5 @@ async fn are_refused_as_calls_are_while_the_store_fails() {
 
     let without_store = IdempotencyLayer::builder(shop::FILE_DESCRIPTOR_SET).build().expect("a layer");
     let shop = Shop { layer: without_store, ..shop };
-    let status = Operations::of(&shop).await.get().await.expect_err("refused");
-    assert_eq!(status.code(), Code::Unimplemented);
+    assert_eq!(Operations::of(&shop).await.get().await.expect_err("refused").code(), Code::Unimplemented);
 }

@@ -20,10 +20,15 @@ async fn shop_on(store: impl Store, witness: &Witness) -> Shop {
     Shop::in_memory(|builder| reconcile(builder, witness).store(store)).await
 }
 
+/// A shop on this store, whose reconciler gives this answer.
+async fn scene<S: Store + Clone>(store: S, answer: Answer) -> (Shop, S, Witness) {
+    let witness = Witness::new(answer);
+    (shop_on(store.clone(), &witness).await, store, witness)
+}
+
 /// A key that a server abandoned when it died, and a witness of its call.
 async fn abandoned(answer: Answer) -> (Shop, Watched, Witness) {
-    let (store, witness) = (Watched::default(), Witness::new(answer));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(Watched::default(), answer).await;
     shop.die(&store, CREATE, "a").await;
     (shop, store, witness)
 }
@@ -54,8 +59,7 @@ async fn a_retry_gets_the_found_response_on_postgres() {
 
 #[tokio::test(start_paused = true)]
 async fn the_resource_of_a_found_response_is_recorded() {
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, _) = scene(MemoryStore::new(), Answer::found("found")).await;
     shop.die(&store, CREATE, "a").await;
     let found = shop.create("a").await.expect("the found response");
     store.set_status(order_id(&found), OutboxStatus::Failed);
@@ -72,7 +76,7 @@ async fn runs_a_call_that_was_not_executed(store: impl Store + Clone) {
     assert_eq!((shop.handler.started(), witness.asked().len()), (1, 1));
 
     // After an error of that run, the next retry asks and runs at once. The record still has the request of the first.
-    let shop = shop.with_key(Some(Uuid::new_v4()));
+    let shop = shop.with_new_key();
     shop.die(&store, CREATE, "fail").await;
     for asked in 2..=3 {
         assert_eq!(shop.create("fail").await.expect_err("it fails").code(), Code::NotFound);
@@ -138,8 +142,7 @@ async fn is_given_the_caller_key_procedure_and_request() {
 async fn is_asked_once_while_other_retries_are_refused() {
     let (shop, store, witness) = abandoned(Answer::found("found").held()).await;
     let other = Shop { user: shop.user, key: shop.key, ..shop_on(store, &witness).await };
-    let call = shop.spawn_create("a");
-    quiet().await;
+    let call = shop.begin_create("a").await;
     for shop in [&shop, &other] {
         assert_refused(shop.create("a").await, Code::Aborted, Reason::InProgress);
     }
@@ -175,8 +178,7 @@ async fn is_asked_once_for_all_waiting_duplicates() {
 #[tokio::test(start_paused = true)]
 async fn goes_on_when_the_client_disconnects() {
     let (shop, _, witness) = abandoned(Answer::found("found").held()).await;
-    let call = shop.spawn_create("a");
-    quiet().await;
+    let call = shop.begin_create("a").await;
     call.abort();
     quiet().await;
     witness.open(1);
@@ -211,7 +213,7 @@ async fn leaves_the_handler_a_renewed_lease_if_it_took_long() {
     witness.open(1);
     call.await.expect("no panic").expect("it runs").assert("processing", false);
 
-    let shop = shop.with_key(Some(Uuid::new_v4()));
+    let shop = shop.with_new_key();
     let store = Watched::default();
     let held = Shop { user: shop.user, key: shop.key, ..shop_on(store.clone(), &witness).await };
     held.die(&store, CREATE, "hold").await;
@@ -229,10 +231,9 @@ async fn leaves_the_handler_a_renewed_lease_if_it_took_long() {
 
 #[tokio::test(start_paused = true)]
 async fn is_asked_if_a_handler_failed_after_its_effect() {
-    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store, &witness).await;
+    let (shop, _, witness) = scene(Watched::default(), Answer::found("found")).await;
     for name in ["effect and fail", "effect and panic"] {
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         shop.create(name).await.expect_err("it fails");
         shop.create(name).await.expect("the found response").assert("processing", true);
     }
@@ -248,9 +249,8 @@ async fn is_not_asked_about_running_calls_other_requests_or_expired_records() {
     assert_refused(shop.create("b").await, Code::InvalidArgument, Reason::KeyReused);
     assert_refused(shop.touch("a").await, Code::InvalidArgument, Reason::KeyReused);
 
-    let running = shop.with_key(Some(Uuid::new_v4()));
-    let _call = running.spawn_create("hold");
-    quiet().await;
+    let running = shop.with_new_key();
+    let _call = running.begin_create("hold").await;
     assert_refused(running.create("hold").await, Code::Aborted, Reason::InProgress);
     // The server that died claimed the key with a retention of an hour.
     tokio::time::sleep(Duration::from_secs(3601)).await;
@@ -260,11 +260,10 @@ async fn is_not_asked_about_running_calls_other_requests_or_expired_records() {
 
 #[tokio::test(start_paused = true)]
 async fn is_not_asked_about_procedures_with_other_policies() {
-    let (store, witness) = (Watched::default(), Witness::new(Answer::Unknown));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(Watched::default(), Answer::Unknown).await;
     shop.die(&store, "/shop.v1.Shop/Touch", "a").await;
     shop.touch("a").await.expect("it runs again").assert("completed", false);
-    let shop = shop.with_key(Some(Uuid::new_v4()));
+    let shop = shop.with_new_key();
     shop.die(&store, "/shop.v1.Shop/Pay", "a").await;
     assert_refused(shop.pay("a").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
     assert!(witness.asked().is_empty());
@@ -285,7 +284,7 @@ async fn a_found_response_is_recorded_later_if_the_store_refuses_it() {
     assert_eq!((shop.handler.started(), witness.asked().len()), (0, 1));
 
     // The key is held until then, for however many leases.
-    let shop = shop.with_key(Some(Uuid::new_v4()));
+    let shop = shop.with_new_key();
     shop.die(&store, CREATE, "a").await;
     store.fail(Operation::Complete, StoreErrorKind::Refused);
     shop.create("a").await.expect_err("it is not recorded");

@@ -82,8 +82,7 @@ async fn are_given_up_when_another_call_has_taken_over() {
     shop.create("hold").await.expect("the first call");
     tokio::time::sleep(LEASE * 2).await;
     let next = other_server(&shop, &store).await;
-    let taken_over = next.spawn_create("hold");
-    quiet().await;
+    let taken_over = next.begin_create("hold").await;
     assert_eq!(next.handler.started(), 1);
     for operation in [Operation::Complete, Operation::Extend] {
         store.mend(operation);
@@ -103,7 +102,7 @@ async fn let_no_more_keys_be_claimed_while_too_many_wait() {
         policies(builder).store(store.clone()).limits(Limits { unrecorded: Limit::new(2, 10_000), ..Limits::default() })
     })
     .await;
-    let keys = [(); 3].map(|()| shop.with_key(Some(Uuid::new_v4())));
+    let keys = [(); 3].map(|()| shop.with_new_key());
     store.fail(Operation::Complete, StoreErrorKind::Overloaded);
     for shop in &keys[..2] {
         shop.create("a").await.expect("the first call");
@@ -127,7 +126,7 @@ async fn of_one_caller_keep_no_other_from_claiming() {
     let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).limits(limits)).await;
     store.fail(Operation::Complete, StoreErrorKind::Overloaded);
     shop.create("a").await.expect("the first call");
-    let again = shop.with_key(Some(Uuid::new_v4()));
+    let again = shop.with_new_key();
     let refused = assert_refused(again.create("a").await, Code::ResourceExhausted, Reason::Overloaded);
     let info = refused.get_details_error_info().expect("an ErrorInfo");
     assert_eq!([&info.metadata["limit"], &info.metadata["of"]], ["unrecorded", "caller"]);
@@ -144,7 +143,7 @@ async fn of_claims_that_were_not_answered_wait_only_up_to_half_of_the_limit() {
     .await;
     store.lose_answer(Operation::Claim);
     store.fail(Operation::Release, StoreErrorKind::Unreachable);
-    let keys = [(); 6].map(|()| shop.with_key(Some(Uuid::new_v4())));
+    let keys = [(); 6].map(|()| shop.with_new_key());
     for shop in &keys {
         // They are refused because of the store, not because of their number.
         assert_refused(shop.create("a").await, Code::Unavailable, Reason::StoreUnavailable);
@@ -175,7 +174,7 @@ async fn of_claims_that_were_not_answered_wait_only_up_to_half_of_the_limit() {
 async fn are_recorded_without_their_responses_beyond_the_limit_of_bytes() {
     let store = Watched::default();
     let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).max_unrecorded_bytes(1500)).await;
-    let (one, other) = (shop.with_key(Some(Uuid::new_v4())), shop.with_key(Some(Uuid::new_v4())));
+    let (one, other) = (shop.with_new_key(), shop.with_new_key());
     let name = "a".repeat(1000);
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     for shop in [&one, &other] {

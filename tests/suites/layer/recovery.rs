@@ -12,11 +12,17 @@ async fn shop_on(store: impl Store, witness: &Witness) -> Shop {
     Shop::in_memory(|builder| reconcile(builder, witness).store(store)).await
 }
 
+/// A shop on this store, whose reconciler gives this answer.
+async fn scene<S: Store + Clone>(store: S, answer: Answer) -> (Shop, S, Witness) {
+    let witness = Witness::new(answer);
+    (shop_on(store.clone(), &witness).await, store, witness)
+}
+
 /// Abandons this many keys, like servers that die; the oldest comes first.
 async fn abandoned(shop: &Shop, store: &impl Store, keys: usize) -> Vec<Shop> {
     let mut shops = Vec::new();
     for _ in 0..keys {
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         shop.die(store, CREATE, "a").await;
         shops.push(shop);
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -38,24 +44,23 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     // Of several users, none of whom retries.
     let mut shops = abandoned(&shop, &store, 2).await;
     for answer in [Answer::found("found"), Answer::NotExecuted, Answer::Fails, Answer::Panics] {
-        let shop = Shop { user: Some(Uuid::new_v4()), ..shop.with_key(Some(Uuid::new_v4())) };
+        let shop = Shop { user: Some(Uuid::new_v4()), ..shop.with_new_key() };
         shop.die(&store, CREATE, "a").await;
         witness.says_of(shop.key, answer);
         shops.push(shop);
     }
     witness.says_of(shops[1].key, Answer::found("found too"));
     // A running call, one that has ended, and two of procedures with other policies.
-    let running = shop.with_key(Some(Uuid::new_v4()));
+    let running = shop.with_new_key();
     let call = running.spawn_create("hold");
     until("the handler runs", async || shop.handler.started() == 1).await;
-    let completed = shop.with_key(Some(Uuid::new_v4()));
+    let completed = shop.with_new_key();
     let first = completed.create("a").await.expect("the first call");
-    let [rerun, refuse] = [(); 2].map(|()| shop.with_key(Some(Uuid::new_v4())));
+    let [rerun, refuse] = [(); 2].map(|()| shop.with_new_key());
     rerun.die(&store, "/shop.v1.Shop/Touch", "a").await;
     refuse.die(&store, "/shop.v1.Shop/Pay", "a").await;
 
-    let recovered = shop.layer.recovery().recover().await.expect("the store answers");
-    assert_eq!(counts(&recovered), [2, 1, 3]);
+    assert_eq!(counts(&shop.layer.recovery().recover().await.expect("the store answers")), [2, 1, 3]);
     let mut asked = keys_asked(&witness);
     let mut expected: Vec<_> = shops.iter().map(|shop| shop.key).collect();
     asked.sort_unstable();
@@ -85,8 +90,7 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     rerun.touch("a").await.expect("it runs again").assert("completed", false);
     assert_refused(refuse.pay("a").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
     // The next recovery asks about unknown outcomes again.
-    let recovered = shop.layer.recovery().recover().await.expect("the store answers");
-    assert_eq!(counts(&recovered), [0, 0, 3]);
+    assert_eq!(counts(&shop.layer.recovery().recover().await.expect("the store answers")), [0, 0, 3]);
 }
 
 #[tokio::test]
@@ -103,37 +107,32 @@ async fn recovers_abandoned_keys_and_no_others_on_postgres() {
 
 #[tokio::test(start_paused = true)]
 async fn asks_about_at_most_a_batch_and_the_oldest_first() {
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found")).await;
     let shops = abandoned(&shop, &store, 5).await;
     let recovery = shop.layer.recovery().batch(2);
     for completed in [2, 2, 1, 0] {
-        let recovered = recovery.recover().await.expect("the store answers");
-        assert_eq!(counts(&recovered), [completed, 0, 0]);
+        assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [completed, 0, 0]);
     }
     assert_eq!(keys_asked(&witness), shops.iter().map(|shop| shop.key).collect::<Vec<_>>());
     // Running calls do not count towards the batch.
-    let running = [(); 3].map(|()| shop.with_key(Some(Uuid::new_v4())).spawn_create("hold"));
+    let running = [(); 3].map(|()| shop.with_new_key().spawn_create("hold"));
     quiet().await;
     abandoned(&shop, &store, 1).await;
     assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [1, 0, 0]);
     drop(running);
     // A batch of zero is a batch of one.
     abandoned(&shop, &store, 2).await;
-    let recovered = shop.layer.recovery().batch(0).recover().await.expect("the store answers");
-    assert_eq!(counts(&recovered), [1, 0, 0]);
+    assert_eq!(counts(&shop.layer.recovery().batch(0).recover().await.expect("the store answers")), [1, 0, 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn stops_asking_about_a_key_after_max_attempts() {
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::Unknown));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::Unknown).await;
     let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
     // The call that died was the first attempt.
     let recovery = shop.layer.recovery().max_attempts(4);
     for unknown in [1, 1, 1, 0, 0] {
-        let recovered = recovery.recover().await.expect("the store answers");
-        assert_eq!(counts(&recovered), [0, 0, unknown]);
+        assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, unknown]);
     }
     assert_eq!(witness.asked().len(), 3);
     // Clients' retries are not limited.
@@ -143,23 +142,9 @@ async fn stops_asking_about_a_key_after_max_attempts() {
     assert_eq!(counts(&shop.layer.recovery().recover().await.expect("ten by default")), [0, 0, 1]);
 }
 
-#[tokio::test]
-async fn stops_asking_about_a_key_after_max_attempts_on_postgres() {
-    let database = Database::new().await;
-    let store = postgres(database.pool(4));
-    let witness = Witness::new(Answer::Unknown);
-    let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
-    shop.die(&store, CREATE, "a").await;
-    let recovery = shop.layer.recovery().max_attempts(0);
-    for unknown in [1, 0] {
-        assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, unknown]);
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn concurrent_recoveries_ask_once_about_each_key() {
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found").held()));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found").held()).await;
     let other = shop_on(store.clone(), &witness).await;
     let shops = abandoned(&shop, &store, 4).await;
     let recoveries = [&shop, &other].map(|shop| {
@@ -181,28 +166,9 @@ async fn concurrent_recoveries_ask_once_about_each_key() {
     shops[2].create("a").await.expect("what was found").assert("processing", true);
 }
 
-#[tokio::test]
-async fn concurrent_recoveries_ask_once_about_each_key_on_postgres() {
-    let database = Database::new().await;
-    let store = postgres(database.pool(8));
-    let witness = Witness::new(Answer::found("found"));
-    let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
-    abandoned(&shop, &store, 20).await;
-    let recoveries = [(); 4].map(|()| {
-        let recovery = shop.layer.recovery();
-        tokio::spawn(async move { recovery.recover().await })
-    });
-    let mut completed = 0;
-    for recovery in recoveries {
-        completed += recovery.await.expect("no panic").expect("the store answers").completed;
-    }
-    assert_eq!((completed, witness.asked().len()), (20, 20));
-}
-
 #[tokio::test(start_paused = true)]
 async fn runs_at_each_interval_until_it_is_stopped() {
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found")).await;
     let interval = Duration::from_secs(10);
     abandoned(&shop, &store, 2).await;
     let recovering = shop.layer.recovery().interval(interval).spawn();
@@ -234,15 +200,14 @@ async fn shows_how_many_keys_are_left_without_an_outcome() {
             _ => None,
         })
     };
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found")).await;
     let interval = Duration::from_secs(10);
     let recovering = shop.layer.recovery().interval(interval).spawn();
     quiet().await;
     assert_eq!(unknown(), Some(0.0));
     let shops = abandoned(&shop, &store, 3).await;
     witness.says_of(shops[0].key, Answer::Unknown);
-    shop.with_key(Some(Uuid::new_v4())).die(&store, "/shop.v1.Shop/Touch", "a").await;
+    shop.with_new_key().die(&store, "/shop.v1.Shop/Touch", "a").await;
     tokio::time::sleep(interval).await;
     assert_eq!(unknown(), Some(2.0), "one that its reconciler does not know, and one that nobody asks about");
     witness.says_of(shops[0].key, Answer::found("found"));
@@ -253,8 +218,7 @@ async fn shows_how_many_keys_are_left_without_an_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn finishes_the_current_key_before_it_stops() {
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found").held()));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found").held()).await;
     let shops = abandoned(&shop, &store, 2).await;
     let recovering = shop.layer.recovery().concurrency(1).spawn();
     quiet().await;
@@ -269,8 +233,7 @@ async fn finishes_the_current_key_before_it_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn goes_on_after_a_run_that_failed() {
-    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(Watched::default(), Answer::found("found")).await;
     let shops = abandoned(&shop, &store, 2).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     let recovered = shop.layer.recovery().recover().await.expect("the store tells which calls there are");
@@ -287,8 +250,7 @@ async fn goes_on_after_a_run_that_failed() {
 
 #[tokio::test(start_paused = true)]
 async fn goes_on_with_the_other_calls_if_one_cannot_be_claimed() {
-    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(Watched::default(), Answer::found("found")).await;
     let shops = abandoned(&shop, &store, 5).await;
     store.fail_next(Operation::Claim, StoreErrorKind::Corrupt);
     let recovered =
@@ -302,8 +264,7 @@ async fn goes_on_with_the_other_calls_if_one_cannot_be_claimed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_reconciler_does_not_delay_the_other_calls() {
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found")).await;
     let shops = abandoned(&shop, &store, 10).await;
     witness.says_of(shops[0].key, Answer::found("found").held());
     let recovering = shop.layer.recovery().spawn();
@@ -321,8 +282,7 @@ async fn a_slow_reconciler_does_not_delay_the_other_calls() {
 #[tokio::test(start_paused = true)]
 async fn recovers_at_most_concurrency_calls_at_a_time() {
     for (recovery, concurrency) in [(None, 8), (Some(3), 3), (Some(0), 1)] {
-        let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found").held()));
-        let shop = shop_on(store.clone(), &witness).await;
+        let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found").held()).await;
         abandoned(&shop, &store, 10).await;
         let default = shop.layer.recovery();
         let recovering = match recovery {
@@ -344,8 +304,7 @@ async fn recovers_at_most_concurrency_calls_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn durations_of_any_length_are_possible() {
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found")).await;
     for duration in [Duration::ZERO, Duration::MAX] {
         abandoned(&shop, &store, 1).await;
         let asked = witness.asked().len();
@@ -357,8 +316,7 @@ async fn durations_of_any_length_are_possible() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_count_a_found_response_before_it_is_recorded() {
-    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(Watched::default(), Answer::found("found")).await;
     let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     let recovered = shop.layer.recovery().recover().await.expect("the store answers");
@@ -371,8 +329,7 @@ async fn does_not_count_a_found_response_before_it_is_recorded() {
 
 #[tokio::test(start_paused = true)]
 async fn looks_back_without_limit_once_and_then_no_further_than_lookback() {
-    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::Unknown));
-    let shop = shop_on(store.clone(), &witness).await;
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::Unknown).await;
     let [old] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
     tokio::time::sleep(Duration::from_secs(600)).await;
     let recovery = shop.layer.recovery().interval(Duration::from_secs(10)).lookback(Duration::from_secs(60));
@@ -388,8 +345,7 @@ async fn looks_back_without_limit_once_and_then_no_further_than_lookback() {
 
 #[tokio::test]
 async fn looks_back_without_limit_once_and_then_no_further_than_lookback_on_postgres() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let store = postgres(database.pool(4));
     let witness = Witness::new(Answer::Unknown);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
@@ -401,7 +357,7 @@ async fn looks_back_without_limit_once_and_then_no_further_than_lookback_on_post
     owner.execute_typed(older, &[(&hours_ago, Type::UUID)]).await.expect("time");
     let recovering = shop.layer.recovery().interval(Duration::from_millis(5)).spawn();
     until("the first run is over", async || witness.asked().len() == 1).await;
-    let young = shop.with_key(Some(Uuid::new_v4()));
+    let young = shop.with_new_key();
     young.die(&store, CREATE, "a").await;
     until("three more runs are over", async || witness.asked().len() == 4).await;
     recovering.stop().await;

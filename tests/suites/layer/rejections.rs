@@ -71,7 +71,7 @@ async fn refuses_a_key_whose_outcome_is_unknown() {
     assert_eq!(shop.handler.started(), 0);
 
     // A procedure whose policy is to rerun runs again.
-    let other = shop.with_key(Some(Uuid::new_v4()));
+    let other = shop.with_new_key();
     other.die(&store, CREATE, "a").await;
     other.create("a").await.expect("run again").assert("processing", false);
 }
@@ -96,27 +96,6 @@ async fn refuses_a_call_without_a_required_user() {
     let shop = Shop { user: None, ..Shop::new().await };
     assert_refused(shop.pay("a").await, Code::Unauthenticated, Reason::NoUser);
     assert_eq!(shop.handler.started(), 0);
-}
-
-#[tokio::test]
-async fn refuses_a_request_larger_than_the_limit_compressed_or_not() {
-    let limit = 1000;
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).max_request_bytes(limit)).await;
-    for compressed in [false, true] {
-        let mut client = shop.client.clone();
-        if compressed {
-            client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
-        }
-        let mut request = shop::request("a", shop.user, shop.key);
-        request.get_mut().padding = vec![0; limit];
-        assert_refused(client.create_order(request).await, Code::ResourceExhausted, Reason::RequestTooLarge);
-        // The limit does not apply to calls without a key.
-        let mut request = shop::request("a", shop.user, None);
-        request.get_mut().padding = vec![0; limit];
-        client.create_order(request).await.expect("a call");
-    }
-    // Nothing was reserved.
-    shop.create("a").await.expect("the first call").assert("processing", false);
 }
 
 #[tokio::test]

@@ -16,6 +16,12 @@ async fn shop_on(store: impl Store) -> Shop {
     shop_with(store, |builder| builder).await
 }
 
+/// A shop on a store that is watched.
+async fn watched() -> (Shop, Watched) {
+    let store = Watched::default();
+    (shop_on(store.clone()).await, store)
+}
+
 async fn shop_with(store: impl Store, build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
     Shop::in_memory(|builder| build(builder.store(store))).await
 }
@@ -48,8 +54,7 @@ async fn replayed(store: &Watched, call: impl Future<Output = Result<Seen, Statu
 #[tokio::test(start_paused = true)]
 async fn a_replay_of_finished_work_claims_once_and_then_hits_the_cache() {
     for (outbox, status) in [(OutboxStatus::Completed, "completed"), (OutboxStatus::Failed, "failed")] {
-        let store = Watched::default();
-        let shop = shop_on(store.clone()).await;
+        let (shop, store) = watched().await;
         let first = shop.create("a").await.expect("the first call");
         store.set_status(order_id(&first), outbox);
         let mut claims = Vec::new();
@@ -63,8 +68,7 @@ async fn a_replay_of_finished_work_claims_once_and_then_hits_the_cache() {
         assert_eq!((claims.as_slice(), shop.handler.started()), ([1, 0, 0, 0, 0].as_slice(), 1));
     }
     // The same for a call that creates no tracked resource.
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     shop.touch("a").await.expect("the first call");
     assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
     assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
@@ -72,8 +76,7 @@ async fn a_replay_of_finished_work_claims_once_and_then_hits_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_of_unfinished_work_claims_each_time() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
     for status in [None, Some(OutboxStatus::Pending), Some(OutboxStatus::Retrying)] {
         if let Some(status) = status {
@@ -101,8 +104,7 @@ async fn a_replay_whose_status_lookup_failed_is_not_cached() {
 
 #[tokio::test(start_paused = true)]
 async fn a_final_error_claims_once_and_then_hits_the_cache() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     shop.cancel("fail for good").await.expect_err("the first call");
     for claims in [1, 0, 0] {
         let (asked, replay) = asked(&store, shop.cancel("fail for good")).await;
@@ -127,8 +129,7 @@ async fn an_incomplete_record_claims_each_time() {
         assert_eq!(claims, 1);
     }
     // The outcome is unknown.
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     shop.touch("effect and fail").await.expect_err("it fails");
     for _ in 0..3 {
         let (claims, refused) = asked(&store, shop.touch("effect and fail")).await;
@@ -138,8 +139,7 @@ async fn an_incomplete_record_claims_each_time() {
     // The metadata or the error is malformed.
     let unreadable = StoredMessage { message: Vec::new().into(), metadata: Some(vec![0xff].into()) };
     for response in [StoredResponse::Message(unreadable), StoredResponse::Error(vec![0xff].into())] {
-        let store = Watched::default();
-        let shop = shop_on(store.clone()).await;
+        let (shop, store) = watched().await;
         let claim = shop.claim(TOUCH, "a");
         store.claim(&claim).await.expect("the store answers");
         let completion = Completion { response, resource: None, retention: claim.retention };
@@ -180,28 +180,9 @@ async fn an_expired_record_is_not_served() {
     }
 }
 
-#[tokio::test]
-async fn an_expired_record_is_not_served_on_postgres() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    let store = postgres(database.pool(4));
-    let shop = Shop::with(|builder| {
-        builder.store(store).adjust_procedures(|procedure| procedure.retention(Duration::from_secs(1)))
-    })
-    .await;
-    for started in 1..=3 {
-        shop.touch("a").await.expect("the first call").assert("completed", false);
-        assert_eq!(shop.handler.started(), started);
-        shop.touch("a").await.expect("a replay").assert("completed", true);
-        let expired = "SELECT expires <= clock_timestamp() FROM tenant.idempotency_keys";
-        until("the record expires", async || owner.query_one(expired, &[]).await.expect("the record").get(0)).await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_cached_replay_expires_after_a_minute_by_default() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
     store.set_status(order, OutboxStatus::Failed);
     assert_eq!(replayed(&store, shop.create("a"), "failed").await, 1);
@@ -219,8 +200,7 @@ async fn a_cached_replay_expires_after_a_minute_by_default() {
 
 #[tokio::test(start_paused = true)]
 async fn another_user_never_gets_a_cached_replay() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     for _ in 0..3 {
         shop.touch("a").await.expect("a call");
     }
@@ -236,8 +216,7 @@ async fn another_user_never_gets_a_cached_replay() {
 
 #[tokio::test(start_paused = true)]
 async fn another_request_or_procedure_is_refused_by_the_store() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     shop.touch("a").await.expect("the first call");
     for procedure in [false, true] {
         // Make sure that the replay is cached.
@@ -268,7 +247,7 @@ async fn takes_no_more_memory_than_replay_cache_bytes() {
     let shop = shop_with(store.clone(), build).await;
     for size in [100, 1000, 3000] {
         let name = "a".repeat(size);
-        let keys: Vec<_> = (0..KEYS).map(|_| shop.with_key(Some(Uuid::new_v4()))).collect();
+        let keys: Vec<_> = (0..KEYS).map(|_| shop.with_new_key()).collect();
         for shop in &keys {
             shop.create(&name).await.expect("the first call");
             assert_eq!(replayed(&store, shop.create(&name), "completed").await, 1);
@@ -315,7 +294,7 @@ async fn gives_the_same_replay_as_the_store() {
     })
     .await;
     for (path, style, name) in metadata::CASES {
-        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let shop = shop.with_new_key();
         metadata::call(&shop, path, style, name).await;
         for accepts in ["identity", "gzip"] {
             let message = prost::Message::encode_to_vec(shop::request(name, None, None).get_ref());
@@ -333,8 +312,7 @@ async fn gives_the_same_replay_as_the_store() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_while_the_store_is_unreachable() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     for _ in 0..2 {
         shop.touch("a").await.expect("a call");
     }
@@ -368,8 +346,7 @@ async fn does_not_make_duplicates_wait() {
 /// Waiters get the response of the first call with its status. That response is not cached.
 #[tokio::test(start_paused = true)]
 async fn does_not_cache_a_first_response() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let mut calls = JoinSet::new();
     for _ in 0..3 {
         let shop = shop.with_key(shop.key);

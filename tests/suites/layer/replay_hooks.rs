@@ -58,7 +58,7 @@ async fn an_authorizer_is_asked_for_replays_alone() {
     members.end();
     assert_denied(&shop.create("a").await.expect_err("no replay"));
     // A first call is the handler's own business.
-    shop.with_key(Some(Uuid::new_v4())).create("a").await.expect("the first call").assert("processing", false);
+    shop.with_new_key().create("a").await.expect("the first call").assert("processing", false);
     assert_eq!(shop.handler.started(), 2);
 }
 
@@ -71,7 +71,7 @@ async fn an_authorizer_is_asked_for_replays_from_memory_and_of_final_errors() {
         shop.create("a").await.expect("a replay").assert("completed", true);
         assert_eq!(members.asked(), asked);
     }
-    let other = shop.with_key(Some(Uuid::new_v4()));
+    let other = shop.with_new_key();
     for _ in 0..2 {
         assert_eq!(other.cancel("fail for good").await.expect_err("it fails").code(), Code::FailedPrecondition);
     }

@@ -30,7 +30,7 @@ async fn refuses_new_calls_with_a_key() {
     shop.create("a").await.expect("the first call");
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     // Replays, too: the retry reaches another server.
-    for shop in [shop.with_key(shop.key), shop.with_key(Some(Uuid::new_v4()))] {
+    for shop in [shop.with_key(shop.key), shop.with_new_key()] {
         let status = assert_refused(shop.create("a").await, Code::Unavailable, Reason::ShuttingDown);
         assert_eq!(retry_delay(&status), Duration::from_secs(1));
     }
@@ -62,7 +62,7 @@ async fn refuses_nothing_without_a_store() {
 async fn waits_for_running_calls_and_for_their_records() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
-    let calls = [shop.spawn_create("hold"), shop.with_key(Some(Uuid::new_v4())).spawn_create("hold")];
+    let calls = [shop.spawn_create("hold"), shop.with_new_key().spawn_create("hold")];
     quiet().await;
     let shutdown = spawn_shutdown(&shop.layer, LONG);
     for opened in 0..2 {
@@ -80,8 +80,7 @@ async fn waits_for_running_calls_and_for_their_records() {
 #[tokio::test(start_paused = true)]
 async fn waits_for_a_call_whose_client_disconnected() {
     let shop = shop_on(MemoryStore::new()).await;
-    let call = shop.spawn_create("hold");
-    quiet().await;
+    let call = shop.begin_create("hold").await;
     call.abort();
     let shutdown = spawn_shutdown(&shop.layer, LONG);
     quiet().await;
@@ -112,7 +111,7 @@ fn assert_unfinished(left: &UnfinishedCall, shop: &Shop, stage: Stage, since: Du
 async fn reports_unfinished_calls_when_the_time_is_up() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
-    let ends = shop.with_key(Some(Uuid::new_v4()));
+    let ends = shop.with_new_key();
     let (call, ends) = (shop.spawn_create("hold and a"), ends.spawn_create("a"));
     let before = Duration::from_secs(2);
     tokio::time::sleep(before).await;
@@ -139,8 +138,7 @@ async fn reports_an_unfinished_unprotected_call() {
     let store = Watched::default();
     let shop = Shop::in_memory(|builder| builder.store(store.clone()).degrade_gracefully()).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
-    let call = shop.spawn_create("hold");
-    quiet().await;
+    let call = shop.begin_create("hold").await;
     assert_eq!(shop.handler.started(), 1);
     let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
@@ -156,8 +154,7 @@ async fn reports_an_unfinished_call_that_does_not_hold_its_key_yet() {
     let witness = Witness::new(Answer::Never);
     let shop = Shop::in_memory(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
-    let _call = shop.spawn_create("a");
-    quiet().await;
+    let _call = shop.begin_create("a").await;
     let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
     assert_unfinished(&left[0], &shop, Stage::Claiming, BOUND);
@@ -167,7 +164,7 @@ async fn reports_an_unfinished_call_that_does_not_hold_its_key_yet() {
 async fn reports_the_stage_recording_while_the_store_is_unreachable_or_hangs() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
-    let other = shop.with_key(Some(Uuid::new_v4()));
+    let other = shop.with_new_key();
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     shop.create("a").await.expect("it succeeded");
     let left = shop.layer.shutdown(BOUND).await.unfinished;
@@ -180,8 +177,7 @@ async fn reports_the_stage_recording_while_the_store_is_unreachable_or_hangs() {
 
     let other = Shop { key: other.key, user: other.user, ..shop_on(store.clone()).await };
     store.hang(Operation::Complete);
-    let _call = other.spawn_create("a");
-    quiet().await;
+    let _call = other.begin_create("a").await;
     let left = other.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
     assert_unfinished(&left[0], &other, Stage::Recording, BOUND);
@@ -191,11 +187,10 @@ async fn reports_the_stage_recording_while_the_store_is_unreachable_or_hangs() {
 async fn stays_in_effect_when_its_future_is_dropped() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
-    let call = shop.spawn_create("hold");
-    quiet().await;
+    let call = shop.begin_create("hold").await;
     tokio::time::timeout(BOUND, shop.layer.shutdown(LONG)).await.expect_err("it waits for the call");
 
-    assert_refused(shop.with_key(Some(Uuid::new_v4())).create("a").await, Code::Unavailable, Reason::ShuttingDown);
+    assert_refused(shop.with_new_key().create("a").await, Code::Unavailable, Reason::ShuttingDown);
     let again = spawn_shutdown(&shop.layer, LONG);
     let at_once = spawn_shutdown(&shop.layer, LONG);
     quiet().await;
@@ -228,7 +223,7 @@ async fn refuses_a_call_whose_message_arrives_after_the_shutdown() {
     drop(sender);
     call.await.expect("no panic").expect("the first call").assert("processing", false);
 
-    let late = shop.with_key(Some(Uuid::new_v4()));
+    let late = shop.with_new_key();
     let (sender, call) = late.spawn_slow().await;
     quiet().await;
     assert_eq!(arrived.load(Ordering::SeqCst), 2);

@@ -21,6 +21,12 @@ async fn shop_on(store: impl Store) -> Shop {
     Shop::in_memory(|builder| wait(builder).store(store)).await
 }
 
+/// A shop on a store that is watched.
+async fn watched() -> (Shop, Watched) {
+    let store = Watched::default();
+    (shop_on(store.clone()).await, store)
+}
+
 /// Another process on the same store, called by the same user with the same key.
 async fn beside(shop: &Shop, store: impl Store) -> Shop {
     Shop { user: shop.user, key: shop.key, ..shop_on(store).await }
@@ -54,8 +60,7 @@ fn assert_one_ran(seen: &[Seen]) {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_duplicates_get_the_response_of_the_first_and_do_not_call_the_store() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let calls = spawn(&shop, 1000, "hold");
     quiet().await;
     assert_eq!((calls.len(), shop.handler.started(), store.asked(Operation::Claim)), (1000, 1, 1));
@@ -129,12 +134,10 @@ async fn a_waiter_is_woken_as_soon_as_the_first_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_gives_up_after_max_wait() {
     let shop = shop_on(MemoryStore::new()).await;
-    let first = shop.spawn_create("hold");
-    quiet().await;
+    let first = shop.begin_create("hold").await;
     let began = Instant::now();
     let ended = timeout(MAX_WAIT * 2, shop.create("hold")).await.expect("it gives up");
-    let status = assert_refused(ended, Code::Aborted, Reason::InProgress);
-    assert_eq!(retry_delay(&status), Duration::from_secs(1));
+    assert_eq!(retry_delay(&assert_refused(ended, Code::Aborted, Reason::InProgress)), Duration::from_secs(1));
     let waited = began.elapsed();
     assert!(waited >= MAX_WAIT && waited < MAX_WAIT + AT_ONCE, "{waited:?}");
 
@@ -147,15 +150,12 @@ async fn a_waiter_gives_up_after_max_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_another_process_gives_up_after_max_wait() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let other = beside(&shop, store.clone()).await;
-    let _first = shop.spawn_create("hold");
-    quiet().await;
+    let _first = shop.begin_create("hold").await;
     let began = Instant::now();
     let ended = timeout(MAX_WAIT * 2, other.create("hold")).await.expect("it gives up");
-    let status = assert_refused(ended, Code::Aborted, Reason::InProgress);
-    assert_eq!(retry_delay(&status), Duration::from_secs(1));
+    assert_eq!(retry_delay(&assert_refused(ended, Code::Aborted, Reason::InProgress)), Duration::from_secs(1));
     // It does not start a pause that would end too late; the longest pause is a second.
     let waited = began.elapsed();
     assert!(waited > MAX_WAIT - Duration::from_secs(2) && waited <= MAX_WAIT, "{waited:?}");
@@ -168,8 +168,7 @@ async fn a_waiter_waits_no_longer_than_its_deadline_or_max_wait() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
     let other = beside(&shop, store).await;
-    let _first = shop.spawn_create("hold");
-    quiet().await;
+    let _first = shop.begin_create("hold").await;
     // Without tonic's server in front of the layer, which would also enforce the deadline.
     for shop in [&shop, &other] {
         let wrapped = shop.layer.layer(shop::server(shop.handler.clone()));
@@ -203,10 +202,9 @@ async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
         assert!(began.elapsed() < AT_ONCE);
     }
     // The limit also covers waiting for another process, and other keys.
-    let elsewhere = shop.with_key(Some(uuid::Uuid::new_v4()));
+    let elsewhere = shop.with_new_key();
     let other = Shop { key: elsewhere.key, user: shop.user, ..shop_on(store).await };
-    let _first = other.spawn_create("hold");
-    quiet().await;
+    let _first = other.begin_create("hold").await;
     let began = Instant::now();
     assert_refused(elsewhere.create("hold").await, Code::Unavailable, Reason::Overloaded);
     assert!(began.elapsed() < AT_ONCE);
@@ -214,8 +212,7 @@ async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
     // Waiters that gave up leave room for others.
     assert_refused(calls.join_next().await.expect("a call").expect("no panic"), Code::Aborted, Reason::InProgress);
     calls.join_next().await.expect("a call").expect("no panic").expect_err("it gave up");
-    let next = shop.spawn_create("hold");
-    quiet().await;
+    let next = shop.begin_create("hold").await;
     shop.handler.open(1);
     next.await.expect("no panic").expect("a response").assert("processing", true);
     calls.join_next().await.expect("a call").expect("no panic").expect("the first").assert("processing", false);
@@ -224,8 +221,7 @@ async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
 #[tokio::test(start_paused = true)]
 async fn the_next_waiter_runs_the_handler_when_the_first_fails_or_panics() {
     for (name, code) in [("hold and fail at first", Code::NotFound), ("hold and panic", Code::Internal)] {
-        let store = Watched::default();
-        let shop = shop_on(store.clone()).await;
+        let (shop, store) = watched().await;
         let mut calls = spawn(&shop, 4, name);
         quiet().await;
         assert_eq!(shop.handler.started(), 1);
@@ -299,11 +295,9 @@ async fn waiters_get_the_redacted_response_or_not_stored_like_a_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_for_a_call_of_another_process_and_polls_once_for_all_waiters() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let other = beside(&shop, store.clone()).await;
-    let first = shop.spawn_create("hold");
-    quiet().await;
+    let first = shop.begin_create("hold").await;
     let calls = spawn(&other, 100, "hold");
     tokio::time::sleep(Duration::from_secs(3)).await;
     // At short intervals at first, and then at longer ones.
@@ -329,9 +323,8 @@ async fn notices_the_end_of_a_call_of_another_process_at_most_a_fifth_of_its_tim
     let (here, there) = (shop_on(store.clone()).await, shop_on(store).await);
     for milliseconds in [100, 300, 600, 1000, 1270, 2000, 4000, 8000] {
         let time = Duration::from_millis(milliseconds);
-        let shop = here.with_key(Some(uuid::Uuid::new_v4()));
-        let first = shop.spawn_create("hold");
-        quiet().await;
+        let shop = here.with_new_key();
+        let first = shop.begin_create("hold").await;
         let calls = spawn(&Shop { user: shop.user, key: shop.key, ..there.with_key(shop.key) }, 10, "hold");
         tokio::time::sleep(time).await;
         shop.handler.open(1);
@@ -372,8 +365,7 @@ async fn runs_the_handler_when_the_call_of_another_process_fails() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
     let other = beside(&shop, store).await;
-    let first = shop.spawn_create("hold and fail at first");
-    quiet().await;
+    let first = shop.begin_create("hold and fail at first").await;
     let calls = spawn(&other, 3, "hold and fail at first");
     quiet().await;
     shop.handler.open(1);
@@ -386,10 +378,8 @@ async fn runs_the_handler_when_the_call_of_another_process_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_disconnects_does_not_affect_the_others() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
-    let first = shop.spawn_create("hold");
-    quiet().await;
+    let (shop, store) = watched().await;
+    let first = shop.begin_create("hold").await;
     let waiters: Vec<_> = std::iter::repeat_with(|| shop.spawn_create("hold")).take(4).collect();
     quiet().await;
     waiters[1].abort();
@@ -413,13 +403,10 @@ async fn a_waiter_that_disconnects_does_not_affect_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn another_waiter_polls_if_the_polling_waiter_disconnects() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = watched().await;
     let other = beside(&shop, store.clone()).await;
-    let first = shop.spawn_create("hold");
-    quiet().await;
-    let poller = other.spawn_create("hold");
-    quiet().await;
+    let first = shop.begin_create("hold").await;
+    let poller = other.begin_create("hold").await;
     let waiters: Vec<_> = std::iter::repeat_with(|| other.spawn_create("hold")).take(2).collect();
     quiet().await;
     assert_eq!(store.asked(Operation::Claim), 2);
@@ -444,8 +431,7 @@ async fn a_changed_request_is_refused_at_once() {
     let shop = shop_on(store.clone()).await;
     let other = beside(&shop, store).await;
     let first = shop.spawn_create("hold");
-    let waiter = shop.spawn_create("hold");
-    quiet().await;
+    let waiter = shop.begin_create("hold").await;
     for shop in [&shop, &other] {
         let began = Instant::now();
         assert_refused(shop.create("hold and more").await, Code::InvalidArgument, Reason::KeyReused);
@@ -461,12 +447,10 @@ async fn a_changed_request_is_refused_at_once() {
 #[tokio::test(start_paused = true)]
 async fn another_key_or_another_user_does_not_wait() {
     let shop = shop_on(MemoryStore::new()).await;
-    let _first = shop.spawn_create("hold");
-    quiet().await;
+    let _first = shop.begin_create("hold").await;
     let another_user = Shop { user: Some(uuid::Uuid::new_v4()), ..shop.with_key(shop.key) };
-    for shop in [shop.with_key(Some(uuid::Uuid::new_v4())), another_user] {
-        let _running = shop.spawn_create("hold");
-        quiet().await;
+    for shop in [shop.with_new_key(), another_user] {
+        let _running = shop.begin_create("hold").await;
     }
     assert_eq!(shop.handler.started(), 3);
 }
@@ -475,8 +459,7 @@ async fn another_key_or_another_user_does_not_wait() {
 async fn does_not_wait_by_default() {
     assert_eq!(Policies::default().on_in_progress, InProgressPolicy::Abort);
     let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new())).await;
-    let _first = shop.spawn_create("hold");
-    quiet().await;
+    let _first = shop.begin_create("hold").await;
     let began = Instant::now();
     assert_refused(shop.create("hold").await, Code::Aborted, Reason::InProgress);
     assert!(began.elapsed() < AT_ONCE);
@@ -487,8 +470,7 @@ async fn a_shutdown_wakes_and_refuses_waiters() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
     let other = beside(&shop, store).await;
-    let first = shop.spawn_create("hold");
-    quiet().await;
+    let first = shop.begin_create("hold").await;
     let mut waiters = spawn(&shop, 2, "hold");
     for _ in 0..2 {
         let other = other.with_key(other.key);

@@ -33,7 +33,6 @@ async fn of_concurrency_are_respected_and_never_leak_permits() {
             call.await.expect("no panic").expect("an answer");
         }
         // Every valid call was handled. Each key had one valid call.
-        let protocols = kind.protocols().len();
-        assert_eq!(server.desk.finished(), 3 * 2 * protocols, "{kind:?}");
+        assert_eq!(server.desk.finished(), 3 * 2 * kind.protocols().len(), "{kind:?}");
     }
 }

@@ -44,8 +44,7 @@ async fn passes_on_requests_that_are_not_connect() {
         let seen = format!("{method} {path}");
         let headers = vec![("content-type", content_type.to_owned())];
         let call = Call { version: Version::One, method, path: path.to_owned(), headers, body: Bytes::new() };
-        let answer = call.send(address).await;
-        assert_eq!(answer.body, seen);
+        assert_eq!(call.send(address).await.body, seen);
     }
 }
 

@@ -74,8 +74,7 @@ async fn from_the_cache_equals_one_from_the_store() {
             let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
             for server in [&remembers, &asks] {
                 let key = Uuid::new_v4();
-                let first = server.create(protocol, key, message).await;
-                assert!(!first.is_replay());
+                assert!(!server.create(protocol, key, message).await.is_replay());
                 let (one, other) =
                     (server.create(protocol, key, message).await, server.create(protocol, key, message).await);
                 let told = format!("{kind:?} {protocol:?}");

@@ -120,8 +120,7 @@ const NO_ROW_AT_FIRST: &str = "
 /// Behind a pooler that mixes up answers, the answer to this statement would come next on that connection.
 #[tokio::test]
 async fn an_answer_to_another_statement_is_a_lost_one_and_its_connection_is_closed() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     owner.batch_execute(NO_ROW_AT_FIRST).await.expect("the function is replaced");
     let pool = database.pool_with(1, "SELECT nextval('public.connections')");
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
@@ -205,8 +204,7 @@ async fn a_fatal_error_is_a_lost_answer() {
 
 #[tokio::test]
 async fn a_missing_function_or_grant_is_a_refusal_and_not_asked_for_again() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let store = database.store();
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     for broken in [
@@ -286,8 +284,7 @@ async fn a_lost_answer_is_remembered_when_there_is_no_connection_any_more() {
 /// A conflict is over soon.
 #[tokio::test]
 async fn an_operation_that_loses_against_others_is_tried_again_until_it_wins() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &first).await;
     let owner = database.owner().await;

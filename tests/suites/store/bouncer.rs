@@ -109,8 +109,7 @@ async fn assert_nothing_left(pool: &Pool) {
 async fn every_operation(store: PostgresStore, project: Resource) {
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("done") }).await;
-    let replay = replay_of(&store, &first).await;
-    assert_eq!(replay.status.expect("a status"), Some(OutboxStatus::Completed));
+    assert_eq!(replay_of(&store, &first).await.status.expect("a status"), Some(OutboxStatus::Completed));
     let second = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &second).await;
     store.release(&second.reservation).await.expect("the store answers");

@@ -8,8 +8,7 @@ const STUBS: &str = include_str!("citus_stubs.sql");
 
 /// A database with the core, the limits and the pack, which ran twice; and the core's routines before it.
 async fn database() -> (Database, Client, BTreeSet<String>) {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     owner.batch_execute(STUBS).await.expect("the stubs");
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     migrations::limits(&owner, &Schema::default()).await.expect("the limits");
@@ -99,13 +98,11 @@ async fn keeps_the_protocol() {
     let store = PostgresStore::new(database.pool(4), ResourceTypes::none()).max_batch(1);
     let [reserved, released, begun] = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
     acquire(&store, &reserved).await;
-    let extended = store.extend(&reserved.reservation, HOUR).await.expect("an extension");
-    assert_eq!(extended, ExtendOutcome::Extended);
+    assert_eq!(store.extend(&reserved.reservation, HOUR).await.expect("an extension"), ExtendOutcome::Extended);
     let outcome = store.complete(&reserved.reservation, &completion("done")).await.expect("a completion");
     assert!(matches!(outcome, CompleteOutcome::Completed), "{outcome:?}");
     acquire(&store, &released).await;
-    let outcome = store.release(&released.reservation).await.expect("a release");
-    assert_eq!(outcome, ReleaseOutcome::Released);
+    assert_eq!(store.release(&released.reservation).await.expect("a release"), ReleaseOutcome::Released);
     acquire(&store, &again(&released)).await;
     let transaction = open_transaction(&store, &begun).await;
     let held = store.begin(&again(&begun), TransactionOptions::default()).await.expect("the key is held");

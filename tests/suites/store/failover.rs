@@ -333,8 +333,7 @@ async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
     drop(to_new);
     drop(to_old);
 
-    let committed = commit.await.expect("no panic").expect("it is committed");
-    assert_eq!(committed, CommitOutcome::Committed);
+    assert_eq!(commit.await.expect("no panic").expect("it is committed"), CommitOutcome::Committed);
     assert_eq!((waiting(&scene.database).await, visible(&scene.database).await), (1, 0));
     let (_, at_new) = scene.at(&scene.pair.primary(), 1);
     assert_replays(at_new.claim(&again(&claim)).await);

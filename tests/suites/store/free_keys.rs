@@ -140,8 +140,7 @@ async fn are_left_to_the_functions_where_no_key_is_free() {
 /// A unique constraint of the application that is checked at COMMIT has the record's SQLSTATE.
 #[tokio::test]
 async fn are_not_taken_for_recorded_if_a_constraint_of_the_handler_is_violated() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let made = "CREATE TABLE public.seats (seat integer UNIQUE DEFERRABLE INITIALLY DEFERRED);
                 CREATE FUNCTION public.sit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
                     $$ BEGIN INSERT INTO public.seats VALUES (1); RETURN NEW; END $$;

@@ -102,8 +102,7 @@ async fn its_response_is_replayed_by_our_store() {
 
 #[tokio::test]
 async fn does_not_reserve_a_key_of_our_store() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let (reserved, done) = (claim(Uuid::new_v4(), Uuid::new_v4()), claim(Uuid::new_v4(), Uuid::new_v4()));
     acquire(&store, &reserved).await;
     complete(&store, &done, &completion("rust")).await;
@@ -129,8 +128,7 @@ async fn left_by_a_go_server(database: &Database) -> Claim {
 /// As among Go servers: nothing tells whether its call has taken effect.
 #[tokio::test]
 async fn its_reservation_is_in_progress_until_it_expires() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let claim = left_by_a_go_server(&database).await;
     for policy in [LeasePolicy::Rerun, LeasePolicy::Refuse, LeasePolicy::Reconcile] {
         let claim = Claim { on_lease_ended: policy, ..again(&claim) };
@@ -155,8 +153,7 @@ async fn its_reservation_is_in_progress_until_it_expires() {
 async fn its_reservation_is_taken_over_once_a_lease_has_passed_if_that_is_the_policy() {
     for on_foreign_reservation in [ForeignPolicy::Rerun, ForeignPolicy::Reconcile] {
         for on_lease_ended in [LeasePolicy::Rerun, LeasePolicy::Refuse, LeasePolicy::Reconcile] {
-            let database = Database::new().await;
-            let store = database.store();
+            let (database, store) = Database::with_store().await;
             let claim = left_by_a_go_server(&database).await;
             let claim = Claim { on_foreign_reservation, on_lease_ended, ..claim };
             let early = store.claim(&Claim { lease: 3 * HOUR, ..again(&claim) }).await.expect("the store answers");
@@ -178,8 +175,7 @@ async fn its_reservation_is_taken_over_once_a_lease_has_passed_if_that_is_the_po
 /// The policy is for reservations without a lease only.
 #[tokio::test]
 async fn a_reservation_with_a_lease_is_not_taken_over_as_if_it_were_foreign() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (_database, store) = Database::with_store().await;
     let ended = Claim {
         lease: Duration::ZERO,
         on_lease_ended: LeasePolicy::Refuse,

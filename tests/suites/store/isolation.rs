@@ -24,8 +24,7 @@ async fn the_api_role_is_not_a_superuser_and_owns_nothing() {
 
 #[tokio::test]
 async fn another_user_neither_sees_nor_touches_a_row_and_is_not_blocked_by_it() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let (alice, bob, key) = (Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4());
     let reserved = claim(alice, key);
     acquire(&store, &reserved).await;
@@ -81,8 +80,7 @@ async fn a_row_of_another_user_cannot_be_written() {
 
 #[tokio::test]
 async fn no_row_is_visible_without_a_user() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     complete(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
     assert_eq!(count(&database.owner().await, "tenant.idempotency_keys").await, 2);
@@ -176,8 +174,7 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
 /// The layer's own setting is enough, whatever the application's function of its user does.
 #[tokio::test]
 async fn does_not_depend_on_the_applications_user() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let sql = "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE plpgsql STABLE
              AS $$ BEGIN RAISE EXCEPTION 'the application looks for its user elsewhere'; END $$";
     owner.batch_execute(sql).await.expect("the function");
@@ -206,8 +203,7 @@ async fn does_not_depend_on_the_applications_user() {
 /// Sees the rows of the layer's owner, and none of the application's user beside them.
 #[tokio::test]
 async fn the_layers_owner_opens_no_rows_but_its_own() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let [alice, bob] = [(); 2].map(|()| Uuid::new_v4());
     for user in [alice, bob] {
         complete(&store, &claim(user, Uuid::new_v4()), &completion("done")).await;

@@ -14,8 +14,8 @@ fn documented() -> &'static str {
 
 #[tokio::test]
 async fn the_documented_statement_finds_the_record_of_a_key_by_its_text() {
-    let database = Database::new().await;
-    let (store, owner) = (database.store(), database.owner().await);
+    let (database, owner) = Database::with_owner().await;
+    let store = database.store();
     let [user, other] = [database.user().await.id, database.user().await.id];
     for (user, key) in [(user, "order-17"), (user, "order-18"), (other, "order-17"), (other, "a'b\\c")] {
         let key = IdempotencyKey::new(key, KeyFormat::Any).expect("a key");

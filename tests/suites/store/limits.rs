@@ -16,8 +16,7 @@ async fn partitioned() -> Database {
 
 /// A database with a table that has no partitions.
 async fn plain() -> Database {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     migrations::limits(&owner, &Schema::default()).await.expect("the limits");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");

@@ -12,8 +12,7 @@ const OWN: Uuid = Uuid::max();
 
 /// A table with records of users, none of whom is known to the API's role.
 async fn filled(partitions: Option<u16>) -> (Database, Client) {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     if let Some(partitions) = partitions {
         migrations::partition(&owner, &Schema::default(), partitions).await.expect("the partitions");

@@ -43,8 +43,7 @@ async fn every_statement(store: &PostgresStore, user: Uuid) -> Vec<Uuid> {
     complete(store, &reserved, &completion).await;
     store.claim(&again(&reserved)).await.expect("a replay");
     let transaction = open_transaction(store, &transactional).await;
-    let committed = transaction.commit(Some(completion)).await.expect("it commits");
-    assert_eq!(committed, CommitOutcome::Committed);
+    assert_eq!(transaction.commit(Some(completion)).await.expect("it commits"), CommitOutcome::Committed);
     [reserved, transactional].map(|claim| claim.reservation.key.to_string().parse().expect("a UUID")).to_vec()
 }
 

@@ -13,8 +13,7 @@ async fn look_up(store: &impl Store, claim: &Claim) -> KeyRecord {
 /// The look-up's own condition on the owner is taken away: only row-level security is left.
 #[tokio::test]
 async fn does_not_find_another_users_call_though_the_statement_forgets_its_owner() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let (alice, bob, key) = (Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4());
     let [of_alice, of_bob] = [alice, bob].map(|user| claim(user, key));
     complete(&store, &of_alice, &completion("alice's")).await;
@@ -40,8 +39,7 @@ async fn does_not_find_another_users_call_though_the_statement_forgets_its_owner
 /// A lock of the key that the look-up took would refuse a call that begins meanwhile.
 #[tokio::test]
 async fn keeps_no_call_from_beginning() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let owner = database.owner().await;
     let wait = "DO $$ BEGIN EXECUTE replace(
             pg_get_functiondef('tenant.idempotency_look_up'::regproc),
@@ -69,8 +67,7 @@ async fn keeps_no_call_from_beginning() {
 /// A call that begins in the place of an expired record is not mistaken for the call that left it.
 #[tokio::test]
 async fn finds_nothing_of_an_expired_call_while_another_runs_in_its_place() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (_database, store) = Database::with_store().await;
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &first, &Completion { retention: Default::default(), ..completion("first") }).await;
     assert_eq!(look_up(&store, &first).await.state, KeyState::Expired);
@@ -84,8 +81,7 @@ async fn finds_nothing_of_an_expired_call_while_another_runs_in_its_place() {
 /// A status that cannot be looked up does not fail the look-up.
 #[tokio::test]
 async fn finds_a_call_whose_status_is_locked() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let project = database.project(Some(OutboxStatus::Completed)).await;
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("first") }).await;

@@ -78,8 +78,7 @@ async fn plain_sql_gives_the_same_schema_as_the_crate() {
 /// The application's migrations may follow on the same connection, with names of its own.
 #[tokio::test]
 async fn leave_the_settings_of_the_session_as_they_were() {
-    let database = Database::empty().await;
-    let owner = database.owner().await;
+    let (_database, owner) = Database::empty_with_owner().await;
     owner.batch_execute("SET search_path = authn, public").await.expect("a setting");
     let schema = Schema::default();
     let all = migrations::all(&schema);
@@ -91,21 +90,6 @@ async fn leave_the_settings_of_the_session_as_they_were() {
             assert_eq!(left.get::<_, &str>(0), "authn, public", "{}", &sql[..80]);
         }
     }
-}
-
-#[tokio::test]
-async fn running_repeatedly_or_concurrently_changes_nothing() {
-    let database = Database::empty().await;
-    let (mut one, mut other) = (database.owner().await, database.owner().await);
-    let default = Schema::default();
-    let (first, second) = tokio::join!(migrations::run(&mut one, &default), migrations::run(&mut other, &default));
-    first.expect("the migrations run");
-    second.expect("the migrations run");
-    let before = schema(&one).await;
-    migrations::run(&mut one, &Schema::default()).await.expect("the migrations run again");
-    assert_eq!(schema(&one).await, before);
-    migrations::grant(&one, &Schema::default(), API_ROLE).await.expect("the grant");
-    works(&database).await;
 }
 
 #[tokio::test]
@@ -121,8 +105,7 @@ async fn the_samples_migrations_run_concurrently() {
 
 #[tokio::test]
 async fn an_owner_who_is_not_a_superuser_can_run_them() {
-    let database = Database::empty().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::empty_with_owner().await;
     let sql =
         format!("DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {API_ROLE}', current_database()); END $$");
     owner.batch_execute(&sql).await.expect("the grants");
@@ -133,8 +116,7 @@ async fn an_owner_who_is_not_a_superuser_can_run_them() {
 
 /// A database with an application's own resource type, one resource, and a store.
 async fn with_invoices() -> (Database, Client, Uuid, PostgresStore) {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let invoice = ResourceType::new("invoice", "invoice_id", "billing.invoices");
@@ -272,8 +254,7 @@ async fn registers_no_type_if_one_has_no_table() {
 
 #[tokio::test]
 async fn the_sample_registers_the_types_that_it_lists() {
-    let database = Database::new().await;
-    let mut owner = database.owner().await;
+    let (_database, mut owner) = Database::with_owner().await;
     let types = organization::resource_types();
     assert_eq!(registered(&owner).await, types.iter().map(ResourceType::name).collect::<Vec<_>>());
     let before = schema(&owner).await;
@@ -317,8 +298,7 @@ async fn a_row_refers_to_one_resource_at_most() {
 
 #[tokio::test]
 async fn a_row_has_one_outcome_at_most() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (_database, owner) = Database::with_owner().await;
     for outcomes in ["'r', 'e', false", "'r', NULL, true", "NULL, 'e', true"] {
         let insert = format!(
             "INSERT INTO tenant.idempotency_keys
@@ -334,8 +314,8 @@ async fn a_row_has_one_outcome_at_most() {
 /// The server makes the id of a reservation, the client that of a record in a transaction.
 #[tokio::test]
 async fn the_ids_of_rows_are_uuids_of_version_7() {
-    let database = Database::new().await;
-    let (store, owner) = (database.store(), database.owner().await);
+    let (database, owner) = Database::with_owner().await;
+    let store = database.store();
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
     let transaction = open_transaction(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
     transaction.commit(Some(completion("done"))).await.expect("a commit");

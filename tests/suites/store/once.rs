@@ -8,8 +8,7 @@ use crate::{
 
 #[tokio::test]
 async fn change_nothing_after_another_runner_has_run_them() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     for migration in migrations::all(&Schema::default()) {
         owner.batch_execute(migration.sql()).await.expect("a migration");
     }
@@ -22,8 +21,7 @@ async fn change_nothing_after_another_runner_has_run_them() {
 
 #[tokio::test]
 async fn change_nothing_by_another_runner_after_the_crate_has_run_them() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     let before = versions(&owner).await;
     // Nothing waits for a lock, either.
@@ -71,8 +69,7 @@ async fn wait_for_a_server_that_runs_them_and_find_them_done() {
 /// If an older migration ran again, it would undo a newer one.
 #[tokio::test]
 async fn leave_what_was_made_since() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (_database, mut owner) = Database::empty_with_owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     let newer = "CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer LANGUAGE sql AS 'SELECT 999';
                  INSERT INTO tenant.idempotency_migrations (version, name, checksum) VALUES (999, 'newer', '')";
@@ -84,8 +81,7 @@ async fn leave_what_was_made_since() {
 
 #[tokio::test]
 async fn are_refused_if_the_database_has_them_with_other_sql() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (_database, mut owner) = Database::empty_with_owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     let before = versions(&owner).await;
     let renamed = Schema::default().table("operations").expect("a name");
@@ -99,8 +95,7 @@ async fn are_refused_if_the_database_has_them_with_other_sql() {
 /// A failed migration leaves nothing, and is run again.
 #[tokio::test]
 async fn leave_nothing_if_they_fail() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     let sql = "CREATE SCHEMA tenant; CREATE VIEW tenant.idempotency_keys AS SELECT 1 AS one";
     owner.batch_execute(sql).await.expect("a view");
     migrations::run(&mut owner, &Schema::default()).await.expect_err("a view is in the way");

@@ -57,8 +57,7 @@ async fn does_every_operation(store: &PostgresStore, pool: &Pool, owner: &Client
 
 #[tokio::test]
 async fn are_closed_and_the_operation_is_done_on_another() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let pool = database.pool(2);
     let store = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(HOUR / 60);
     for left in LEFT {
@@ -72,8 +71,7 @@ async fn are_closed_behind_pgbouncer_too() {
     if let Some(why) = PgBouncer::missing() {
         return skip("pgbouncer", why);
     }
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let (_bouncer, pool) = database.pool_through_bouncer(2).await;
     let store = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(HOUR / 60);
     for left in LEFT {
@@ -84,8 +82,7 @@ async fn are_closed_behind_pgbouncer_too() {
 /// A transaction that was left open after its BEGIN alone is as good as a new one.
 #[tokio::test]
 async fn do_not_carry_a_handlers_transaction() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let pool = database.pool(2);
     let store = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(HOUR / 60);
     for store in [store.clone(), store.prepared_statements(PreparedStatements::Never)] {

@@ -6,8 +6,7 @@ use crate::prelude::*;
 
 /// A database as the sample's migrations make it.
 async fn sample() -> Database {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     owner.batch_execute(&format!("DROP POLICY {OUTBOX_POLICY} ON authz.outbox")).await.expect("the policy goes");
     database
 }

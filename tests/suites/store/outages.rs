@@ -52,8 +52,7 @@ async fn makes_a_connection_again_that_broke_while_it_was_made() {
 
 #[tokio::test]
 async fn uses_a_new_connection_if_the_old_ones_are_gone() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &first).await;
     let owner = database.owner().await;
@@ -79,8 +78,7 @@ async fn works_again_once_the_database_is_back() {
 
 #[tokio::test]
 async fn reports_an_unknown_state_as_corrupt() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let sql = "DO $$ BEGIN
                  EXECUTE replace(
                      pg_get_functiondef('tenant.idempotency_claim_row'::regproc), '''acquired''', '''conquered''');

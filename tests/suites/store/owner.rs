@@ -63,8 +63,7 @@ fn differs_for_callers_that_differ() {
     let mut owners = HashMap::new();
     for scope in scopes {
         for user in texts {
-            let owner = caller(scope, user).owner();
-            assert_eq!(owners.insert(owner, (scope, user)), None, "{scope:?} {user}");
+            assert_eq!(owners.insert(caller(scope, user).owner(), (scope, user)), None, "{scope:?} {user}");
         }
     }
 }
@@ -72,8 +71,7 @@ fn differs_for_callers_that_differ() {
 /// A person who looks for a row computes its owner there.
 #[tokio::test]
 async fn is_the_same_in_the_database() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (_database, owner) = Database::with_owner().await;
     for (scope, user, expected) in VECTORS {
         let select = "SELECT tenant.idempotency_owner($1, $2)";
         let row = owner.query_typed_one(select, &[(&scope, Type::TEXT), (&user, Type::TEXT)]).await.expect("an owner");

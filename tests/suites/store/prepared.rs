@@ -43,8 +43,7 @@ pub(crate) async fn every_operation(store: &PostgresStore, resource: &Resource, 
     ended("replay");
     acquire(store, &other).await;
     ended("another claim");
-    let released = store.release(&other.reservation).await.expect("the store answers");
-    assert_eq!(released, ReleaseOutcome::Released);
+    assert_eq!(store.release(&other.reservation).await.expect("the store answers"), ReleaseOutcome::Released);
     ended("release");
     acquire(store, &lost).await;
     ended("a third claim");

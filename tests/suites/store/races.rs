@@ -89,8 +89,7 @@ async fn claim_at_once(store: &PostgresStore, claim: &Claim) -> (usize, usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_takes_over_an_expired_record() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &claim, &completion("old")).await;
     let owner = database.owner().await;
@@ -101,8 +100,7 @@ async fn one_of_many_takes_over_an_expired_record() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_takes_over_an_ended_lease() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (_database, store) = Database::with_store().await;
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &Claim { lease: Duration::ZERO, ..claim.clone() }).await;
     assert_eq!(claim_at_once(&store, &Claim { lease: HOUR, ..claim }).await, (1, 23));

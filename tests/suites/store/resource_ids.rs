@@ -15,8 +15,7 @@ const TYPES: [(&str, IdKind, &str, &str); 5] = [
 
 /// A database with the tables of the shop, each with one row, and an outbox. The types are registered.
 async fn shop() -> (Database, Client, ResourceTypes) {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     owner.batch_execute("CREATE SCHEMA shop").await.expect("a schema");

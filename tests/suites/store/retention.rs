@@ -24,8 +24,8 @@ async fn counts_from_the_completion() {
         // Shorter than the lease: the reservation had to last that long.
         (HOUR, HOUR / 60, HOUR / 60),
     ] {
-        let database = Database::new().await;
-        let (store, owner) = (database.store(), database.owner().await);
+        let (database, owner) = Database::with_owner().await;
+        let store = database.store();
         let claim = Claim { lease, retention: claimed, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
         acquire(&store, &claim).await;
         let reserved = left(&owner).await;
@@ -44,8 +44,8 @@ async fn counts_from_the_completion() {
 /// `expires` is indexed: an update of it costs an entry in every index.
 #[tokio::test]
 async fn does_not_update_the_expiry_if_it_is_about_right() {
-    let database = Database::new().await;
-    let (store, owner) = (database.store(), database.owner().await);
+    let (database, owner) = Database::with_owner().await;
+    let store = database.store();
     let claim = Claim { retention: 24 * HOUR, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
     acquire(&store, &claim).await;
     let before = expires(&owner).await;
@@ -58,8 +58,8 @@ async fn does_not_update_the_expiry_if_it_is_about_right() {
 /// An operator may keep a record for ever by an update of the table.
 #[tokio::test]
 async fn of_an_infinite_record_is_long_and_the_record_is_replayed() {
-    let database = Database::new().await;
-    let (store, owner) = (database.store(), database.owner().await);
+    let (database, owner) = Database::with_owner().await;
+    let store = database.store();
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &first, &completion("done")).await;
     let sql = "UPDATE tenant.idempotency_keys SET expires = 'infinity'";

@@ -61,8 +61,7 @@ fn unprotected() -> SetupProblem {
 
 /// A database with the core migrations, granted to the API's role.
 async fn core() -> (Database, Client) {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     (database, owner)
@@ -134,8 +133,7 @@ async fn the_owner_of_the_table_is_warned_of() {
 /// Replicas that start together.
 #[tokio::test]
 async fn are_granted_by_many_at_once_and_again_without_a_lock() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     migrate(&mut owner, &Schema::default()).await;
     let roles: Vec<_> = (0..4).map(|_| format!("idempotency_tests_{}", Uuid::new_v4().simple())).collect();
     let mut servers = tokio::task::JoinSet::new();

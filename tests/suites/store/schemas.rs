@@ -58,8 +58,7 @@ async fn rows(owner: &Client, schemas: &[Schema]) -> Vec<i64> {
 
 #[tokio::test]
 async fn several_are_in_one_database_and_share_nothing() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let before = lines(&owner).await;
     let schemas =
         [Schema::default(), odd(), Schema::new("billing").expect("a name"), Schema::new("select").expect("one")];
@@ -148,8 +147,7 @@ async fn is_made_by_plain_sql_too() {
 
 #[tokio::test]
 async fn an_existing_table_with_another_name_is_adopted() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     let sql = "CREATE SCHEMA shop;
              CREATE TABLE shop.operations (
                  id uuid NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY, idempotency_key uuid NOT NULL,

@@ -27,8 +27,7 @@ async fn has_uuidv7(client: &Client) -> bool {
 
 #[tokio::test]
 async fn of_version_18_make_the_ids_themselves() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (_database, mut owner) = Database::empty_with_owner().await;
     run(&mut owner).await;
     let body = body(&owner).await;
     if has_uuidv7(&owner).await {
@@ -40,8 +39,7 @@ async fn of_version_18_make_the_ids_themselves() {
 
 #[tokio::test]
 async fn that_were_upgraded_make_the_ids_themselves_after_the_next_run() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     run(&mut owner).await;
     owner.batch_execute(OLDER).await.expect("the function of an older server");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
@@ -59,8 +57,7 @@ async fn that_were_upgraded_make_the_ids_themselves_after_the_next_run() {
 /// The role may run the migrations again. At first the function is another role's; then it is its own, in a schema that is not.
 #[tokio::test]
 async fn that_were_upgraded_keep_a_function_that_the_role_may_not_replace() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     run(&mut owner).await;
     owner.batch_execute(OLDER).await.expect("the function of an older server");
     let role = "idempotency_tests_reader";
@@ -85,8 +82,7 @@ const FUTURE: &str = "9990000";
 
 #[tokio::test]
 async fn that_are_too_old_are_refused_and_nothing_is_made() {
-    let database = Database::empty().await;
-    let owner = database.owner().await;
+    let (_database, owner) = Database::empty_with_owner().await;
     for migration in migrations::all(&Schema::default()) {
         assert_eq!(migration.sql().matches("140000").count(), 1, "{}", migration.name());
         let error = owner.batch_execute(&migration.sql().replace("140000", FUTURE)).await.expect_err("a refusal");
@@ -104,8 +100,7 @@ async fn that_are_too_old_are_refused_and_nothing_is_made() {
 
 #[tokio::test]
 async fn without_uuidv7_get_a_function_in_its_place() {
-    let database = Database::empty().await;
-    let owner = database.owner().await;
+    let (_database, owner) = Database::empty_with_owner().await;
     for file in core() {
         // A function that no server has stands for the one that older servers have not.
         let file = file.replace("pg_catalog.uuidv7()", "pg_catalog.uuidv0()");

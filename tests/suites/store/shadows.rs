@@ -88,8 +88,7 @@ const TYPES: &str = "
 
 /// A database in which the schema `public` shadows PostgreSQL's own, and comes first in the search_path of all roles.
 async fn shadowed() -> Database {
-    let database = Database::empty().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::empty_with_owner().await;
     owner.batch_execute(OPERATORS).await.expect("the operators");
     let operators = "SELECT count(*) FROM pg_operator WHERE oprnamespace = 'public'::regnamespace";
     assert!(owner.query_one(operators, &[]).await.expect("the count").get::<_, i64>(0) > 500);

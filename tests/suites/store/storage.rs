@@ -28,8 +28,7 @@ async fn chosen(client: &Client) -> (i8, i8) {
 
 /// The storage and the compression of the column after the migrations, on the Go interceptor's table with this change.
 async fn adopted(change: &str) -> (i8, i8) {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (_database, mut owner) = Database::empty_with_owner().await;
     owner.batch_execute(&format!("{OF_THE_GO_INTERCEPTOR}{change}")).await.expect("the table");
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations");
     chosen(&owner).await
@@ -43,8 +42,7 @@ const DEFAULT: i8 = 0;
 
 #[tokio::test]
 async fn compresses_a_large_response_with_lz4_if_the_server_has_it() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     let large = Completion { response: StoredResponse::message(vec![0x5a; 100_000]), ..completion("") };
@@ -71,8 +69,7 @@ async fn does_not_change_a_storage_that_somebody_has_chosen() {
 
 #[tokio::test]
 async fn leaves_the_servers_own_method_if_it_was_built_without_lz4() {
-    let database = Database::empty().await;
-    let owner = database.owner().await;
+    let (_database, owner) = Database::empty_with_owner().await;
     for file in core() {
         // A method that no server has stands for one that this server was built without.
         owner.batch_execute(&file.replace("lz4", "lz5")).await.expect("the core's migrations");

@@ -99,8 +99,7 @@ async fn its_sight_cannot_be_switched_on_by_the_apis_role() {
 /// Also if row-level security applies to the owner: the functions run with the owner's rights.
 #[tokio::test]
 async fn works_for_an_owner_who_is_not_a_superuser() {
-    let database = Database::empty().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::empty_with_owner().await;
     let role = format!("idempotency_tests_owner_{}", Uuid::new_v4().simple());
     let sql = format!(
         "CREATE ROLE {role};
@@ -162,8 +161,7 @@ async fn works_if_the_applications_function_raises_an_error_without_a_user() {
 
 #[tokio::test]
 async fn does_not_read_rows_that_have_not_expired() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let sql = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
              SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() + interval '1 hour'
              FROM generate_series(1, 5000);
@@ -181,8 +179,7 @@ async fn does_not_read_rows_that_have_not_expired() {
 /// A planner that is free to choose would read and sort all expired rows, again for each batch.
 #[tokio::test]
 async fn reads_no_more_than_it_deletes() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     expire(&owner, 2_0000).await;
     let api = database.api().await;
     api.batch_execute("BEGIN").await.expect("a transaction");
@@ -226,8 +223,7 @@ async fn a_batch_does_not_pass_over_what_earlier_ones_have_deleted() {
                sum((SELECT sum(pg_stat_get_tuples_returned(i.indexrelid)) FROM pg_index i WHERE i.indrelid = t))::int8
         FROM (SELECT 'tenant.idempotency_keys'::regclass UNION
               SELECT inhrelid FROM pg_inherits WHERE inhparent = 'tenant.idempotency_keys'::regclass) r (t)";
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     expire(&owner, 5_000).await;
     let old = database.owner().await;
     old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM pg_class LIMIT 1")
@@ -250,8 +246,7 @@ async fn a_batch_does_not_pass_over_what_earlier_ones_have_deleted() {
 /// Rows that are locked when the sweep passes them, or that expire behind it, are deleted before the sweep ends.
 #[tokio::test]
 async fn ends_when_nothing_is_left_behind_it() {
-    let database = Database::new().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::with_owner().await;
     expire_hourly(&owner).await;
     let store = database.store();
     let locking = owner.transaction().await.expect("a transaction");
@@ -271,8 +266,7 @@ async fn ends_when_nothing_is_left_behind_it() {
 
 #[tokio::test]
 async fn deletes_the_longest_expired_rows_first() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     expire_hourly(&owner).await;
     assert_eq!(database.store().sweep(7).await.expect("the sweep"), 7);
     let left = "SELECT array_agg(extract(hour FROM now() - expires)::int4 ORDER BY expires DESC)

@@ -92,8 +92,7 @@ async fn are_all_migrations_or_it_says_which_are_missing() {
         }
     }
     execute(&owner, "DELETE FROM tenant.idempotency_migrations WHERE version IN (3, 7)").await;
-    let found = problems(&store).await;
-    assert_eq!(found, [SetupProblem::MissingMigrations { versions: vec![3, 7] }]);
+    assert_eq!(problems(&store).await, [SetupProblem::MissingMigrations { versions: vec![3, 7] }]);
     assert!(
         store.verify().await.expect_err("two are missing").to_string().contains("lacks migrations 3, 7; as the owner")
     );

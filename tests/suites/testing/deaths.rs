@@ -69,8 +69,7 @@ async fn leave_nothing_of_a_transaction_if_they_die_before_the_record() {
 /// The effect of a call that dies is rolled back before its caller hears of it, so that a retry finds its key free.
 #[tokio::test]
 async fn roll_back_on_postgres() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let table = format!(
         "CREATE TABLE orders (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), item text NOT NULL UNIQUE);
          GRANT SELECT, INSERT ON orders TO {API_ROLE};"
@@ -213,8 +212,7 @@ async fn die_though_the_caller_has_gone() {
 /// A handler that waits for the database is rolled back later. The call that the process dies of may be dropped before that.
 #[tokio::test]
 async fn die_though_the_caller_goes_while_they_do() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     owner.batch_execute("SELECT pg_advisory_lock(7)").await.expect("a lock");
     let handler = async |request: Request<CreateOrderRequest>| {
         if request.get_ref().item == "blocked" {

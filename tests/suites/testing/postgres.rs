@@ -16,8 +16,7 @@ async fn insert(request: Request<CreateOrderRequest>) -> Result<String, Status> 
 
 #[tokio::test]
 async fn commits_the_effect_of_a_transactional_call_with_its_record() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let table = format!(
         "CREATE TABLE orders (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), item text NOT NULL);
          GRANT SELECT, INSERT ON orders TO {API_ROLE};"

@@ -104,8 +104,7 @@ async fn a_conflict_in_a_stream_that_is_not_read_to_its_end_is_not_recorded() {
         Err(Status::failed_precondition("never"))
     })
     .await;
-    let status = service.create("shop").await.expect_err("it loses");
-    assert_eq!(Reason::of(&status), Some(Reason::Conflict));
+    assert_eq!(Reason::of(&service.create("shop").await.expect_err("it loses")), Some(Reason::Conflict));
     assert_eq!(rows(&owner).await, [0, 0, 0]);
 }
 

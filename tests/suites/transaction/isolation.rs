@@ -11,8 +11,7 @@ const LOSE: &str = "DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = 'deadlock
 
 /// Two calls that each read what the other writes: one of them loses.
 async fn write_skew(answer: fn(Status) -> Status) {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let both = Arc::new(Barrier::new(2));
     let describe = |procedure: ProcedureBuilder| procedure.isolation(Isolation::Serializable);
     let service = Service::with(&database, database.pool(8), describe, move |call: Call| {
@@ -97,8 +96,7 @@ async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored() {
 /// Only the rollback of the savepoint in which the conflict happened undoes it.
 #[tokio::test]
 async fn a_conflict_is_not_forgiven_with_a_savepoint_that_it_did_not_happen_in() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let service = Service::new(&database, database.pool(2), |call: Call| async move {
         let transaction = call.transaction();
         let outer = transaction.savepoint().await?;
@@ -118,8 +116,7 @@ async fn a_conflict_is_not_forgiven_with_a_savepoint_that_it_did_not_happen_in()
 
 /// The first run loses. The handler answers as if it had not, and may not even wait to see it.
 async fn lose_first(sees: bool, answer: fn(Uuid) -> Result<Uuid, Status>) {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
     let service = Service::with(&database, database.pool(2), describe, move |call: Call| async move {
         let project = call.insert().await?;

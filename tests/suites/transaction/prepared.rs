@@ -55,8 +55,7 @@ async fn takes_one_round_trip_to_begin_and_one_to_commit() {
 /// After a failed statement nothing can be prepared until the failure is rolled back.
 #[tokio::test]
 async fn a_final_error_is_recorded_after_a_failed_statement() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let service = service(&database, &database.pool(1), &[Code::FailedPrecondition]).await;
     for runs in 1..=2 {
         let service = service.with_key(Some(Uuid::new_v4()));

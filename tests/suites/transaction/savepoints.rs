@@ -53,8 +53,7 @@ impl Open {
 
 /// A database with an empty table of marks.
 async fn database() -> (Database, Client, PostgresStore) {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let make = "CREATE TABLE public.marks (mark integer NOT NULL); GRANT ALL ON public.marks TO PUBLIC";
     owner.batch_execute(make).await.expect("the table");
     let store = database.store();
@@ -189,8 +188,7 @@ async fn clones_that_take_savepoints_at_once_do_not_kill_the_transaction() {
         helper.await.expect("no panic");
     }
     mark(&open.transaction, 1).await.expect("the transaction lives");
-    let left = open.commit(&owner).await.expect("it is committed");
-    assert_eq!(left.first(), Some(&1));
+    assert_eq!(open.commit(&owner).await.expect("it is committed").first(), Some(&1));
 }
 
 /// Random sequences leave the rows that a simple model of savepoints predicts.

@@ -195,8 +195,7 @@ fn with_settings(claim: Claim, settings: &[(&str, &str)]) -> Claim {
 /// The application's function returns the settings that it finds.
 #[tokio::test]
 async fn each_status_is_read_with_the_rows_own_settings_and_none_is_left() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let sql = "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
              RETURNS text LANGUAGE sql STABLE AS $$
                  SELECT concat_ws(' ', current_setting('app.tenant_id'), current_setting('app.region'),
@@ -229,8 +228,7 @@ async fn each_status_is_read_with_the_rows_own_settings_and_none_is_left() {
 /// As a trigger finds them that writes them into the row.
 #[tokio::test]
 async fn each_reservation_is_made_with_the_rows_own_user_and_settings() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     let sql = "CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$
              BEGIN
                  NEW.procedure := concat_ws(' ', current_setting('app.current_user_id', true),
@@ -244,8 +242,7 @@ async fn each_reservation_is_made_with_the_rows_own_user_and_settings() {
         let claim = claim(Uuid::new_v4(), Uuid::new_v4());
         with_settings(claim, &[("app.tenant_id", tenant)])
     });
-    let reserved = statements::reserve(&api, &claims.each_ref()).await.expect("a reservation");
-    assert_eq!(reserved, [true; 3]);
+    assert_eq!(statements::reserve(&api, &claims.each_ref()).await.expect("a reservation"), [true; 3]);
     let found = statements::look(&api, &claims.each_ref()).await.expect("a look");
     let expected = ["a", "b", "c"].iter().zip(&claims).map(|(it, claim)| Some(format!("{} {it}", owner_of(claim))));
     assert_eq!(texts(&found, "recorded_procedure"), expected.collect::<Vec<_>>());

@@ -102,8 +102,7 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let database = Database::new().await;
-        let store = database.store();
+        let (database, store) = Database::with_store().await;
         let (mut together, mut alone, mut before) = (Vec::new(), Vec::new(), Vec::new());
         for state in STATES {
             let claim = make(&database, &store, state).await;
@@ -174,8 +173,7 @@ async fn records_for_every_token_that_holds_its_key() {
 /// statement, which says so.
 #[tokio::test]
 async fn records_each_outcome_in_its_own_row() {
-    let database = Database::new().await;
-    let store = database.store();
+    let (database, store) = Database::with_store().await;
     let project = uuid_of(&database.project(None).await).to_string();
     let outcomes = [
         (Outcome::DONE, "done f   ", true),

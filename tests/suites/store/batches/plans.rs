@@ -106,8 +106,7 @@ async fn assert_uses_the_index(client: &Client, plans: &mut UnboundedReceiver<St
 
 #[tokio::test]
 async fn look_rows_up_by_index_whatever_the_statistics_are() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::with_owner().await;
     owner.batch_execute(NO_AUTOVACUUM).await.expect("no autovacuum");
     for (rows, what) in [(0, "empty"), (3, "small"), (20_000, "large")] {
         for (analysed, added) in [(false, false), (true, false), (false, true), (true, true)] {

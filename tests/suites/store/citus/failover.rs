@@ -149,8 +149,7 @@ async fn a_commit_is_found_if_its_node_was_lost_before_it_answered() {
 
     end_wait(&distributed, waiting, "pg_terminate_backend").await;
 
-    let committed = commit.await.expect("no panic").expect("it is committed");
-    assert_eq!(committed, CommitOutcome::Committed);
+    assert_eq!(commit.await.expect("no panic").expect("it is committed"), CommitOutcome::Committed);
     assert_eq!(distributed.orders_and_records().await, (1, 1));
 }
 

@@ -8,8 +8,7 @@ use crate::prelude::*;
 /// Every form in which a caller may write a key.
 #[tokio::test]
 async fn a_key_is_the_same_in_the_database_as_in_rust() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
+    let (_database, owner) = Database::with_owner().await;
     let id = "8e03978e-40d5-43dd-bc93-6894a57f9324";
     for key in [
         id,
@@ -66,8 +65,7 @@ async fn see_each_state_as_the_layer_does() {
     ] {
         assert_eq!(operated.state(claim).await, state);
     }
-    let absent = operated.inspect(&expired).await;
-    assert_eq!(absent.get::<_, Option<&str>>("procedure"), None);
+    assert_eq!(operated.inspect(&expired).await.get::<_, Option<&str>>("procedure"), None);
     operated.drop_owner().await;
 }
 

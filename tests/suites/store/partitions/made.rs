@@ -165,8 +165,7 @@ async fn take_resource_types_before_and_after() {
 #[tokio::test]
 async fn have_the_names_of_their_schema() {
     for moved in [false, true] {
-        let database = Database::empty().await;
-        let mut owner = database.owner().await;
+        let (database, mut owner) = Database::empty_with_owner().await;
         let schema = Schema::new("My-Tenant").and_then(|schema| schema.table("Keys")).expect("names");
         migrations::run(&mut owner, &schema).await.expect("the migrations run");
         migrations::grant(&owner, &schema, API_ROLE).await.expect("the grant");

@@ -28,8 +28,7 @@ const PARTITIONS: u16 = 4;
 
 /// A database with a table without partitions, whatever `IDEMPOTENCY_TEST_PARTITIONS` says.
 async fn plain() -> Database {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
+    let (database, mut owner) = Database::empty_with_owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");

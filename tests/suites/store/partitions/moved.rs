@@ -121,8 +121,7 @@ async fn serve_every_operation() {
         Claim { lease: std::time::Duration::ZERO, resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
     acquire(&store, &stuck).await;
     migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
-    let listed = count(&owner, "SELECT count(*) FROM tenant.idempotency_stuck()").await;
-    assert_eq!(listed, 1);
+    assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_stuck()").await, 1);
     let inspect = format!(
         "SELECT count(*) FROM tenant.idempotency_inspect('{}', '{}') i WHERE i.state = 'abandoned'",
         stuck.reservation.key.as_uuid(),

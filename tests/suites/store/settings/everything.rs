@@ -151,8 +151,7 @@ async fn reserved(store: &PostgresStore, owner: &Client) {
     for claim in [&done, &let_go, &unknown] {
         acquired(store, claim).await;
     }
-    let extended = store.extend(&done.reservation, HOUR).await.expect("an extension");
-    assert_eq!(extended, ExtendOutcome::Extended);
+    assert_eq!(store.extend(&done.reservation, HOUR).await.expect("an extension"), ExtendOutcome::Extended);
     let outcome = Completion { resource: Some(resource), ..completion("done") };
     let completed = store.complete(&done.reservation, &outcome).await.expect("a completion");
     assert_eq!(completed, CompleteOutcome::Completed);
@@ -166,8 +165,7 @@ async fn reserved(store: &PostgresStore, owner: &Client) {
     let record = store.look_up(&question).await.expect("a look-up");
     assert_eq!((record.state, record.procedure.as_deref()), (KeyState::Completed, Some(PROCEDURE)));
     assert!(record.expires > record.completed);
-    let released = store.release(&let_go.reservation).await.expect("a release");
-    assert_eq!(released, ReleaseOutcome::Released);
+    assert_eq!(store.release(&let_go.reservation).await.expect("a release"), ReleaseOutcome::Released);
     store.abandon(&unknown.reservation).await.expect("an end");
     let outcome = store.claim(&again(&unknown)).await.expect("an answer");
     assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");

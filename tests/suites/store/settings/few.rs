@@ -33,8 +33,7 @@ async fn do_not_make_the_crates_own_transactions_read_only() {
 /// The tables stay heaps, because calls use the places of rows.
 #[tokio::test]
 async fn do_not_choose_another_access_method_for_the_tables() {
-    let database = Database::empty().await;
-    let owner = database.owner().await;
+    let (database, owner) = Database::empty_with_owner().await;
     owner.batch_execute("CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler").await.expect("a method");
     set(&owner, &database_name(&owner).await, "default_table_access_method = other").await;
     let owner = &mut database.owner().await;
