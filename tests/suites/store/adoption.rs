@@ -232,7 +232,7 @@ async fn leaves_the_go_service_its_statements() {
     go.query_typed(set, &[(&user.to_string(), Type::TEXT)]).await.expect("the user is set");
     let reserve = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
                    VALUES ($1, $2, $3, $4, now() + interval '24 hours') ON CONFLICT DO NOTHING";
-    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+    let parameters: Parameters<'_> =
         &[(&key, Type::UUID), (&user, Type::UUID), (&PROCEDURE, Type::TEXT), (&HASH.as_slice(), Type::BYTEA)];
     assert_eq!(go.execute_typed(reserve, parameters).await.expect("the reservation"), 1);
     let complete = "UPDATE tenant.idempotency_keys SET response_bytes = 'go' WHERE response_bytes IS NULL";
@@ -260,7 +260,7 @@ async fn leaves_the_go_service_its_statements_on_the_way_to_partitions() {
         let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
         let set = "SELECT set_config('app.current_user_id', $1, false)";
         go.query_typed(set, &[(&user.to_string(), Type::TEXT)]).await.expect("the user is set");
-        let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+        let parameters: Parameters<'_> =
             &[(&key, Type::UUID), (&user, Type::UUID), (&PROCEDURE, Type::TEXT), (&HASH.as_slice(), Type::BYTEA)];
         assert_eq!(go.execute_typed(reserve, parameters).await.expect("the reservation"), 1, "{step}");
         if step == "before" {

@@ -17,11 +17,7 @@ impl GoInterceptor {
         Self { client: database.api().await, user, key }
     }
 
-    async fn as_user(
-        &mut self,
-        statement: &str,
-        parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)],
-    ) -> u64 {
+    async fn as_user(&mut self, statement: &str, parameters: Parameters<'_>) -> u64 {
         let transaction = self.client.transaction().await.expect("a transaction");
         let user = self.user.to_string();
         let sql = "SELECT set_config('app.current_user_id', $1, true)";

@@ -78,7 +78,7 @@ async fn is_in_progress_while_something_else_holds_the_keys_lock() {
     let lock = "SELECT pg_advisory_xact_lock(tenant.idempotency_lock_id($1, $2)),
                        pg_advisory_xact_lock_shared(1768187245, 1), pg_advisory_xact_lock(1)";
     other.batch_execute("BEGIN").await.expect("a transaction");
-    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+    let parameters: Parameters<'_> =
         &[(legitimate.reservation.owner.as_uuid(), Type::UUID), (legitimate.reservation.key.as_uuid(), Type::UUID)];
     other.query_typed(lock, parameters).await.expect("the locks");
     let outcome = refused(&store, &legitimate).await;

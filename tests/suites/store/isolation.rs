@@ -2,10 +2,6 @@
 
 use crate::prelude::*;
 
-async fn count(client: &Client, from: &str) -> i64 {
-    client.query_one(&format!("SELECT count(*) FROM {from}"), &[]).await.expect("the count").get(0)
-}
-
 #[tokio::test]
 async fn the_api_role_is_not_a_superuser_and_owns_nothing() {
     let database = Database::new().await;

@@ -24,10 +24,6 @@ fn in_seconds(seconds: i32) -> String {
     format!("date_part('epoch', clock_timestamp()) + {seconds}")
 }
 
-async fn count(client: &Client, what: &str) -> i64 {
-    client.query_typed_one(&format!("SELECT count(*) FROM {what}"), &[]).await.expect("the count").get(0)
-}
-
 #[tokio::test]
 async fn reserves_nothing_and_takes_nothing_over() {
     let database = Database::new().await;

@@ -18,10 +18,6 @@ async fn leave_open(pool: &Pool, left: &str) {
     }
 }
 
-async fn count(owner: &Client, from: &str) -> i64 {
-    owner.query_one(&format!("SELECT count(*) FROM {from}"), &[]).await.expect("the count").get(0)
-}
-
 /// Waits until no transaction is left open on the pool's connections.
 async fn all_have_ended(owner: &Client) {
     let open = "pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'";

@@ -29,10 +29,6 @@ async fn as_user(database: &Database, user: Uuid) -> Client {
     api
 }
 
-async fn count(client: &Client, table: &str) -> i64 {
-    client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.expect("the count").get(0)
-}
-
 /// It runs with its owner's rights, and would write rows of any organisation.
 #[tokio::test]
 async fn the_outboxs_trigger_function_cannot_be_put_on_a_table_of_ones_own() {
@@ -91,7 +87,7 @@ async fn the_mail_of_an_invitation_cannot_be_taken_by_another_organisation() {
     let invitation: Uuid = user.query_one(invite, &[]).await.expect("an invitation").get(0);
     let send = "INSERT INTO tenant.mails (invitation_id, recipient) VALUES ($1, 'a@example.com')
                 ON CONFLICT (organization_id, invitation_id) DO NOTHING";
-    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] = &[(&invitation, Type::UUID)];
+    let parameters: Parameters<'_> = &[(&invitation, Type::UUID)];
     let error = stranger(&database).await.execute_typed(send, parameters).await.expect_err("of another organisation");
     assert_eq!(error.code(), Some(&SqlState::FOREIGN_KEY_VIOLATION));
     for sent in [1, 0] {

@@ -41,6 +41,6 @@ pub(crate) use tonic_idempotency_tests::{
 pub(crate) use uuid::Uuid;
 
 pub(crate) use crate::record::{
-    HASH, HOUR, PROCEDURE, acquire, again, assert_in_flight, claim, commit, complete, completion, limited,
-    open_transaction, patient, replay_of, take_over,
+    HASH, HOUR, PROCEDURE, Parameters, acquire, again, assert_in_flight, claim, commit, complete, completion, count,
+    limited, open_transaction, patient, replay_of, take_over,
 };

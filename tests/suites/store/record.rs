@@ -8,6 +8,9 @@ use tonic_idempotency_tests::with_max_batch;
 
 use crate::prelude::*;
 
+/// Parameters with their types.
+pub(crate) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const PROCEDURE: &str = "/organization.v1.ProjectService/CreateProject";
 pub(crate) const HASH: [u8; 32] = [7; 32];
@@ -87,6 +90,11 @@ pub(crate) async fn commit(store: &impl Store, claim: &Claim, completion: Comple
     let transaction = open_transaction(store, claim).await;
     let outcome = transaction.commit(Some(completion)).await.expect("the store answers");
     assert_eq!(outcome, CommitOutcome::Committed);
+}
+
+/// The number of rows of a table, or of a table and a condition.
+pub(crate) async fn count(client: &Client, from: &str) -> i64 {
+    client.query_typed_one(&format!("SELECT count(*) FROM {from}"), &[]).await.expect("the count").get(0)
 }
 
 /// The store with a limit of the records that one user may have.

@@ -6,54 +6,13 @@ use tonic_idempotency::status::IdKind;
 
 use crate::prelude::*;
 
-/// The routines that the API's role cannot call: the owner's and the operators'.
-const OWNERS: [&str; 45] = [
-    "idempotency_adapt",
-    "idempotency_begin_comparing",
-    "idempotency_begin_mirroring",
-    "idempotency_begin_move",
-    "idempotency_check_partitioning",
-    "idempotency_compare_batch",
-    "idempotency_compare_changes",
-    "idempotency_copy_batch",
-    "idempotency_drop_before",
-    "idempotency_empty_changes",
-    "idempotency_end_move",
-    "idempotency_functions_of",
-    "idempotency_grant",
-    "idempotency_grant_operator",
-    "idempotency_id_type",
-    "idempotency_inspect",
-    "idempotency_key_id",
-    "idempotency_lock_move",
-    "idempotency_make_next",
-    "idempotency_mirrors",
-    "idempotency_missing_grants",
-    "idempotency_missing_operator_grants",
-    "idempotency_missing_references",
-    "idempotency_move_step",
-    "idempotency_move_to_partitions",
-    "idempotency_needs_sight",
-    "idempotency_node",
-    "idempotency_operator_release",
-    "idempotency_operator_release_row",
-    "idempotency_owner",
-    "idempotency_partition",
-    "idempotency_partitions",
-    "idempotency_register_resource",
-    "idempotency_revoke_from_public",
-    "idempotency_run_grants",
-    "idempotency_see",
-    "idempotency_stop_moving",
-    "idempotency_stuck",
-    "idempotency_sweep_more",
-    "idempotency_switch_tables",
-    "idempotency_unregistered",
-    "idempotency_uuidv8",
-    "idempotency_validate",
-    "idempotency_write_mirror",
-    "idempotency_write_statements",
-];
+/// The routines that the API's role cannot call: the owner's and the operators'. Without `idempotency_`.
+const OWNERS: &str = "\
+    adapt begin_comparing begin_mirroring begin_move check_partitioning compare_batch compare_changes copy_batch \
+    drop_before empty_changes end_move functions_of grant grant_operator id_type inspect key_id lock_move make_next \
+    mirrors missing_grants missing_operator_grants missing_references move_step move_to_partitions needs_sight node \
+    operator_release operator_release_row owner partition partitions register_resource revoke_from_public run_grants \
+    see stop_moving stuck sweep_more switch_tables unregistered uuidv8 validate write_mirror write_statements";
 
 fn unprotected() -> SetupProblem {
     SetupProblem::NoRowLevelSecurity { table: "tenant.idempotency_keys".to_owned() }
@@ -86,7 +45,8 @@ async fn nobody_can_execute_a_routine_that_was_not_granted() {
         "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn')
          AND NOT has_function_privilege('{API_ROLE}', p.oid, 'EXECUTE') ORDER BY 1"
     );
-    assert_eq!(names(&owner, &denied).await, OWNERS);
+    let owners: Vec<_> = OWNERS.split(' ').map(|name| format!("idempotency_{name}")).collect();
+    assert_eq!(names(&owner, &denied).await, owners);
     let all = "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'tenant'::regnamespace";
     assert!(names(&owner, all).await.len() > 25);
 }

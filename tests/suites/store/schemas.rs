@@ -161,7 +161,7 @@ async fn an_existing_table_with_another_name_is_adopted() {
     let insert =
         "INSERT INTO shop.operations (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
                   VALUES ($1, $2, $3, $4, 'old', now() + interval '1 day')";
-    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] = &[
+    let parameters: Parameters<'_> = &[
         (old.reservation.key.as_uuid(), Type::UUID),
         (old.reservation.owner.as_uuid(), Type::UUID),
         (&old.procedure, Type::TEXT),

@@ -167,8 +167,7 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
     several_calls(&database.api().await, invoice).await;
     let look_up = database.api().await;
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
-    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
-        &[(&user, Type::UUID), (&key, Type::UUID), (&key, Type::UUID)];
+    let parameters: Parameters<'_> = &[(&user, Type::UUID), (&key, Type::UUID), (&key, Type::UUID)];
     look_up.query_typed("CALL tenant.idempotency_committed($1, $2, $3, NULL)", parameters).await.expect("the look-up");
 
     acquire(&store, &claim(user, key)).await;

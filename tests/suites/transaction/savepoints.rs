@@ -60,6 +60,12 @@ async fn database() -> (Database, Client, PostgresStore) {
     (database, owner, store)
 }
 
+async fn begun() -> (Database, Client, Open) {
+    let (database, owner, store) = database().await;
+    let open = Open::begin(&store).await;
+    (database, owner, open)
+}
+
 async fn marks(owner: &Client) -> Vec<i32> {
     let rows = owner.query("SELECT mark FROM public.marks ORDER BY mark", &[]).await.expect("the marks");
     rows.iter().map(|row| row.get(0)).collect()
@@ -76,41 +82,28 @@ fn kind<T>(outcome: Result<T, TransactionError>) -> Option<TransactionErrorKind>
 
 const ENDED: Option<TransactionErrorKind> = Some(TransactionErrorKind::SavepointEnded);
 
+/// The transaction lives.
 #[tokio::test]
-async fn a_rollback_whose_future_is_dropped_rolls_back() {
-    for dropped in DROPPED {
-        let (_database, owner, store) = database().await;
-        let open = Open::begin(&store).await;
+async fn an_end_whose_future_is_dropped_rolls_back_unless_it_is_a_commit_that_was_sent() {
+    for (dropped, commits) in DROPPED.into_iter().flat_map(|dropped| [(dropped, true), (dropped, false)]) {
+        let (_database, owner, open) = begun().await;
         mark(&open.transaction, 1).await.expect("a mark");
         let savepoint = open.transaction.savepoint().await.expect("a savepoint");
         mark(&savepoint, 2).await.expect("a mark");
         let handle = Transaction::clone(&savepoint);
-        dropped.drop(&handle, savepoint.roll_back()).await;
+        match commits {
+            true => dropped.drop(&handle, savepoint.commit()).await,
+            false => dropped.drop(&handle, savepoint.roll_back()).await,
+        }
         mark(&open.transaction, 3).await.expect("a mark");
-        assert_eq!(open.commit(&owner).await, Some(vec![1, 3]), "{dropped:?}");
-    }
-}
-
-/// It is committed or rolled back, and the transaction lives.
-#[tokio::test]
-async fn a_commit_whose_future_is_dropped_commits_if_it_was_sent() {
-    for dropped in DROPPED {
-        let (_database, owner, store) = database().await;
-        let open = Open::begin(&store).await;
-        let savepoint = open.transaction.savepoint().await.expect("a savepoint");
-        mark(&savepoint, 1).await.expect("a mark");
-        let handle = Transaction::clone(&savepoint);
-        dropped.drop(&handle, savepoint.commit()).await;
-        mark(&open.transaction, 2).await.expect("a mark");
-        let left = if dropped == Dropped::OnceSent { vec![1, 2] } else { vec![2] };
-        assert_eq!(open.commit(&owner).await, Some(left), "{dropped:?}");
+        let left = if commits && dropped == Dropped::OnceSent { vec![1, 2, 3] } else { vec![1, 3] };
+        assert_eq!(open.commit(&owner).await, Some(left), "{dropped:?}, commits: {commits}");
     }
 }
 
 #[tokio::test]
 async fn one_whose_future_is_dropped_is_not_left_behind() {
-    let (_database, owner, store) = database().await;
-    let open = Open::begin(&store).await;
+    let (_database, owner, open) = begun().await;
     drop(open.transaction.savepoint().now_or_never());
     mark(&open.transaction, 1).await.expect("a mark");
     assert_eq!(open.commit(&owner).await, Some(vec![1]));
@@ -119,8 +112,7 @@ async fn one_whose_future_is_dropped_is_not_left_behind() {
 #[tokio::test]
 async fn an_outer_one_that_is_dropped_first_takes_the_inner_ones_along() {
     for dropped in [false, true] {
-        let (_database, owner, store) = database().await;
-        let open = Open::begin(&store).await;
+        let (_database, owner, open) = begun().await;
         let outer = open.transaction.savepoint().await.expect("a savepoint");
         mark(&outer, 1).await.expect("a mark");
         let inner = outer.savepoint().await.expect("a savepoint");
@@ -140,8 +132,7 @@ async fn an_outer_one_that_is_dropped_first_takes_the_inner_ones_along() {
 #[tokio::test]
 async fn an_outer_one_that_is_committed_or_rolled_back_ends_the_inner_ones() {
     for (commits, left) in [(true, vec![1, 2, 5]), (false, vec![5])] {
-        let (_database, owner, store) = database().await;
-        let open = Open::begin(&store).await;
+        let (_database, owner, open) = begun().await;
         let outer = open.transaction.savepoint().await.expect("a savepoint");
         mark(&outer, 1).await.expect("a mark");
         let [used, rolled_back, committed, dropped] = [
@@ -167,8 +158,7 @@ async fn an_outer_one_that_is_committed_or_rolled_back_ends_the_inner_ones() {
 /// Each clone takes savepoints of its own, all at once: they nest in the order in which the server gets them.
 #[tokio::test]
 async fn clones_that_take_savepoints_at_once_do_not_kill_the_transaction() {
-    let (_database, owner, store) = database().await;
-    let open = Open::begin(&store).await;
+    let (_database, owner, open) = begun().await;
     let helpers = (0..8).map(|helper| {
         let transaction = open.transaction.clone();
         tokio::spawn(async move {

@@ -85,8 +85,7 @@ async fn summary(database: &Database, claim: &Claim) -> Option<String> {
                                 round(extract(epoch FROM expires - now()) / 600), completed IS NOT NULL)
                   FROM tenant.idempotency_keys WHERE user_id = $1 AND idempotency_key = $2";
     let Reservation { owner, key, .. } = claim.reservation;
-    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
-        &[(owner.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID)];
+    let parameters: Parameters<'_> = &[(owner.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID)];
     let rows = database.owner().await.query_typed(select, parameters).await.expect("the row");
     rows.first().map(|row| row.get(0))
 }

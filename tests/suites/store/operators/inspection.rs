@@ -89,8 +89,7 @@ async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
     for (claim, end) in [(&abandoned, "7000-8000-000000000000"), (&unknown, "7fff-bfff-ffffffffffff")] {
         let order = "UPDATE tenant.idempotency_keys SET id = overlay(id::text PLACING $2 FROM 15)::uuid
                      WHERE idempotency_key = $1";
-        let parameters: &[(&(dyn ToSql + Sync), Type)] =
-            &[(claim.reservation.key.as_uuid(), Type::UUID), (&end, Type::TEXT)];
+        let parameters: Parameters<'_> = &[(claim.reservation.key.as_uuid(), Type::UUID), (&end, Type::TEXT)];
         operated.superuser.query_typed(order, parameters).await.expect("an order");
     }
 
@@ -132,7 +131,7 @@ async fn see_the_connection_whose_transaction_holds_a_key_and_do_not_release_it(
     let since = "SELECT holder_since IS NOT NULL FROM tenant.idempotency_inspect($1, $2)";
     let [key, user] = texts(&running);
     let sees_since = async || {
-        let parameters: &[(&(dyn ToSql + Sync), Type)] = &[(&key, Type::TEXT), (&user, Type::TEXT)];
+        let parameters: Parameters<'_> = &[(&key, Type::TEXT), (&user, Type::TEXT)];
         operated.operator.query_typed_one(since, parameters).await.expect("an answer").get::<_, bool>(0)
     };
     assert!(!sees_since().await, "the table's owner has no right to see it");

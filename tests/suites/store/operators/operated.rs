@@ -55,8 +55,7 @@ impl Operated {
     pub(super) async fn release(&self, claim: &Claim, token: Option<Uuid>) -> (String, Option<i32>) {
         let [key, user] = texts(claim);
         let release = "SELECT * FROM tenant.idempotency_operator_release($1, $2, $3, p_reason => 'a ticket')";
-        let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
-            &[(&key, Type::TEXT), (&user, Type::TEXT), (&token, Type::UUID)];
+        let parameters: Parameters<'_> = &[(&key, Type::TEXT), (&user, Type::TEXT), (&token, Type::UUID)];
         let row = self.operator.query_typed_one(release, parameters).await.expect("an answer");
         assert!(!row.get::<_, &str>("hint").is_empty());
         (row.get("outcome"), row.get("holder_pid"))

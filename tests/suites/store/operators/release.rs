@@ -48,7 +48,7 @@ async fn do_not_release_for_a_reason_of_any_length() {
     let release = async |length: i32| {
         let [key, user] = texts(&held);
         let release = "SELECT outcome FROM tenant.idempotency_operator_release($1, $2, $3, NULL, repeat('x', $4))";
-        let parameters: &[(&(dyn ToSql + Sync), Type)] =
+        let parameters: Parameters<'_> =
             &[(&key, Type::TEXT), (&user, Type::TEXT), (&held.reservation.token, Type::UUID), (&length, Type::INT4)];
         operated.operator.query_typed_one(release, parameters).await
     };

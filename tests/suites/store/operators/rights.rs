@@ -18,7 +18,7 @@ async fn are_audited_with_their_names_also_when_nothing_is_released() {
     let of_key = "SELECT count(*) FROM tenant.idempotency_audit
                   WHERE idempotency_key = $1 AND user_id = $2 AND (token = $3 OR state <> 'released' AND action = 'release')";
     let Reservation { owner, key, token } = held.reservation;
-    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+    let parameters: Parameters<'_> =
         &[(key.as_uuid(), Type::UUID), (owner.as_uuid(), Type::UUID), (&token, Type::UUID)];
     let found: i64 = operated.superuser.query_typed_one(of_key, parameters).await.expect("the count").get(0);
     assert_eq!(found, 4);

@@ -44,42 +44,10 @@ pub(crate) const SETTINGS: &[&str] = &[
 ];
 
 /// The encodings that a server can have, but for `MULE_INTERNAL`: a driver speaks UTF-8, and PostgreSQL cannot convert that one.
-pub(crate) const ENCODINGS: &[&str] = &[
-    "EUC_CN",
-    "EUC_JIS_2004",
-    "EUC_JP",
-    "EUC_KR",
-    "EUC_TW",
-    "ISO_8859_5",
-    "ISO_8859_6",
-    "ISO_8859_7",
-    "ISO_8859_8",
-    "KOI8R",
-    "KOI8U",
-    "LATIN1",
-    "LATIN10",
-    "LATIN2",
-    "LATIN3",
-    "LATIN4",
-    "LATIN5",
-    "LATIN6",
-    "LATIN7",
-    "LATIN8",
-    "LATIN9",
-    "SQL_ASCII",
-    "UTF8",
-    "WIN1250",
-    "WIN1251",
-    "WIN1252",
-    "WIN1253",
-    "WIN1254",
-    "WIN1255",
-    "WIN1256",
-    "WIN1257",
-    "WIN1258",
-    "WIN866",
-    "WIN874",
-];
+pub(crate) const ENCODINGS: &str = "\
+    EUC_CN EUC_JIS_2004 EUC_JP EUC_KR EUC_TW ISO_8859_5 ISO_8859_6 ISO_8859_7 ISO_8859_8 KOI8R KOI8U LATIN1 LATIN10 \
+    LATIN2 LATIN3 LATIN4 LATIN5 LATIN6 LATIN7 LATIN8 LATIN9 SQL_ASCII UTF8 WIN1250 WIN1251 WIN1252 WIN1253 WIN1254 \
+    WIN1255 WIN1256 WIN1257 WIN1258 WIN866 WIN874";
 
 /// Makes a database with a setting, and does everything there.
 pub(crate) async fn works_with_setting(setting: &str) {
