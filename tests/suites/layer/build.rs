@@ -20,15 +20,20 @@ fn procedure(layer: &IdempotencyLayer, path: &str) -> Procedure {
 }
 
 pub(crate) fn error(builder: IdempotencyLayerBuilder) -> String {
-    match builder.build() {
-        Err(BuildError::Procedure(error)) => error.to_string(),
-        other => panic!("expected an error of a procedure, got {other:?}"),
-    }
+    error_in("a layer", builder)
 }
 
 /// The error of a layer with this procedure, described in code.
-pub(crate) fn error_of(procedure: ProcedureBuilder) -> String {
-    error(IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET).procedure(procedure))
+fn error_of(procedure: ProcedureBuilder) -> String {
+    let case = format!("{procedure:?}");
+    error_in(&case, IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET).procedure(procedure))
+}
+
+fn error_in(case: &str, builder: IdempotencyLayerBuilder) -> String {
+    match builder.build() {
+        Err(BuildError::Procedure(error)) => error.to_string(),
+        other => panic!("{case}: expected an error of a procedure, got {other:?}"),
+    }
 }
 
 /// Compiles a proto file with these methods.
@@ -78,7 +83,8 @@ const WRITTEN: &str = "/written.v1.Service/Create";
 /// Asserts that a layer with this method is refused, with an error that names it and has these texts.
 #[track_caller]
 fn assert_refuses(request: &str, option: &str, texts: &[&str]) {
-    let message = error(IdempotencyLayer::builder(compile(&method(request, option))).store(MemoryStore::new()));
+    let builder = IdempotencyLayer::builder(compile(&method(request, option))).store(MemoryStore::new());
+    let message = error_in(option, builder);
     assert_says(option, &message, &[&[WRITTEN], texts].concat());
 }
 

@@ -254,7 +254,7 @@ async fn a_row_that_is_corrupt_fails_only_its_own_call() {
         for (n, (claim, outcome)) in all.iter().zip(outcomes).enumerate() {
             match outcome {
                 Err(error) => assert_eq!((n, error.kind()), (7, StoreErrorKind::Corrupt)),
-                Ok(outcome) => assert_own(&claim, outcome),
+                Ok(outcome) => assert_own(claim, outcome),
             }
         }
     }
