@@ -13,7 +13,14 @@ use tokio::task;
 use tokio_postgres::{Config, config::Host};
 use uuid::Uuid;
 
-use crate::{account::Account, background, connection, error::Cause, port, program, supervisor::Supervisor, url};
+use crate::{
+    account::Account,
+    background, connection,
+    error::Cause,
+    port, program,
+    supervisor::{self, Supervisor},
+    url,
+};
 
 /// The time in which a PgBouncer must answer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -187,14 +194,7 @@ impl Upstream {
 
 async fn start(program: &Path, upstream: &Upstream) -> Result<PgBouncer, Cause> {
     let account = Account::for_servers()?;
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        match launch(program, account.as_ref(), upstream, port::free()?).await {
-            Err(cause) if attempts < port::ATTEMPTS && cause.to_string().contains(PORT_TAKEN) => {}
-            outcome => return outcome,
-        }
-    }
+    port::on_free(1, PORT_TAKEN, |ports| launch(program, account.as_ref(), upstream, ports[0])).await
 }
 
 /// Starts a PgBouncer on `port` of 127.0.0.1.
@@ -215,9 +215,7 @@ async fn launch(program: &Path, account: Option<&Account>, upstream: &Upstream, 
 fn arguments(program: &Path, configuration: Vec<String>) -> Vec<OsString> {
     let name = format!("scratch-pgbouncer-{}", Uuid::new_v4().simple());
     let mut arguments: Vec<OsString> = vec![program.into(), name.into()];
-    // The temporary directory of this process may be inaccessible to the other user.
-    arguments.extend([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into()]);
-    arguments.push("--".into());
+    arguments.extend(supervisor::places(false));
     arguments.extend(configuration.into_iter().map(OsString::from));
     arguments
 }

@@ -1,6 +1,6 @@
 //! Servers from PostgreSQL's binaries on this machine.
 
-use std::{env, ffi::OsString, path::Path, time::Duration};
+use std::{ffi::OsString, path::Path, time::Duration};
 
 use tokio::task;
 use uuid::Uuid;
@@ -11,10 +11,10 @@ use crate::{
     connection,
     error::Cause,
     executable::Executable,
-    memory, port,
+    port,
     server::Started,
     settings::{self, Durability},
-    supervisor::Supervisor,
+    supervisor::{self, Supervisor},
 };
 
 /// The time in which a server must answer, including the creation of its data directory.
@@ -38,14 +38,8 @@ pub(crate) async fn start(
     further: &[String],
 ) -> Result<Started<Supervisor>, Cause> {
     let account = Account::for_servers()?;
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        match launch(binaries, account.as_ref(), port::free()?, durability, further).await {
-            Err(cause) if attempts < port::ATTEMPTS && cause.to_string().contains(PORT_TAKEN) => {}
-            outcome => return outcome,
-        }
-    }
+    let launch = |ports: Vec<u16>| launch(binaries, account.as_ref(), ports[0], durability, further);
+    port::on_free(1, PORT_TAKEN, launch).await
 }
 
 /// Kills every process of the server, and waits until they are gone.
@@ -120,12 +114,7 @@ async fn launch(
 
 fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability, further: &[String]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![binaries.directory.clone().into(), name.into()];
-    if durability == Durability::Nothing && memory::has_room() {
-        arguments.push(memory::DIRECTORY.into());
-    }
-    // The temporary directory of this process may be inaccessible to the other user.
-    arguments.extend([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into()]);
-    arguments.push("--".into());
+    arguments.extend(supervisor::places(durability == Durability::Nothing));
     let port = format!("port={port}");
     // No Unix sockets: their paths have a length limit that some temporary directories exceed.
     for setting in ["listen_addresses=127.0.0.1", "unix_socket_directories=", &port] {

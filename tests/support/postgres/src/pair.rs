@@ -1,15 +1,13 @@
 //! A primary and its standby.
 
 use std::{
-    env,
     ffi::OsString,
     fmt,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use tokio::{task, time};
+use tokio::time;
 use tokio_postgres::Config;
 use uuid::Uuid;
 
@@ -22,9 +20,9 @@ use crate::{
     error::Cause,
     executable::Executable,
     installed::PORT_TAKEN,
-    memory, port,
+    port,
     settings::{self, Durability},
-    supervisor::Supervisor,
+    supervisor::{self, Ordered, Supervisor},
     url,
 };
 
@@ -49,7 +47,7 @@ pub struct Pair {
     password: String,
     ports: [u16; 2],
     primary: usize,
-    supervisor: Arc<Mutex<Supervisor>>,
+    supervisor: Ordered,
 }
 
 impl Pair {
@@ -95,8 +93,8 @@ impl Pair {
     /// There is no standby.
     pub async fn fail_over(&mut self) -> Result<(), CrashError> {
         let (primary, standby) = (self.primary, 1 - self.primary);
-        self.order(format!("kill {primary}")).await?;
-        self.order(format!("promote {standby}")).await?;
+        self.supervisor.order(format!("kill {primary}")).await?;
+        self.supervisor.order(format!("promote {standby}")).await?;
         self.primary = standby;
         Ok(())
     }
@@ -108,7 +106,7 @@ impl Pair {
     /// There is no standby.
     pub async fn split(&mut self) -> Result<(), CrashError> {
         let standby = 1 - self.primary;
-        self.order(format!("promote {standby}")).await?;
+        self.supervisor.order(format!("promote {standby}")).await?;
         self.primary = standby;
         Ok(())
     }
@@ -119,7 +117,7 @@ impl Pair {
     ///
     /// There is none.
     pub async fn kill_standby(&self) -> Result<(), CrashError> {
-        self.order(format!("kill {}", 1 - self.primary)).await
+        self.supervisor.order(format!("kill {}", 1 - self.primary)).await
     }
 
     /// Makes the server that was killed a standby of the primary, and waits until it follows. What it alone had is undone.
@@ -129,8 +127,8 @@ impl Pair {
     /// It was not killed, or does not start; or the binaries come without `pg_rewind` or `psql`.
     pub async fn rejoin(&self) -> Result<(), CrashError> {
         let (primary, standby) = (self.primary, 1 - self.primary);
-        self.order(format!("rewind {standby} {primary}")).await?;
-        self.order(format!("start {standby}")).await?;
+        self.supervisor.order(format!("rewind {standby} {primary}")).await?;
+        self.supervisor.order(format!("start {standby}")).await?;
         let (standby, primary) = (self.standby(), self.primary());
         let following = background::runtime().spawn(async move { follow(&standby, &primary).await });
         following.await.map_err(|error| CrashError(error.into()))?.map_err(CrashError)
@@ -141,16 +139,6 @@ impl Pair {
         let mut config = Config::new();
         config.user("postgres").password(&self.password).dbname("postgres");
         url::to_primary(&config, &hosts)
-    }
-
-    async fn order(&self, order: String) -> Result<(), CrashError> {
-        let supervisor = Arc::clone(&self.supervisor);
-        let asked = move || supervisor.lock().unwrap_or_else(PoisonError::into_inner).ask(&order);
-        match task::spawn_blocking(asked).await.map_err(|error| CrashError(error.into()))? {
-            Ok(answer) if answer == "done" => Ok(()),
-            Ok(answer) => Err(CrashError(format!("the server refuses: {answer}").into())),
-            Err(error) => Err(CrashError(error.into())),
-        }
     }
 }
 
@@ -166,15 +154,7 @@ fn address(port: u16) -> SocketAddr {
 }
 
 async fn start() -> Result<Pair, Cause> {
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        let ports = port::several(2)?;
-        match launch([ports[0], ports[1]]).await {
-            Err(cause) if attempts < port::ATTEMPTS && cause.to_string().contains(PORT_TAKEN) => {}
-            outcome => return outcome,
-        }
-    }
+    port::on_free(2, PORT_TAKEN, |ports| launch([ports[0], ports[1]])).await
 }
 
 async fn launch(ports: [u16; 2]) -> Result<Pair, Cause> {
@@ -184,10 +164,10 @@ async fn launch(ports: [u16; 2]) -> Result<Pair, Cause> {
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments(&binaries, ports), account.as_ref())?;
     let password = Uuid::new_v4().simple().to_string();
     supervisor.tell(&password)?;
-    let supervisor = Arc::new(Mutex::new(supervisor));
+    let supervisor = Ordered::new(supervisor);
     let pair = Pair { _executable: executable, password, ports, primary: 0, supervisor };
     for order in ["make 0", "copy 1 0", "start 0", "start 1"] {
-        pair.order(order.to_owned()).await?;
+        pair.supervisor.order(order).await?;
     }
     connection::answers(&pair.primary(), PATIENCE, || false).await?;
     follow(&pair.standby(), &pair.primary()).await?;
@@ -198,11 +178,7 @@ fn arguments(binaries: &Binaries, ports: [u16; 2]) -> Vec<OsString> {
     let name = format!("scratch-postgres-{}", Uuid::new_v4().simple());
     let mut arguments: Vec<OsString> = vec![binaries.directory.clone().into(), name.into()];
     arguments.extend(ports.map(|port| OsString::from(port.to_string())));
-    if memory::has_room() {
-        arguments.push(memory::DIRECTORY.into());
-    }
-    // The temporary directory of this process may be inaccessible to the other user.
-    arguments.extend([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into(), "--".into()]);
+    arguments.extend(supervisor::places(true));
     arguments.extend(OPTIONS.iter().flat_map(|option| [OsString::from("-c"), OsString::from(*option)]));
     arguments.extend(settings::arguments(Durability::Commits).map(OsString::from));
     arguments
@@ -237,7 +213,7 @@ mod tests {
             return crate::skip("installed-postgres", "no server binaries");
         }
         let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let free = port::free().expect("a port");
+        let free = port::several(1).expect("a port")[0];
         let outcome = launch([taken.local_addr().expect("an address").port(), free]).await;
         let text = outcome.err().map(|cause| cause.to_string()).unwrap_or_default();
         assert!(text.contains(PORT_TAKEN), "{text}");

@@ -4,19 +4,16 @@ use std::{fs, io, net::TcpListener, ops::Range};
 
 use uuid::Uuid;
 
+use crate::error::Cause;
+
 /// The number of attempts to start a server, in case another process takes the port that was just free.
-pub(crate) const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 5;
 
 /// How many ports are tried.
 const TRIED: usize = 1_000;
 
 /// The lowest port that is taken, and where the ports begin that Linux gives to connections by default.
 const PORTS: Range<u16> = 10_000..32_768;
-
-/// Returns a port of 127.0.0.1 that is free at this moment.
-pub(crate) fn free() -> io::Result<u16> {
-    several(1).map(|ports| ports[0])
-}
 
 /// Returns this many different ports of 127.0.0.1 that are free at this moment. The system gives none of them to a connection, which would
 /// keep it from a server that starts again.
@@ -35,6 +32,21 @@ pub fn several(number: usize) -> io::Result<Vec<u16>> {
         listeners.extend(TcpListener::bind(("127.0.0.1", any)));
     }
     Err(io::Error::new(io::ErrorKind::AddrInUse, format!("no port of {ports:?} is free")))
+}
+
+/// Launches a server on this many ports; on others, if one of them was taken meanwhile and its error has this text.
+pub(crate) async fn on_free<T, F: Future<Output = Result<T, Cause>>>(
+    number: usize,
+    is_taken: &str,
+    launch: impl Fn(Vec<u16>) -> F,
+) -> Result<T, Cause> {
+    let mut attempts = 1;
+    loop {
+        match launch(several(number)?).await {
+            Err(cause) if attempts < ATTEMPTS && cause.to_string().contains(is_taken) => attempts += 1,
+            outcome => return outcome,
+        }
+    }
 }
 
 /// The first port that the system gives to connections.

@@ -50,10 +50,6 @@ impl Server {
     /// # Errors
     ///
     /// As [`start`](Self::start).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`start`](Self::start).
     pub async fn start_durable(sources: &[Source]) -> Result<Self, StartError> {
         Self::start_in_background(sources, Durability::Commits, &[]).await
     }
@@ -62,10 +58,6 @@ impl Server {
     /// so that each commit is flushed to the disk, and 512 MB of shared buffers.
     ///
     /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    ///
-    /// # Cancel safety
     ///
     /// As [`start`](Self::start).
     pub async fn start_as_deployed(sources: &[Source]) -> Result<Self, StartError> {
@@ -78,10 +70,6 @@ impl Server {
     /// # Errors
     ///
     /// As [`start`](Self::start), also for a setting that the server does not know.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`start`](Self::start).
     pub async fn start_as_deployed_with(settings: &[&str]) -> Result<Self, StartError> {
         Self::start_in_background(&[Source::Installed], Durability::Disk, settings).await
     }
@@ -92,10 +80,6 @@ impl Server {
     /// # Errors
     ///
     /// As [`start`](Self::start), also for a setting that the server does not know.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`start`](Self::start).
     pub async fn start_durable_with(settings: &[&str]) -> Result<Self, StartError> {
         Self::start_in_background(&[Source::Installed], Durability::Commits, settings).await
     }

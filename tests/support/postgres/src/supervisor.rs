@@ -1,13 +1,17 @@
 //! The process that outlives this one to remove a server.
 
 use std::{
-    ffi::OsStr,
+    env,
+    ffi::{OsStr, OsString},
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     os::unix::process::CommandExt,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::account::Account;
+use tokio::task;
+
+use crate::{CrashError, account::Account, memory};
 
 /// A shell script that runs until its standard input ends, which happens when this process ends in any way, and then
 /// removes what it supervises. It has its own process group, so that a terminal's Ctrl-C does not reach it.
@@ -95,4 +99,51 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.finish();
     }
+}
+
+/// A supervisor that several tasks give orders to, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Ordered(Arc<Mutex<Supervisor>>);
+
+impl Ordered {
+    pub(crate) fn new(supervisor: Supervisor) -> Self {
+        Self(Arc::new(Mutex::new(supervisor)))
+    }
+
+    /// Gives an order, and waits until it is done.
+    pub(crate) async fn order(&self, order: impl Into<String>) -> Result<(), CrashError> {
+        let (supervisor, order) = (self.clone(), order.into());
+        let asked = task::spawn_blocking(move || supervisor.lock().ask(&order)).await;
+        match asked.map_err(|error| CrashError(error.into()))?.map_err(|error| CrashError(error.into()))?.as_str() {
+            "done" => Ok(()),
+            "" => Err(CrashError("the script that supervises the servers has ended".into())),
+            said => Err(CrashError(format!("the server refuses: {said}").into())),
+        }
+    }
+
+    /// As [`Supervisor::has_ended`].
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().has_ended()
+    }
+
+    /// As [`Supervisor::last_words`]; `None` also while an order is under way, which finds out.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        self.0.try_lock().ok()?.last_words()
+    }
+
+    /// As [`Supervisor::end`].
+    pub(crate) async fn end(self) -> String {
+        task::spawn_blocking(move || self.lock().finish()).await.unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Supervisor> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The directories in which a script may keep the files of its servers, and the end of their list. The temporary directory of this process may
+/// be inaccessible to the other user.
+pub(crate) fn places(in_memory: bool) -> impl Iterator<Item = OsString> {
+    let memory = (in_memory && memory::has_room()).then(|| memory::DIRECTORY.into());
+    memory.into_iter().chain([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into(), "--".into()])
 }

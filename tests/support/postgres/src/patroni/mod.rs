@@ -7,18 +7,25 @@ use std::{
     fmt,
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use tokio::{task, time};
+use tokio::time;
 use tokio_postgres::Config;
 use uuid::Uuid;
 
 use self::configuration::Configuration;
 use crate::{
-    CrashError, account::Account, background, binaries::Binaries, connection, error::Cause, executable::Executable,
-    http, memory, port, program, supervisor::Supervisor, url,
+    CrashError,
+    account::Account,
+    background,
+    binaries::Binaries,
+    connection,
+    error::Cause,
+    executable::Executable,
+    http, port, program,
+    supervisor::{self, Ordered, Supervisor},
+    url,
 };
 
 /// The time in which all servers must run, which includes two copies of the first.
@@ -60,7 +67,7 @@ pub enum Replication {
 pub struct Patroni {
     _executable: Executable,
     configuration: Configuration,
-    supervisor: Arc<Mutex<Supervisor>>,
+    supervisor: Ordered,
 }
 
 impl Patroni {
@@ -122,7 +129,7 @@ impl Patroni {
     ///
     /// It does not run.
     pub async fn kill(&self, node: usize) -> Result<(), CrashError> {
-        self.order(format!("kill {node}")).await
+        self.supervisor.order(format!("kill {node}")).await
     }
 
     /// Starts a killed node again: its Patroni makes it a standby.
@@ -131,7 +138,7 @@ impl Patroni {
     ///
     /// It cannot be started.
     pub async fn start_again(&self, node: usize) -> Result<(), CrashError> {
-        self.order(format!("start {node}")).await
+        self.supervisor.order(format!("start {node}")).await
     }
 
     /// Stops all processes of a node, which is cut off from everything then: connections to it can be made, and are silent.
@@ -140,7 +147,7 @@ impl Patroni {
     ///
     /// It does not run.
     pub async fn freeze(&self, node: usize) -> Result<(), CrashError> {
-        self.order(format!("freeze {node}")).await
+        self.supervisor.order(format!("freeze {node}")).await
     }
 
     /// Stops the Patroni of a node, and not its server, which goes on as an unfenced primary.
@@ -149,7 +156,7 @@ impl Patroni {
     ///
     /// It does not run.
     pub async fn hang(&self, node: usize) -> Result<(), CrashError> {
-        self.order(format!("hang {node}")).await
+        self.supervisor.order(format!("hang {node}")).await
     }
 
     /// Lets a [frozen](Self::freeze) or [hung](Self::hang) node go on where it was, until its Patroni notices.
@@ -158,7 +165,7 @@ impl Patroni {
     ///
     /// It is not frozen.
     pub async fn thaw(&self, node: usize) -> Result<(), CrashError> {
-        self.order(format!("thaw {node}")).await
+        self.supervisor.order(format!("thaw {node}")).await
     }
 
     /// Stops the standbys from receiving anything from the primary, until [`lose`](Self::lose).
@@ -167,7 +174,7 @@ impl Patroni {
     ///
     /// No standby receives anything.
     pub async fn stall(&self) -> Result<(), CrashError> {
-        self.order("stall".to_owned()).await
+        self.supervisor.order("stall").await
     }
 
     /// Ends the connections of [stalled](Self::stall) standbys to the primary. What they were sent meanwhile is lost to them, unless it is
@@ -177,7 +184,7 @@ impl Patroni {
     ///
     /// No standby was stalled.
     pub async fn lose(&self) -> Result<(), CrashError> {
-        self.order("lose".to_owned()).await
+        self.supervisor.order("lose").await
     }
 
     /// Kills each node whose server does not answer, and starts it again, as an operator does. A Patroni that knows no primary at the
@@ -213,21 +220,7 @@ impl Patroni {
 
     /// Returns the last lines of the logs if etcd or HAProxy has ended by itself, and everything with it; `None` while they run.
     pub fn ended(&self) -> Option<String> {
-        // An order is under way otherwise, and finds out.
-        self.supervisor.try_lock().ok()?.last_words()
-    }
-
-    async fn order(&self, order: String) -> Result<(), CrashError> {
-        let supervisor = Arc::clone(&self.supervisor);
-        let answer = task::spawn_blocking(move || lock(&supervisor).ask(&order)).await;
-        match answer.map_err(|error| CrashError(error.into()))? {
-            Ok(answer) if answer == "done" => Ok(()),
-            Ok(answer) if answer.is_empty() => {
-                Err(CrashError("the script that supervises the servers has ended".into()))
-            }
-            Ok(answer) => Err(CrashError(answer.into())),
-            Err(error) => Err(CrashError(error.into())),
-        }
+        self.supervisor.last_words()
     }
 }
 
@@ -236,10 +229,6 @@ impl fmt::Debug for Patroni {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Patroni").field("nodes", &self.configuration.nodes).finish_non_exhaustive()
     }
-}
-
-fn lock(supervisor: &Mutex<Supervisor>) -> MutexGuard<'_, Supervisor> {
-    supervisor.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The programs of Debian's packages.
@@ -279,7 +268,7 @@ async fn start(replication: Replication) -> Result<Patroni, Cause> {
     let executable = Executable::new(&binaries.directory, &binaries.version);
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments, account.as_ref())?;
     let told = tell(&mut supervisor, &configuration, &binaries);
-    let supervisor = Arc::new(Mutex::new(supervisor));
+    let supervisor = Ordered::new(supervisor);
     let patroni = Patroni { _executable: executable, configuration, supervisor };
     let started = async {
         told?;
@@ -288,11 +277,7 @@ async fn start(replication: Replication) -> Result<Patroni, Cause> {
     match started.await {
         Ok(()) => Ok(patroni),
         Err(cause) => {
-            let supervisor = patroni.supervisor;
-            let ended = task::spawn_blocking(move || {
-                Arc::into_inner(supervisor).map(|it| it.into_inner().unwrap_or_else(PoisonError::into_inner).end())
-            });
-            let log = ended.await.ok().flatten().unwrap_or_default();
+            let log = patroni.supervisor.end().await;
             Err(format!("Patroni did not start: {cause}; the last of the logs:\n{log}").into())
         }
     }
@@ -303,11 +288,7 @@ fn arguments(programs: &Programs, configuration: &Configuration) -> Vec<OsString
     let Programs { etcd, haproxy, patroni } = programs;
     let mut arguments: Vec<OsString> = vec![name.into(), etcd.into(), patroni.into(), haproxy.into()];
     arguments.push(NODES.to_string().into());
-    if memory::has_room() {
-        arguments.push(memory::DIRECTORY.into());
-    }
-    // The temporary directory of this process may be inaccessible to the other user.
-    arguments.extend([std::env::temp_dir().into(), "/tmp".into(), "/var/tmp".into(), "--".into()]);
+    arguments.extend(supervisor::places(true));
     arguments.extend(configuration.of_etcd().into_iter().map(OsString::from));
     arguments
 }
@@ -328,12 +309,12 @@ async fn run(patroni: &Patroni) -> Result<(), Cause> {
     let answers = || async move { http::get(etcd, "/health", ANSWER).await.ok() == Some(200) };
     until(ETCD, patroni, "etcd does not answer", answers).await?;
     for node in 0..NODES {
-        patroni.order(format!("start {node}")).await?;
+        patroni.supervisor.order(format!("start {node}")).await?;
     }
-    patroni.order("front".to_owned()).await?;
+    patroni.supervisor.order("front").await?;
     until(START, patroni, "the servers do not run", || patroni.is_whole()).await?;
     let url = patroni.url_of(&[patroni.front()]);
-    connection::answers(&url, START, || lock(&patroni.supervisor).has_ended()).await.map(drop)
+    connection::answers(&url, START, || patroni.supervisor.has_ended()).await.map(drop)
 }
 
 /// Waits until a condition is true.
@@ -345,7 +326,7 @@ async fn until<F: Future<Output = bool>>(
 ) -> Result<(), Cause> {
     let begun = Instant::now();
     while !condition().await {
-        if lock(&patroni.supervisor).has_ended() {
+        if patroni.supervisor.has_ended() {
             return Err("it ended".into());
         }
         if begun.elapsed() > limit {
