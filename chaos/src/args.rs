@@ -5,7 +5,6 @@ use std::{fmt, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::{
-    driver::Driver,
     fault::FaultSet,
     mode::Mode,
     mortal::{CallArgs, Without},
@@ -55,11 +54,6 @@ pub struct Args {
     /// database.
     #[arg(long, value_enum, default_value_t = Modes::Both)]
     pub(crate) mode: Modes,
-
-    /// The client library of PostgreSQL that the servers use. All but the default need the program built with the feature of the
-    /// same name, or with `drivers`, which is all of them.
-    #[arg(long, value_enum, value_name = "DRIVER", default_value_t = Driver::TokioPostgres)]
-    pub(crate) driver: Driver,
 
     /// The number of server processes.
     #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = value_parser!(u32).range(1..=16))]
@@ -164,9 +158,6 @@ pub enum Command {
     /// One of the harness's servers: the sample with these flags, controlled through its standard input.
     #[command(hide = true)]
     Serve {
-        /// The driver.
-        #[arg(long, value_enum, default_value_t = Driver::TokioPostgres)]
-        driver: Driver,
         /// The sample's flags.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
@@ -263,7 +254,7 @@ mod tests {
         assert_eq!(args.mode.each(), [Mode::Transactional, Mode::Reserved]);
         assert_eq!(args.on_lease_ended, LeasePolicy::Refuse);
         assert_eq!(args.on_store_unavailable, StorePolicy::Reject);
-        assert!(args.driver == Driver::TokioPostgres && args.topology == Topology::Single && !args.serializable);
+        assert!(args.topology == Topology::Single && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
         assert_eq!((args.seed, args.max_batch), (None, None));
         assert!(args.partitions.is_none() && !args.moving);
@@ -278,8 +269,8 @@ mod tests {
 
     #[test]
     fn a_server_takes_the_flags_of_the_sample() {
-        let args = Args::parse_from(["chaos", "serve", "--driver", "sqlx", "--lease", "2s"]);
-        let Some(Command::Serve { driver, flags }) = args.command else { panic!("{:?}", args.command) };
-        assert!(driver == Driver::Sqlx && flags == ["--lease", "2s"]);
+        let args = Args::parse_from(["chaos", "serve", "--lease", "2s"]);
+        let Some(Command::Serve { flags }) = args.command else { panic!("{:?}", args.command) };
+        assert_eq!(flags, ["--lease", "2s"]);
     }
 }

@@ -17,7 +17,6 @@
 //! | `args`, `run`, `plan`, `trial` | the command, the plan, one run in one mode |
 //! | `seed`, `operation`, `schedule`, `step`, `fault` | everything that is decided in advance, from one seed |
 //! | `topology`, `fleet` | the parts that fail: PostgreSQL and what is in front of it, and the server processes, each with a way through `tcp_proxy` |
-//! | `driver`, `handlers` | the client library that the servers use; handlers for those that the sample has none for |
 //! | `server` | the code of a server process: the sample, the hook that kills or stops it at a step, and the report of unprotected runs |
 //! | `witness` | whether the database could be asked, over the way of each server |
 //! | `faults`, `pace` | carrying out the faults, in step with the operations |
@@ -34,13 +33,10 @@
 mod args;
 mod auditor;
 mod client;
-mod driver;
 mod error;
 mod fault;
 mod faults;
 mod fleet;
-#[cfg(any(feature = "diesel", feature = "sea-orm"))]
-mod handlers;
 mod journal;
 mod last;
 mod mode;
@@ -65,7 +61,6 @@ mod urls;
 mod witness;
 
 pub use args::{Args, Command};
-pub use driver::Driver;
 pub use error::Error;
 pub use mortal::{CallArgs, call};
 pub use run::run;

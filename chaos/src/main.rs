@@ -10,7 +10,7 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     let ended = match args.command {
         Some(Command::Call(args)) => chaos::call(&args).await.map(|()| ExitCode::SUCCESS),
-        Some(Command::Serve { driver, flags }) => chaos::serve(driver, &flags).await.map(|()| ExitCode::SUCCESS),
+        Some(Command::Serve { flags }) => chaos::serve(&flags).await.map(|()| ExitCode::SUCCESS),
         None => chaos::run(&args).await,
     };
     ended.unwrap_or_else(|error| {

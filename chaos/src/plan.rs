@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     args::{Args, LeasePolicy, StorePolicy},
     auditor::{Losses, Rules},
-    driver::Driver,
     fault::FaultSet,
     mode::Mode,
     operation::Operation,
@@ -20,7 +19,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) clients: u32,
-    pub(crate) driver: Driver,
     pub(crate) faults: FaultSet,
     pub(crate) front: Front,
     pub(crate) lease: Duration,
@@ -55,7 +53,6 @@ impl Plan {
         let operations = (0..args.operations).map(|number| Operation::new(seed, number, &args.faults));
         Self {
             clients: args.clients,
-            driver: args.driver,
             faults: args.faults.clone(),
             front: args.front,
             lease: args.lease,
@@ -99,13 +96,8 @@ impl Plan {
         }
     }
 
-    /// The arguments of a server: its driver, and the flags of the sample.
+    /// The flags of the sample, as a server has them.
     pub(crate) fn server(&self, mode: Mode) -> Vec<String> {
-        let driver = ["--driver".to_owned(), self.driver.to_string()];
-        driver.into_iter().chain(self.flags(mode)).collect()
-    }
-
-    fn flags(&self, mode: Mode) -> Vec<String> {
         let mut flags = vec!["--listen", "127.0.0.1:0", "--mode", mode.as_str()];
         flags.extend(["--on-store-unavailable", self.on_store_unavailable(mode).as_str()]);
         let lease = humantime::format_duration(self.lease).to_string();

@@ -13,7 +13,7 @@ use crate::{
     plan::Plan,
     report::{LEGEND, Table, write_stories},
     step::Step,
-    topology::{Front, Topology},
+    topology::Topology,
     trial::Trial,
 };
 
@@ -36,22 +36,6 @@ pub async fn run(args: &Args) -> Result<ExitCode, Error> {
 async fn trials(args: &Args) -> Result<ExitCode, Error> {
     if !args.report.is_dir() {
         return Err(format!("--report {} is not a directory", args.report.display()).into());
-    }
-    if let Some(why) = args.driver.missing() {
-        return Err(why.into());
-    }
-    if let Some(why) =
-        args.driver.missing_behind_pgbouncer(args.mode.each()).filter(|_| args.topology == Topology::Pgbouncer)
-    {
-        return Err(why.into());
-    }
-    if let Some(why) =
-        args.driver.missing_with_hosts().filter(|_| args.topology == Topology::Patroni && args.front == Front::Hosts)
-    {
-        return Err(why.into());
-    }
-    if let Some(why) = args.driver.missing_on_redis().filter(|_| args.topology == Topology::RedisCluster) {
-        return Err(why.into());
     }
     if args.topology == Topology::RedisCluster && args.on_store_unavailable == StorePolicy::Proceed {
         return Err("no witness sees whether Redis could be asked: leave `--on-store-unavailable proceed` out".into());

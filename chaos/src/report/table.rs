@@ -69,7 +69,6 @@ impl Table<'_> {
         let mut row = |name: &str, value: &dyn fmt::Display| rows.push((name.to_owned(), value.to_string()));
         let Trial { tally, took, verdict, .. } = self.trial;
         let seconds = std::time::Duration::from_secs(took.as_secs().max(1));
-        row("driver", &self.plan.driver);
         row("seed", &self.plan.seed.0);
         row("operations", &self.plan.of_clients);
         row("operations of hogs, floods and crowds", &(self.plan.operations.len() - self.plan.of_clients as usize));

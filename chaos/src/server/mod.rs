@@ -23,7 +23,6 @@ pub(crate) use self::{
     wire::{Action, Arm, Instruction, Saying},
 };
 use crate::{
-    driver::Driver,
     error::Error,
     step::{ENGINE_TARGET, SAMPLE_TARGET, UNPROTECTED_TARGET},
 };
@@ -33,16 +32,16 @@ use shared::Shared;
 use unprotected::Unprotectedness;
 
 /// The default log filter, if `RUST_LOG` is not set. The pools log a lot about connections that were cut.
-const LOG: &str = "warn,deadpool=error,sqlx=error";
+const LOG: &str = "warn,deadpool=error";
 
-/// Runs the sample on a driver with these flags, on the database of `DATABASE_URL`, and with its records on the Redis Cluster of
+/// Runs the sample with these flags, on the database of `DATABASE_URL`, and with its records on the Redis Cluster of
 /// `REDIS_URLS`, if there are any. Returns when the sample is stopped; the process
 /// dies if its standard input ends, or at the step at which it was told to die.
 ///
 /// # Errors
 ///
 /// The flags are not flags of the sample, or the sample cannot serve.
-pub async fn serve(driver: Driver, flags: &[String]) -> Result<(), Error> {
+pub async fn serve(flags: &[String]) -> Result<(), Error> {
     let points = Points::default();
     init_tracing(&points);
     Shared::report()?;
@@ -53,16 +52,16 @@ pub async fn serve(driver: Driver, flags: &[String]) -> Result<(), Error> {
     let flags = ["organization"].into_iter().chain(flags.iter().map(String::as_str)).chain(["--ready-file"]);
     let args = organization::Args::try_parse_from(flags.map(Into::into).chain([file.clone().into_os_string()]))?;
     tokio::select! {
-        served = run(driver, args) => served,
+        served = run(args) => served,
         // It returns only if it fails; otherwise it waits for ever.
         error = ready::announce(&file) => Err(error),
     }
 }
 
-async fn run(driver: Driver, args: organization::Args) -> Result<(), Error> {
+async fn run(args: organization::Args) -> Result<(), Error> {
     match on_redis::is_wanted() {
         true => organization::run_on::<OnRedis>(args).await,
-        false => driver.run(args).await,
+        false => organization::run(args).await,
     }
 }
 

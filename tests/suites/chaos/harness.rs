@@ -103,7 +103,7 @@ impl Directory {
 
     /// Starts the harness with these flags.
     pub(crate) fn start(&self, flags: &[&str], output: Stdio) -> Child {
-        Command::new(binary("chaos", crate::FEATURES))
+        Command::new(binary("chaos", ""))
             .args(["--report".as_ref(), self.reports().as_os_str()])
             .args(flags)
             .env("TMPDIR", self.temporary())
