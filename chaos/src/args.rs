@@ -1,13 +1,14 @@
 //! The command line.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::{
+    error::Error,
     fault::FaultSet,
     mode::Mode,
-    mortal::{CallArgs, Without},
+    mortal::CallArgs,
     sabotage::Sabotage,
     topology::{Front, Persistence, Replication, Topology},
 };
@@ -62,11 +63,6 @@ pub struct Args {
     /// The number of clients that call at the same time.
     #[arg(long, value_name = "NUMBER", default_value = "16", value_parser = value_parser!(u32).range(1..=256))]
     pub(crate) clients: u32,
-
-    /// The sample's policy, in reserved mode, for a key whose lease ended without an outcome. `refuse` promises the
-    /// most: nothing runs twice, whatever happens, and people find out what became of such a call.
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t = LeasePolicy::Refuse)]
-    pub(crate) on_lease_ended: LeasePolicy,
 
     /// The lease of a reservation.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
@@ -130,10 +126,6 @@ pub struct Args {
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     pub(crate) report: PathBuf,
 
-    /// Show the servers' logs, from warnings up, on stderr.
-    #[arg(long)]
-    pub(crate) verbose: bool,
-
     /// Let the clients be processes with a journal of their operations, behind a proxy that distorts answers, and kill them at each step, too,
     /// besides servers and database; in reserved mode the clients alone.
     #[arg(long)]
@@ -175,41 +167,34 @@ pub(crate) enum Modes {
     Transactional,
 }
 
-impl Modes {
-    pub(crate) fn each(self) -> &'static [Mode] {
-        match self {
-            Self::Both => &[Mode::Transactional, Mode::Reserved],
-            Self::Reserved => &[Mode::Reserved],
-            Self::Transactional => &[Mode::Transactional],
+impl Args {
+    /// The modes to run.
+    ///
+    /// # Errors
+    ///
+    /// The topology has none of these.
+    pub(crate) fn modes(&self) -> Result<&'static [Mode], Error> {
+        match (self.mode, self.topology) {
+            (Modes::Reserved, _) | (Modes::Both, Topology::RedisCluster) => Ok(&[Mode::Reserved]),
+            (Modes::Transactional, Topology::RedisCluster) => {
+                Err("no transaction spans Redis and PostgreSQL: there is no transactional mode with records on Redis"
+                    .into())
+            }
+            (Modes::Transactional, _) => Ok(&[Mode::Transactional]),
+            (Modes::Both, _) => Ok(&[Mode::Transactional, Mode::Reserved]),
         }
     }
 }
 
-/// The policy for a key whose lease ended without an outcome.
+/// A guard of clients that die, which is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LeasePolicy {
-    /// The application is asked whether the call took effect.
-    Reconcile,
-    /// The call is refused.
-    Refuse,
-    /// The handler runs again.
-    Rerun,
-}
-
-impl LeasePolicy {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Reconcile => "reconcile",
-            Self::Refuse => "refuse",
-            Self::Rerun => "rerun",
-        }
-    }
-}
-
-impl fmt::Display for LeasePolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+pub(crate) enum Without {
+    /// A client that has died does not have its journal any more.
+    Journal,
+    /// Each attempt has a key of its own.
+    Key,
+    /// An answer without a gRPC status is taken for a success.
+    Status,
 }
 
 /// The policy for a call while the store cannot be asked.
@@ -219,21 +204,6 @@ pub(crate) enum StorePolicy {
     Proceed,
     /// The call is refused.
     Reject,
-}
-
-impl StorePolicy {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Proceed => "proceed",
-            Self::Reject => "reject",
-        }
-    }
-}
-
-impl fmt::Display for StorePolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 #[cfg(test)]
@@ -251,8 +221,7 @@ mod tests {
     fn defaults_are_as_documented() {
         let args = Args::parse_from(["chaos"]);
         assert_eq!((args.operations, args.servers, args.clients), (10_000, 3, 16));
-        assert_eq!(args.mode.each(), [Mode::Transactional, Mode::Reserved]);
-        assert_eq!(args.on_lease_ended, LeasePolicy::Refuse);
+        assert_eq!(args.modes().ok(), Some(&[Mode::Transactional, Mode::Reserved][..]));
         assert_eq!(args.on_store_unavailable, StorePolicy::Reject);
         assert!(args.topology == Topology::Single && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
@@ -272,5 +241,15 @@ mod tests {
         let args = Args::parse_from(["chaos", "serve", "--lease", "2s"]);
         let Some(Command::Serve { flags }) = args.command else { panic!("{:?}", args.command) };
         assert_eq!(flags, ["--lease", "2s"]);
+    }
+    #[test]
+    fn has_transactional_mode_unless_the_records_are_on_redis() {
+        for topology in Topology::value_variants() {
+            let is_on_redis = *topology == Topology::RedisCluster;
+            let modes = |mode| Args { mode, topology: *topology, ..Args::parse_from(["chaos"]) }.modes();
+            assert_eq!(modes(Modes::Transactional).is_err(), is_on_redis);
+            assert_eq!(modes(Modes::Reserved).ok(), Some(&[Mode::Reserved][..]));
+            assert_eq!(modes(Modes::Both).is_ok_and(|modes| modes.len() == 1), is_on_redis);
+        }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Entries {
     /// The calls that shared a statement with others, as far as servers reported that before they ended.
     pub(crate) shared: usize,
     /// Calls that waited too long while another user had all transactions of their server.
-    pub(crate) starved: Vec<Starved>,
+    pub(crate) starved: Vec<Starvation>,
     /// The unprotected runs that servers reported.
     pub(crate) unprotected: Vec<UnprotectedRun>,
     /// Servers that ended without an order to.
@@ -172,7 +172,7 @@ pub(crate) struct Crowd {
 
 /// An operation that was not answered in time while another user had all transactions of its server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Starved {
+pub(crate) struct Starvation {
     pub(crate) operation: u32,
     pub(crate) server: ServerId,
     pub(crate) begun: Duration,
@@ -202,7 +202,7 @@ pub(crate) struct Line {
 
 /// A call in the journal that has not ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Running(usize);
+pub(crate) struct AttemptNumber(usize);
 
 impl Journal {
     /// The number of log lines that are stored; older ones are dropped.
@@ -223,17 +223,17 @@ impl Journal {
     }
 
     /// Notes the beginning of a call.
-    pub(crate) fn begin(&self, operation: u32, variant: Variant, purpose: Purpose, server: ServerId) -> Running {
+    pub(crate) fn begin(&self, operation: u32, variant: Variant, purpose: Purpose, server: ServerId) -> AttemptNumber {
         let begun = self.now();
         let mut entries = self.entries();
         entries.attempts.push(Attempt { operation, variant, purpose, server, begun, ended: None });
-        Running(entries.attempts.len() - 1)
+        AttemptNumber(entries.attempts.len() - 1)
     }
 
     /// Notes the end of a call.
-    pub(crate) fn end(&self, running: Running, outcome: Outcome) {
+    pub(crate) fn end(&self, attempt: AttemptNumber, outcome: Outcome) {
         let now = self.now();
-        if let Some(attempt) = self.entries().attempts.get_mut(running.0) {
+        if let Some(attempt) = self.entries().attempts.get_mut(attempt.0) {
             attempt.ended = Some((now, outcome));
         }
     }

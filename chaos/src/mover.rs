@@ -12,10 +12,9 @@ use tonic_idempotency::{migrations, store::Schema};
 
 use crate::{
     error::Error,
-    fault::FaultKind,
+    fault::{FaultKind, MoverFault},
     journal::{Journal, Whom},
     pace::Pace,
-    schedule::MoverFault,
     topology::Database,
 };
 
@@ -161,22 +160,21 @@ impl Move {
         let owner = self.database.connect().await?;
         let begun = self.journal.now();
         let moves: bool = owner.query_one(MOVES, &[]).await?.try_get(0)?;
-        let kind = match how {
+        match how {
             MoverFault::Another => {
                 let moving = owner.batch_execute(&self.call);
-                self.note(FaultKind::MoverDoubled, moves, begun);
+                self.note(how, moves, begun);
                 return Ok(moving.await?);
             }
             MoverFault::Kill => {
                 let killed: i64 = owner.query_one(KILL, &[]).await?.try_get(0)?;
-                self.note(FaultKind::MoverKilled, killed > 0, begun);
+                self.note(how, killed > 0, begun);
                 return Ok(());
             }
-            MoverFault::Restart => FaultKind::MoveRestarted,
-            MoverFault::Stop => FaultKind::MoveStopped,
-        };
+            MoverFault::Restart | MoverFault::Stop => {}
+        }
         let stopped = stop(&owner).await?;
-        self.note(kind, moves && stopped, begun);
+        self.note(how, moves && stopped, begun);
         if how == MoverFault::Restart {
             owner.batch_execute(&self.call).await?;
         }
@@ -207,9 +205,9 @@ impl Move {
         }
     }
 
-    fn note(&self, kind: FaultKind, happened: bool, begun: Duration) {
+    fn note(&self, how: MoverFault, happened: bool, begun: Duration) {
         if happened {
-            self.journal.fault(kind, Whom::All, begun);
+            self.journal.fault(FaultKind::Mover(how), Whom::All, begun);
         }
     }
 }

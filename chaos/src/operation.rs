@@ -134,7 +134,7 @@ impl Habits {
         Self {
             changes: rng.random_ratio(1, 20),
             handler_delay: Duration::ZERO,
-            hang_ups: if faults.has(Family::HangUp) { hang_ups } else { 0 },
+            hang_ups: if faults.0.contains(&Family::HangUp) { hang_ups } else { 0 },
             hedges: match rng.random_range(0..100) {
                 0..5 => 2,
                 5..15 => 1,

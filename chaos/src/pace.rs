@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{sync::watch, time};
 
-use crate::topology::Topology;
+use crate::{args::Args, topology::Topology};
 
 /// The longest that an operation waits for due faults. It must not wait longer: some faults need calls to happen.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -34,13 +34,13 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(operations: u32, topology: Topology) -> Self {
-        let (backlog, patience) = match topology {
+    pub(crate) fn new(args: &Args) -> Self {
+        let (backlog, patience) = match args.topology {
             Topology::Patroni | Topology::RedisCluster => (BACKLOG_OF_FAILOVERS, PATIENCE_OF_FAILOVERS),
             Topology::Partitioned | Topology::Pgbouncer | Topology::Single => (BACKLOG, PATIENCE),
         };
         let (begun, waiting) = (watch::Sender::new(0), watch::Sender::new(0));
-        Self { backlog, begun, next: AtomicU32::new(0), operations, patience, waiting }
+        Self { backlog, begun, next: AtomicU32::new(0), operations: args.operations, patience, waiting }
     }
 
     /// Returns the next operation's number; `None` after the last.

@@ -1,4 +1,4 @@
-//! Shows the progress of a run on stderr.
+//! Shows the progress of a run on stderr, and notices if there is none.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -6,9 +6,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinHandle, time};
+use tokio::time;
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::{journal::Journal, mode::Mode};
+use crate::{error::Error, journal::Journal, mode::Mode};
+
+/// The longest time in which no operation finishes: no single operation may take longer, so all of them together cannot
+/// stand still for longer.
+const STANDSTILL: Duration = Duration::from_secs(120);
+
+/// The interval between two checks for progress.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// The interval between two updates on a terminal.
 const ON_TERMINAL: Duration = Duration::from_secs(1);
@@ -19,40 +27,40 @@ const ELSEWHERE: Duration = Duration::from_secs(5);
 /// Shows the progress of the run on stderr, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
+    line: ProgressLine,
+    _task: AbortOnDropHandle<()>,
+}
+
+#[derive(Clone, Debug)]
+struct ProgressLine {
     journal: Arc<Journal>,
     mode: Mode,
     operations: u32,
-    terminal: bool,
-}
-
-/// The task that shows the progress; ends when dropped.
-#[derive(Debug)]
-pub(crate) struct Showing {
-    progress: Arc<Progress>,
-    task: JoinHandle<()>,
+    is_terminal: bool,
 }
 
 impl Progress {
-    pub(crate) fn start(mode: Mode, journal: Arc<Journal>, operations: u32) -> Showing {
-        let terminal = io::stderr().is_terminal();
-        let progress = Arc::new(Self { journal, mode, operations, terminal });
-        let shown = Arc::clone(&progress);
+    pub(crate) fn start(mode: Mode, journal: &Arc<Journal>, operations: u32) -> Self {
+        let line =
+            ProgressLine { journal: Arc::clone(journal), mode, operations, is_terminal: io::stderr().is_terminal() };
+        let shown = line.clone();
         let task = tokio::spawn(async move {
-            let mut looks = time::interval(if terminal { ON_TERMINAL } else { ELSEWHERE });
-            let mut before = 0;
-            let mut at = shown.journal.now();
+            let mut looks = time::interval(if shown.is_terminal { ON_TERMINAL } else { ELSEWHERE });
+            let (mut before, mut at) = (0, shown.journal.now());
             loop {
                 looks.tick().await;
                 let (done, now) = (shown.journal.entries().done, shown.journal.now());
-                let rate = f64::from(done - before) / (now - at).as_secs_f64().max(0.001);
-                shown.show(rate);
+                shown.show(done - before, now - at);
                 (before, at) = (done, now);
             }
         });
-        Showing { progress, task }
+        Self { line, _task: AbortOnDropHandle::new(task) }
     }
+}
 
-    fn show(&self, rate: f64) {
+impl ProgressLine {
+    /// Writes the line, with the rate of so many operations in this time.
+    fn show(&self, done_then: u32, time: Duration) {
         let (done, calls, faults) = {
             let entries = self.journal.entries();
             // Clients that are processes of their own do not tell their calls.
@@ -60,22 +68,34 @@ impl Progress {
             (entries.done, calls.map(|calls| format!("{calls} calls, ")).unwrap_or_default(), entries.faults.len())
         };
         let (mode, operations, seconds) = (self.mode, self.operations, self.journal.now().as_secs());
+        let rate = f64::from(done_then) / time.as_secs_f64().max(0.001);
         let line =
             format!("{mode}: {done} of {operations} operations, {calls}{faults} faults, {rate:.0}/s, {seconds} s");
-        let (begin, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
+        let (begin, end) = if self.is_terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         // Fails if stderr is closed.
         let _ = write!(io::stderr(), "{begin}{line}{end}");
     }
 }
 
-impl Drop for Showing {
+impl Drop for Progress {
     fn drop(&mut self) {
-        self.task.abort();
-        let seconds = self.progress.journal.now().as_secs_f64().max(0.001);
-        let done = self.progress.journal.entries().done;
-        self.progress.show(f64::from(done) / seconds);
-        if self.progress.terminal {
+        let done = self.line.journal.entries().done;
+        self.line.show(done, self.line.journal.now());
+        if self.line.is_terminal {
             let _ = writeln!(io::stderr());
         }
     }
+}
+
+/// Returns when no operation has finished for [`STANDSTILL`].
+pub(crate) async fn standstill(journal: &Journal) -> Error {
+    let (mut done, mut since) = (0, time::Instant::now());
+    while since.elapsed() < STANDSTILL {
+        time::sleep(LOOK).await;
+        let now_done = journal.entries().done;
+        if now_done != done {
+            (done, since) = (now_done, time::Instant::now());
+        }
+    }
+    format!("no operation finished within {STANDSTILL:?}, after {done} finished ones").into()
 }

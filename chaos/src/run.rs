@@ -10,6 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     args::{Args, StorePolicy},
     error::Error,
+    mode::Mode,
+    mortal,
     plan::Plan,
     report::{LEGEND, Table, write_stories},
     step::Step,
@@ -34,42 +36,49 @@ pub async fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 async fn trials(args: &Args) -> Result<ExitCode, Error> {
+    let modes = args.modes()?;
     if !args.report.is_dir() {
         return Err(format!("--report {} is not a directory", args.report.display()).into());
     }
     if args.topology == Topology::RedisCluster && args.on_store_unavailable == StorePolicy::Proceed {
         return Err("no witness sees whether Redis could be asked: leave `--on-store-unavailable proceed` out".into());
     }
-    let modes = args.topology.modes(args.mode)?;
-    let seed = args.seed.unwrap_or_else(rand_seed);
+    if args.topology == Topology::RedisCluster && args.clients_die {
+        return Err("clients die with records in PostgreSQL alone".into());
+    }
+    // A random one is different each time, and short enough to type.
+    let seed = args.seed.unwrap_or_else(|| u64::from(uuid::Uuid::new_v4().as_fields().0));
     let plan = Plan::new(args, seed);
-    let mut kept = true;
+    let mut is_kept = true;
     say(&format!("# Chaos, seed {seed}\n"));
-    if args.clients_die {
-        if args.topology == Topology::RedisCluster {
-            return Err("clients die with records in PostgreSQL alone".into());
-        }
-        for mode in modes {
-            let audit = crate::mortal::run(&plan, *mode, args.without).await;
-            let audit = audit.map_err(|error| format!("{error} (seed {seed}, {mode} mode)"))?;
-            say(&format!("{audit}\n"));
-            all_passed(&audit.missed)?;
-            kept &= audit.is_kept();
-        }
-        return Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-    }
     for mode in modes {
-        let trial = Trial::run(&plan, *mode).await.map_err(|error| format!("{error} (seed {seed}, {mode} mode)"))?;
-        say(&format!("{}\n", Table { plan: &plan, trial: &trial }));
-        if !trial.verdict.violations.is_empty() {
-            kept = false;
-            let path = write_stories(&plan, &trial, &args.report)?;
-            say(&format!("The stories are in {}. To repeat the run: `--seed {seed}`.\n", path.display()));
-        }
-        all_passed(&trial.tally.missed)?;
+        let ended = if args.clients_die { with_mortal_clients(&plan, *mode).await } else { one(&plan, *mode).await };
+        is_kept &= ended.map_err(|error| format!("{error} (seed {seed}, {mode} mode)"))?;
     }
-    say(LEGEND);
-    Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if !args.clients_die {
+        say(LEGEND);
+    }
+    Ok(if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs one mode. Returns whether all promises were kept.
+async fn one(plan: &Plan, mode: Mode) -> Result<bool, Error> {
+    let trial = Trial::run(plan, mode).await?;
+    say(&format!("{}\n", Table { plan, trial: &trial }));
+    let is_kept = trial.verdict.violations.is_empty();
+    if !is_kept {
+        let path = write_stories(plan, &trial)?;
+        say(&format!("The stories are in {}. To repeat the run: `--seed {}`.\n", path.display(), plan.seed.0));
+    }
+    all_passed(&trial.tally.missed)?;
+    Ok(is_kept)
+}
+
+async fn with_mortal_clients(plan: &Plan, mode: Mode) -> Result<bool, Error> {
+    let audit = mortal::run(plan, mode).await?;
+    say(&format!("{audit}\n"));
+    all_passed(&audit.missed)?;
+    Ok(audit.is_kept())
 }
 
 /// A step that no call passed was not tested, whatever else was.
@@ -77,13 +86,8 @@ fn all_passed(missed: &[Step]) -> Result<(), Error> {
     if missed.is_empty() {
         return Ok(());
     }
-    let missed: Vec<_> = missed.iter().map(|step| step.as_str()).collect();
+    let missed: Vec<_> = missed.iter().map(Step::to_string).collect();
     Err(format!("no call passed {}, so that nothing was tested there", missed.join(", ")).into())
-}
-
-fn rand_seed() -> u64 {
-    // Random enough to differ each time, and short enough to type.
-    u64::from(uuid::Uuid::new_v4().as_fields().0)
 }
 
 fn say(text: &str) {

@@ -1,13 +1,12 @@
 //! Breaks promises on purpose, behind the back of the service, to test the auditor.
 
-use std::collections::BTreeSet;
-
+use clap::ValueEnum;
 use tokio_postgres::Client;
 
 use crate::{
     error::Error,
     journal::{Journal, UnprotectedRun},
-    named::{Named, SomeOf},
+    named::SomeOf,
     operation::{Kind, Operation, User, Variant},
 };
 
@@ -32,7 +31,7 @@ const SWAP: &str = "UPDATE tenant.idempotency_keys k SET response_bytes = other.
     WHERE (k.idempotency_key, other.idempotency_key) IN (($1, $2), ($2, $1))";
 
 /// A way to break a promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Deed {
     Execute,
     Forget,
@@ -42,26 +41,11 @@ pub(crate) enum Deed {
     Unprotect,
 }
 
-impl Named for Deed {
-    const ALL: &'static [Self] = &[Self::Execute, Self::Forget, Self::Hold, Self::Lose, Self::Swap, Self::Unprotect];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Execute => "execute",
-            Self::Forget => "forget",
-            Self::Hold => "hold",
-            Self::Lose => "lose",
-            Self::Swap => "swap",
-            Self::Unprotect => "unprotect",
-        }
-    }
-}
-
 /// The promises to break.
 pub(crate) type Sabotage = SomeOf<Deed>;
 
-/// Breaks each promise once, after all faults and before the last retries, each for a different `acknowledged`
-/// operation.
+/// Breaks each promise once, after all faults and before the last retries, each for a different operation
+/// that was acknowledged.
 ///
 /// # Errors
 ///
@@ -70,14 +54,14 @@ pub(crate) async fn sabotage(
     deeds: &Sabotage,
     client: &Client,
     journal: &Journal,
-    acknowledged: &BTreeSet<u32>,
     operations: &[Operation],
 ) -> Result<(), Error> {
     let suitable = |operation: &&Operation| operation.kind == Kind::Project && operation.user == User::Alice;
+    let acknowledged = journal.entries().acknowledged();
     let acknowledged = acknowledged.iter().filter_map(|number| operations.get(*number as usize));
     let mut victims = acknowledged.filter(suitable);
     let mut next = || victims.next().ok_or("too few operations were acknowledged for the sabotage");
-    for deed in deeds.each() {
+    for deed in &deeds.0 {
         let victim = next()?;
         let changed = match deed {
             Deed::Execute => client.execute(EXECUTE, &[&victim.name(Variant::Changed)]).await?,
@@ -88,7 +72,7 @@ pub(crate) async fn sabotage(
             Deed::Swap => client.execute(SWAP, &[&victim.key, &next()?.key]).await? / 2,
         };
         if changed != 1 {
-            return Err(format!("the sabotage {} changed {changed} rows instead of 1", deed.name()).into());
+            return Err(format!("the sabotage {deed:?} changed {changed} rows instead of 1").into());
         }
     }
     Ok(())

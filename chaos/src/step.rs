@@ -1,20 +1,15 @@
 //! The steps of the protocol at which a server can be killed or paused.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
-use crate::mode::Mode;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
-/// The target of the engine's step events.
-pub(crate) const ENGINE_TARGET: &str = "tonic_idempotency::step";
-
-/// The target of the engine's events of unprotected runs.
-pub(crate) const UNPROTECTED_TARGET: &str = "tonic_idempotency";
-
-/// The target of the sample's step events, and of its calls' spans.
-pub(crate) const SAMPLE_TARGET: &str = "organization::step";
+use crate::{mode::Mode, named::name};
 
 /// A step of a call on its server, in this order. Each is a `tracing` event with the field `step`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub(crate) enum Step {
     /// The claim is about to be sent.
     BeforeClaim,
@@ -33,62 +28,14 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::BeforeClaim,
-        Self::AfterClaim,
-        Self::HandlerStarted,
-        Self::HandlerWrote,
-        Self::HandlerCommitted,
-        Self::BeforeSettle,
-        Self::AfterSettle,
-    ];
-
-    /// The steps of a call in this mode.
-    pub(crate) fn of(mode: Mode) -> Vec<Self> {
-        Self::ALL.into_iter().filter(|step| mode == Mode::Reserved || *step != Self::HandlerCommitted).collect()
-    }
-
-    /// The name, as in the events.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::BeforeClaim => "before_claim",
-            Self::AfterClaim => "after_claim",
-            Self::HandlerStarted => "handler_started",
-            Self::HandlerWrote => "handler_wrote",
-            Self::HandlerCommitted => "handler_committed",
-            Self::BeforeSettle => "before_settle",
-            Self::AfterSettle => "after_settle",
-        }
+    /// Whether calls in this mode pass it.
+    pub(crate) fn is_of(self, mode: Mode) -> bool {
+        mode == Mode::Reserved || self != Self::HandlerCommitted
     }
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Step {
-    type Err = UnknownStep;
-
-    fn from_str(text: &str) -> Result<Self, UnknownStep> {
-        Self::ALL.into_iter().find(|step| step.as_str() == text).ok_or(UnknownStep)
-    }
-}
-
-/// The text is not the name of a [`Step`].
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct UnknownStep;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_the_name_of_every_step() {
-        for step in Step::ALL {
-            assert_eq!(step.as_str().parse::<Step>().ok(), Some(step));
-        }
-        assert!("after_lunch".parse::<Step>().is_err());
+        f.write_str(&name(*self))
     }
 }

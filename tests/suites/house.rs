@@ -58,6 +58,7 @@ const NO_SETTINGS: [&str; 13] = [
 /// The files that are in circles. The goal is none.
 const IN_CIRCLES: usize = 11;
 const IN_CIRCLES_OF_CLIENT: usize = 5;
+const IN_CIRCLES_OF_CHAOS: usize = 0;
 
 /// A row of the table: what was counted, and the most that there may be.
 struct Row {
@@ -207,7 +208,11 @@ fn has_no_new_circles_of_files() {
         });
         Crate::new(inside).circles()
     };
-    for (source, most) in [("src", IN_CIRCLES), ("crates/tonic-idempotency-client/src", IN_CIRCLES_OF_CLIENT)] {
+    for (source, most) in [
+        ("src", IN_CIRCLES),
+        ("crates/tonic-idempotency-client/src", IN_CIRCLES_OF_CLIENT),
+        ("chaos/src", IN_CIRCLES_OF_CHAOS),
+    ] {
         let circles = in_circles(source);
         let count: usize = circles.iter().map(Vec::len).sum();
         assert!(count <= most, "{source}: {count} files are in circles, instead of {most}: {circles:#?}");

@@ -83,8 +83,6 @@ struct Case<'a> {
     evidence: &'a Evidence<'a>,
     /// Whether a fault may have kept its outcome from being recorded.
     hit: bool,
-    /// Whether that fault allows a rerun.
-    may_be_rerun: bool,
     /// Whether a fault may have lost what its server or its handler knew.
     may_be_unknown: bool,
     number: u32,
@@ -109,17 +107,7 @@ impl<'a> Case<'a> {
         verdict: &'a mut Verdict,
     ) -> Self {
         let (asked, changed) = attempts.iter().partition(|attempt| attempt.variant == Variant::Asked);
-        Self {
-            asked,
-            changed,
-            evidence,
-            hit: false,
-            may_be_rerun: false,
-            may_be_unknown: false,
-            number,
-            unprotected,
-            verdict,
-        }
+        Self { asked, changed, evidence, hit: false, may_be_unknown: false, number, unprotected, verdict }
     }
 
     fn judge(mut self) {
@@ -154,8 +142,6 @@ impl<'a> Case<'a> {
         if rows > 1 {
             if rows - 1 <= unprotected {
                 self.verdict.unprotected_duplicates += rows - 1;
-            } else if self.may_be_rerun {
-                self.verdict.reruns += rows - 1;
             } else {
                 let what = format!("it was executed {rows} times, and ran unprotected {unprotected} times");
                 self.broken(Promise::NothingTwice, what);
@@ -193,8 +179,7 @@ impl<'a> Case<'a> {
         let text = |id: Option<Uuid>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
         if first.id != Some(id) {
             let what = format!("its first response had the id {}, and a later one {id}", text(first.id));
-            // A rerun returns its own result, and its later replays return the same.
-            let may_differ = self.may_be_rerun || !self.unprotected.is_empty();
+            let may_differ = !self.unprotected.is_empty();
             if given.replayed || !later {
                 if !may_differ {
                     self.broken(Promise::NoWrongReplay, what);
@@ -275,7 +260,6 @@ impl<'a> Case<'a> {
         let attempts: Vec<_> = self.asked.iter().filter(until).copied().collect();
         let (rules, faults) = (self.evidence.rules, &self.evidence.entries.faults);
         self.hit = rules.hit(&attempts, faults);
-        self.may_be_rerun = rules.allow_rerun(&attempts, faults);
         let losing: Vec<_> = faults.iter().filter(|fault| !fault.kind.loses_nothing()).copied().collect();
         // A COMMIT that is not answered keeps its handler for longer than the lease, and the next fault may hit it.
         self.may_be_unknown = rules.hit_within(&attempts, &losing, Duration::MAX);

@@ -3,7 +3,7 @@
 //!
 //! | promise | broken if |
 //! |---|---|
-//! | nothing happens twice | an operation has more than one row, not counting one for each of its unprotected runs, and its policy does not allow a rerun |
+//! | nothing happens twice | an operation has more than one row, not counting one for each of its unprotected runs |
 //! | a refused request is not executed | a request that used the key of another operation has a row |
 //! | an acknowledged effect stays | an acknowledged id has no row, or a later retry does not get it as a replay |
 //! | a replay repeats the call's own response | a response has another operation's id, or not the first response's id |
@@ -51,8 +51,6 @@ pub(crate) struct Verdict {
     /// The number of operations that were acknowledged before an unknown outcome, and refused since. `refuse`
     /// allows this.
     pub(crate) refused_after_acknowledgement: usize,
-    /// The number of rows beyond the first, of operations whose policy allows a rerun.
-    pub(crate) reruns: usize,
     /// The number of unprotected runs.
     pub(crate) unprotected: usize,
     /// The number of unprotected runs that the policy allows.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::Promise;
 use crate::{
-    args::{LeasePolicy, StorePolicy},
+    args::StorePolicy,
     fault::FaultKind,
-    journal::{Attempt, Entries, Fault, Starved, UnprotectedRun, Whom},
+    journal::{Attempt, Entries, Fault, Starvation, UnprotectedRun, Whom},
     mode::Mode,
     witness::STORE_TIMEOUT,
 };
@@ -34,26 +34,10 @@ pub(crate) struct Rules {
     pub(crate) lease: Duration,
     pub(crate) may_lose: Losses,
     pub(crate) mode: Mode,
-    pub(crate) on_lease_ended: LeasePolicy,
     pub(crate) on_store_unavailable: StorePolicy,
 }
 
 impl Rules {
-    /// Whether an operation with these attempts may be executed again. `rerun` allows it if any fault may have kept the
-    /// outcome from being recorded. `reconcile` allows it if a fault may have held up the handler for a lease, so that
-    /// the handler went on after the reconciler had looked.
-    pub(super) fn allow_rerun(self, attempts: &[&Attempt], faults: &[Fault]) -> bool {
-        match (self.mode, self.on_lease_ended) {
-            (Mode::Reserved, LeasePolicy::Rerun) => self.hit(attempts, faults),
-            (Mode::Reserved, LeasePolicy::Reconcile) => {
-                let holds_up = |fault: &&Fault| fault.kind.spares_handlers() && fault.ended - fault.begun >= self.lease;
-                let faults: Vec<_> = faults.iter().filter(holds_up).copied().collect();
-                self.hit(attempts, &faults)
-            }
-            (Mode::Reserved, LeasePolicy::Refuse) | (Mode::Transactional, _) => false,
-        }
-    }
-
     /// Whether this promise is not made: a failover has happened, which may have lost records that it rests upon.
     pub(super) fn excuse_loss(self, promise: Promise, faults: &[Fault]) -> bool {
         self.may_lose != Losses::Nothing
@@ -110,8 +94,8 @@ impl Rules {
     }
 
     /// Whether something else than another user's calls may have kept this call from its answer.
-    pub(super) fn excuses(self, starved: &Starved, entries: &Entries) -> bool {
-        let Starved { server, begun, ended, .. } = *starved;
+    pub(super) fn excuses(self, starvation: &Starvation, entries: &Entries) -> bool {
+        let Starvation { server, begun, ended, .. } = *starvation;
         let near = |fault: &&Fault| fault.begun <= ended && fault.ended >= begun && !fault.kind.spares_operations();
         entries.faults.iter().filter(near).any(|fault| match fault.whom {
             Whom::All => true,

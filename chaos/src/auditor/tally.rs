@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use clap::ValueEnum as _;
+
 use crate::{
     fault::FaultKind,
     journal::{Entries, Purpose},
@@ -13,40 +15,47 @@ use crate::{
     step::Step,
 };
 
+/// The ends of calls, as the table names them.
+const ANSWERS: [&str; 11] = [
+    "acknowledged",
+    "of these, replays",
+    "refused: the first call is in flight",
+    "refused: the key is of another request",
+    "refused: the outcome is unknown",
+    "refused: no store",
+    "refused: too many calls",
+    "other failures",
+    "broken connections",
+    "no answer in time",
+    "hung up by the client",
+];
+
 /// The counts of what happened.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// The time in which the witnesses could not ask the database, added up.
     pub(crate) blackouts: Duration,
     pub(crate) calls: usize,
+    /// The calls by their ends.
+    pub(crate) answers: Vec<(&'static str, usize)>,
     pub(crate) faults: BTreeMap<FaultKind, usize>,
     pub(crate) starts: usize,
     pub(crate) failed_starts: usize,
     pub(crate) takeovers: usize,
     pub(crate) given_up: usize,
-    pub(crate) acknowledged_calls: usize,
-    pub(crate) replays: usize,
     /// Calls that shared a statement with others.
     pub(crate) shared: usize,
     /// Operations for which a client has a response, last retries not counted.
     pub(crate) acknowledged: usize,
     /// Operations that only the last retry executed, or found executed.
     pub(crate) acknowledged_last: usize,
-    pub(crate) in_flight: usize,
-    pub(crate) mismatches: usize,
-    pub(crate) overloaded: usize,
-    pub(crate) store_unavailable: usize,
-    pub(crate) unknown: usize,
-    pub(crate) other_failures: usize,
-    pub(crate) broken_connections: usize,
-    pub(crate) timeouts: usize,
-    pub(crate) hang_ups: usize,
     /// The steps that no call passed, so that no fault at them was tested.
     pub(crate) missed: Vec<Step>,
 }
 
 impl Tally {
     pub(crate) fn new(entries: &Entries, mode: Mode) -> Self {
+        let steps = Step::value_variants().iter().copied();
         let mut tally = Self {
             blackouts: entries.blackouts.iter().map(|blackout| blackout.ended - blackout.begun).sum(),
             calls: entries.attempts.len(),
@@ -55,7 +64,8 @@ impl Tally {
             shared: entries.shared,
             takeovers: entries.takeovers,
             given_up: entries.given_up.len(),
-            missed: Step::of(mode).into_iter().filter(|step| !entries.passed.contains(step)).collect(),
+            answers: ANSWERS.map(|name| (name, 0)).to_vec(),
+            missed: steps.filter(|step| step.is_of(mode) && !entries.passed.contains(step)).collect(),
             ..Self::default()
         };
         for fault in &entries.faults {
@@ -64,8 +74,9 @@ impl Tally {
         let (mut before, mut last) = (HashSet::new(), HashSet::new());
         for attempt in &entries.attempts {
             let Some(outcome) = attempt.outcome() else { continue };
-            tally.add(outcome);
-            if outcome.acknowledgement().is_some() {
+            tally.answers[place(outcome)].1 += 1;
+            if let Some(acknowledgement) = outcome.acknowledgement() {
+                tally.answers[1].1 += usize::from(acknowledgement.replayed);
                 let acknowledged = if attempt.purpose == Purpose::Final { &mut last } else { &mut before };
                 acknowledged.insert(attempt.operation);
             }
@@ -74,26 +85,23 @@ impl Tally {
         tally.acknowledged_last = last.difference(&before).count();
         tally
     }
+}
 
-    fn add(&mut self, outcome: &Outcome) {
-        let counter = match outcome {
-            Outcome::Acknowledged(acknowledgement) => {
-                self.replays += usize::from(acknowledgement.replayed);
-                &mut self.acknowledged_calls
-            }
-            Outcome::Failed(failure) => match failure.reason {
-                _ if !failure.answered => &mut self.broken_connections,
-                Some(Reason::InProgress) => &mut self.in_flight,
-                Some(Reason::KeyReused) => &mut self.mismatches,
-                Some(Reason::OutcomeUnknown) => &mut self.unknown,
-                Some(Reason::StoreUnavailable) => &mut self.store_unavailable,
-                Some(Reason::Overloaded) => &mut self.overloaded,
-                Some(Reason::Other | Reason::StoreFailed) | None => &mut self.other_failures,
-            },
-            Outcome::HungUp => &mut self.hang_ups,
-            Outcome::TimedOut => &mut self.timeouts,
-        };
-        *counter += 1;
+/// The place of a call's end in [`ANSWERS`].
+fn place(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Acknowledged(_) => 0,
+        Outcome::Failed(failure) => match failure.reason {
+            _ if !failure.answered => 8,
+            Some(Reason::InProgress) => 2,
+            Some(Reason::KeyReused) => 3,
+            Some(Reason::OutcomeUnknown) => 4,
+            Some(Reason::StoreUnavailable) => 5,
+            Some(Reason::Overloaded) => 6,
+            Some(Reason::Other | Reason::StoreFailed) | None => 7,
+        },
+        Outcome::TimedOut => 9,
+        Outcome::HungUp => 10,
     }
 }
 
@@ -104,7 +112,8 @@ mod tests {
     #[test]
     fn names_the_steps_of_the_mode_that_no_call_passed() {
         let mut entries = Entries::default();
-        entries.passed.extend(Step::of(Mode::Transactional));
+        let steps = Step::value_variants().iter().copied();
+        entries.passed.extend(steps.filter(|step| step.is_of(Mode::Transactional)));
         assert_eq!(Tally::new(&entries, Mode::Transactional).missed, []);
         assert_eq!(Tally::new(&entries, Mode::Reserved).missed, [Step::HandlerCommitted]);
     }

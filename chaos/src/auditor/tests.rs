@@ -7,11 +7,17 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use uuid::Uuid;
 
-use super::*;
+use super::{
+    Promise::{
+        NoWrongReplay, NobodyStarved, NothingElse, NothingLost, NothingStuck, NothingThoughRefused, NothingTwice,
+        NothingUnprotected,
+    },
+    *,
+};
 use crate::{
-    args::{LeasePolicy, StorePolicy},
-    fault::FaultKind,
-    journal::{Attempt, Blackout, Crowd, Fault, Purpose, ServerId, Starved, UnprotectedRun, Whom},
+    args::StorePolicy,
+    fault::{BouncerFault, Failover, FaultKind, RedisFault},
+    journal::{Attempt, Blackout, Crowd, Fault, Purpose, ServerId, Starvation, UnprotectedRun, Whom},
     mode::Mode,
     operation::Variant,
     outcome::{Acknowledgement, Outcome},
@@ -21,6 +27,7 @@ use crate::{
 
 const SERVER: ServerId = ServerId { slot: 0, life: 1 };
 const OTHER_SERVER: ServerId = ServerId { slot: 1, life: 1 };
+const PAUSED: FaultKind = FaultKind::ServerPausedAt(Step::HandlerWrote);
 
 /// Two operations, 0 and 1, with their calls and rows; in transactional mode by default.
 struct Scene {
@@ -31,17 +38,6 @@ struct Scene {
 }
 
 impl Scene {
-    /// A run in which both were executed once and acknowledged, and their last retries were replays.
-    fn good() -> Self {
-        let mut scene = Self::empty();
-        for number in 0..2 {
-            scene.row(number, Variant::Asked, id(number));
-            scene.asked(number, 1, Purpose::Ask, response(number, false));
-            scene.asked(number, 9, Purpose::Final, response(number, true));
-        }
-        scene
-    }
-
     fn empty() -> Self {
         let faults = "all".parse().expect("a set");
         Self {
@@ -52,20 +48,31 @@ impl Scene {
                 lease: Duration::from_secs(2),
                 may_lose: Losses::Nothing,
                 mode: Mode::Transactional,
-                on_lease_ended: LeasePolicy::Refuse,
                 on_store_unavailable: StorePolicy::Reject,
             },
         }
     }
 
-    fn reserved(mut self, on_lease_ended: LeasePolicy) -> Self {
-        self.rules = Rules { mode: Mode::Reserved, on_lease_ended, ..self.rules };
-        self
+    /// Calls of both that were acknowledged, and last retries that were replays.
+    fn acknowledged() -> Self {
+        (0..2).fold(Self::empty(), |scene, number| {
+            scene.asks(number, 1, Purpose::Ask, response(number, false)).asks(
+                number,
+                9,
+                Purpose::Final,
+                response(number, true),
+            )
+        })
+    }
+
+    /// A run in which both were executed once and acknowledged, and their last retries were replays.
+    fn good() -> Self {
+        Self::acknowledged().row(0, Variant::Asked, id(0)).row(1, Variant::Asked, id(1))
     }
 
     /// A good run in which operation 1 also ran unprotected, for half a second from second `at` on; on `SERVER`.
     fn unprotected(at: u64) -> Self {
-        let mut scene = Self::good().reserved(LeasePolicy::Refuse);
+        let mut scene = Self::good().reserved();
         scene.rules.on_store_unavailable = StorePolicy::Proceed;
         let (key, asked) = (Some(scene.operations[1].key), Duration::from_secs(at));
         let (ran, cause) = (asked + Duration::from_millis(500), "unreachable".to_owned());
@@ -73,8 +80,18 @@ impl Scene {
         scene
     }
 
+    fn reserved(mut self) -> Self {
+        self.rules.mode = Mode::Reserved;
+        self
+    }
+
+    fn may_lose(mut self, losses: Losses) -> Self {
+        self.rules.may_lose = losses;
+        self
+    }
+
     /// A fault that lasts from second `from` to second `to`.
-    fn lasting(mut self, kind: FaultKind, whom: Whom, from: u64, to: u64) -> Self {
+    fn fault(mut self, kind: FaultKind, whom: Whom, from: u64, to: u64) -> Self {
         let (begun, ended) = (Duration::from_secs(from), Duration::from_secs(to));
         self.entries.faults.push(Fault { kind, whom, begun, ended });
         self
@@ -86,26 +103,35 @@ impl Scene {
         self
     }
 
-    fn row(&mut self, number: u32, variant: Variant, id: Uuid) {
+    fn row(mut self, number: u32, variant: Variant, id: Uuid) -> Self {
         let name = self.operations[number as usize].name(variant);
         self.rows.add(id, &name);
+        self
     }
 
     /// Adds a call that begins in second `at` and takes half a second.
-    fn call(&mut self, number: u32, at: u64, variant: Variant, purpose: Purpose, outcome: Outcome) {
+    fn call(mut self, number: u32, at: u64, variant: Variant, purpose: Purpose, outcome: Outcome) -> Self {
         let begun = Duration::from_secs(at);
         let ended = Some((begun + Duration::from_millis(500), outcome));
-        let attempt = Attempt { operation: number, variant, purpose, server: SERVER, begun, ended };
-        self.entries.attempts.push(attempt);
+        self.entries.attempts.push(Attempt { operation: number, variant, purpose, server: SERVER, begun, ended });
+        self
     }
 
-    fn asked(&mut self, number: u32, at: u64, purpose: Purpose, outcome: Outcome) {
-        self.call(number, at, Variant::Asked, purpose, outcome);
+    fn asks(self, number: u32, at: u64, purpose: Purpose, outcome: Outcome) -> Self {
+        self.call(number, at, Variant::Asked, purpose, outcome)
     }
 
-    fn fault(&mut self, kind: FaultKind, whom: Whom, at: u64) {
-        let at = Duration::from_secs(at);
-        self.entries.faults.push(Fault { kind, whom, begun: at, ended: at });
+    fn looks_back(self, outcome: Outcome) -> Self {
+        self.asks(0, 5, Purpose::LookBack, outcome)
+    }
+
+    fn changes(self, outcome: Outcome) -> Self {
+        self.call(0, 5, Variant::Changed, Purpose::LookBack, outcome)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Entries)) -> Self {
+        change(&mut self.entries);
+        self
     }
 
     fn verdict(&self) -> Verdict {
@@ -115,11 +141,11 @@ impl Scene {
 
     /// Asserts that exactly these promises were broken; each counts once.
     #[track_caller]
-    fn breaks(&self, promises: &[Promise]) {
+    fn breaks(&self, promises: &[Promise], row: &str) {
         let verdict = self.verdict();
         let broken: Vec<_> = verdict.counts().into_iter().filter(|(_, count)| *count > 0).collect();
         let expected: Vec<_> = promises.iter().map(|promise| (*promise, 1)).collect();
-        assert_eq!(broken, expected, "{:#?}", verdict.violations);
+        assert_eq!(broken, expected, "{row}: {:#?}", verdict.violations);
     }
 }
 
@@ -135,6 +161,10 @@ fn other_id(number: u32) -> Uuid {
 
 fn acknowledged(id: Uuid, replayed: bool) -> Outcome {
     Outcome::Acknowledged(Acknowledgement { id: Some(id), replayed, protected: true })
+}
+
+fn without_header(id: Uuid) -> Outcome {
+    Outcome::Acknowledged(Acknowledgement { id: Some(id), replayed: false, protected: false })
 }
 
 fn response(number: u32, replayed: bool) -> Outcome {
@@ -158,229 +188,142 @@ fn in_flight() -> Outcome {
     refused(Code::Aborted, "IDEMPOTENCY_IN_PROGRESS")
 }
 
+fn store_failed() -> Outcome {
+    refused(Code::Internal, "IDEMPOTENCY_STORE_FAILED")
+}
+
 #[test]
 fn finds_no_violation_in_a_good_run() {
-    let mut scene = Scene::good();
-    scene.asked(0, 1, Purpose::Hedge, in_flight());
-    scene.asked(0, 2, Purpose::LookBack, Outcome::TimedOut);
-    scene.asked(0, 3, Purpose::LookBack, response(0, true));
-    scene.call(0, 3, Variant::Changed, Purpose::LookBack, mismatch());
-    scene.call(0, 4, Variant::Changed, Purpose::LookBack, in_flight());
-    scene.breaks(&[]);
-}
-
-#[test]
-fn finds_no_violation_if_only_the_last_retry_executed_the_operation() {
+    let scene = Scene::good().asks(0, 1, Purpose::Hedge, in_flight()).asks(0, 2, Purpose::LookBack, Outcome::TimedOut);
+    let scene = scene.looks_back(response(0, true)).changes(mismatch()).changes(in_flight());
+    scene.breaks(&[], "good");
     let mut scene = Scene::empty();
     for number in 0..2 {
-        scene.row(number, Variant::Asked, id(number));
-        scene.asked(number, 1, Purpose::Ask, Outcome::HungUp);
-        scene.asked(number, 9, Purpose::Final, response(number, number == 0));
+        scene = scene.row(number, Variant::Asked, id(number)).asks(number, 1, Purpose::Ask, Outcome::HungUp);
+        scene = scene.asks(number, 9, Purpose::Final, in_flight());
+        scene = scene.asks(number, 10, Purpose::Final, response(number, number == 0));
     }
-    scene.breaks(&[]);
+    scene.breaks(&[], "only the last of several last retries executed the operation");
 }
 
 #[test]
-fn finds_duplicates() {
-    let mut scene = Scene::good();
-    scene.row(1, Variant::Asked, other_id(1));
-    scene.breaks(&[Promise::NothingTwice]);
-    scene.reserved(LeasePolicy::Reconcile).breaks(&[Promise::NothingTwice]);
-}
-
-#[test]
-fn allows_a_rerun_only_if_a_fault_may_have_hit_the_operation() {
-    let scene = |kind, whom, at| {
-        let mut scene = Scene::good().reserved(LeasePolicy::Rerun);
-        scene.row(1, Variant::Asked, other_id(1));
-        scene.fault(kind, whom, at);
-        scene
-    };
-    let killed = FaultKind::ServerKilledAt(Step::BeforeSettle);
-    let allowed = scene(killed, Whom::Server(SERVER), 2);
-    allowed.breaks(&[]);
-    assert_eq!(allowed.verdict().reruns, 1);
-    scene(FaultKind::DatabaseKilled, Whom::All, 3).breaks(&[]);
-    scene(FaultKind::ConnectionCut, Whom::Slot(0), 3).breaks(&[]);
-
-    let mut late = scene(killed, Whom::Server(SERVER), 7);
-    late.asked(1, 7, Purpose::LookBack, response(1, true));
-    late.breaks(&[Promise::NothingTwice]);
-    scene(killed, Whom::Server(OTHER_SERVER), 2).breaks(&[Promise::NothingTwice]);
-    scene(killed, Whom::Server(SERVER), 5).breaks(&[Promise::NothingTwice]);
-    scene(FaultKind::ConnectionCut, Whom::Slot(1), 2).breaks(&[Promise::NothingTwice]);
-    scene(FaultKind::ClientHungUp, Whom::Server(SERVER), 1).breaks(&[Promise::NothingTwice]);
-    scene(killed, Whom::Server(SERVER), 2).reserved(LeasePolicy::Refuse).breaks(&[Promise::NothingTwice]);
-}
-
-#[test]
-fn allows_a_second_execution_with_reconcile_only_if_a_fault_held_up_the_handler() {
-    let scene = |kind, lasted, policy| {
-        let mut scene = Scene::good().reserved(policy);
-        scene.row(1, Variant::Asked, other_id(1));
-        let begun = Duration::from_secs(1);
-        scene.entries.faults.push(Fault { kind, whom: Whom::Server(SERVER), begun, ended: begun + lasted });
-        scene
-    };
-    let (paused, lease) = (FaultKind::ServerPausedAt(Step::HandlerWrote), Duration::from_secs(2));
-    let allowed = scene(paused, lease, LeasePolicy::Reconcile);
-    allowed.breaks(&[]);
-    assert_eq!(allowed.verdict().reruns, 1);
-
-    scene(paused, lease / 2, LeasePolicy::Reconcile).breaks(&[Promise::NothingTwice]);
-    scene(paused, lease, LeasePolicy::Refuse).breaks(&[Promise::NothingTwice]);
-    scene(FaultKind::ServerKilled, lease, LeasePolicy::Reconcile).breaks(&[Promise::NothingTwice]);
-}
-
-#[test]
-fn finds_a_response_without_a_row() {
-    let mut scene = Scene::empty();
-    scene.row(0, Variant::Asked, id(0));
-    for number in 0..2 {
-        scene.asked(number, 1, Purpose::Ask, response(number, false));
-        scene.asked(number, 9, Purpose::Final, response(number, true));
+fn finds_each_broken_promise() {
+    let twice = |scene: Scene| scene.row(0, Variant::Asked, other_id(0));
+    let unavailable = refused(Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE");
+    let no_id = Outcome::Acknowledged(Acknowledgement { id: None, replayed: false, protected: true });
+    let stuck = |last| Scene::good().asks(1, 10, Purpose::Final, last);
+    let crowd = || Crowd { begun: Duration::ZERO, processes: 52, allowed: 51, what: String::new() };
+    let mut stranger = Scene::good();
+    stranger.rows.add(other_id(0), "another program's");
+    for (row, scene, promises) in [
+        ("two rows", twice(Scene::good()), &[NothingTwice][..]),
+        ("two rows, reserved", twice(Scene::good()).reserved(), &[NothingTwice]),
+        ("a response without a row", Scene::acknowledged().row(0, Variant::Asked, id(0)), &[NothingLost]),
+        (
+            "a later retry that executes again",
+            twice(Scene::good()).looks_back(acknowledged(other_id(0), false)),
+            &[NothingTwice, NothingLost],
+        ),
+        ("a later retry that is no replay", Scene::good().looks_back(response(0, false)), &[NothingLost]),
+        ("a replay of another operation", Scene::good().looks_back(response(1, true)), &[NoWrongReplay]),
+        (
+            "responses that differ",
+            twice(Scene::good()).looks_back(acknowledged(other_id(0), true)),
+            &[NothingTwice, NoWrongReplay],
+        ),
+        (
+            "a refused request that was executed",
+            Scene::good().changes(mismatch()).row(0, Variant::Changed, other_id(0)),
+            &[NothingThoughRefused],
+        ),
+        ("another request, replayed", Scene::good().changes(response(0, true)), &[NoWrongReplay]),
+        ("another request, acknowledged", Scene::good().changes(response(0, false)), &[NothingThoughRefused]),
+        // The retries of a request whose key another request has taken are refused, which is no finding of its own.
+        (
+            "a request executed in the place of another",
+            Scene::good().row(1, Variant::Changed, id(10)).asks(1, 8, Purpose::Final, mismatch()),
+            &[NothingThoughRefused],
+        ),
+        ("a key in flight", stuck(in_flight()), &[NothingStuck]),
+        ("a key without an answer", stuck(Outcome::TimedOut), &[NothingStuck]),
+        ("a key without a store", stuck(unavailable), &[NothingStuck]),
+        (
+            "no last retry",
+            Scene::good().with(|it| it.attempts.retain(|it| it.purpose != Purpose::Final || it.operation == 0)),
+            &[NothingStuck],
+        ),
+        ("a mismatch of its own request", Scene::good().looks_back(mismatch()), &[NothingElse]),
+        ("no such thing", Scene::good().looks_back(refused(Code::NotFound, "elsewhere")), &[NothingElse]),
+        ("a response without an id", Scene::good().looks_back(no_id), &[NothingElse]),
+        (
+            "a replay without the header",
+            Scene::good().looks_back(Outcome::Acknowledged(Acknowledgement {
+                id: Some(id(0)),
+                replayed: true,
+                protected: false,
+            })),
+            &[NothingElse],
+        ),
+        ("a store that failed", Scene::good().looks_back(store_failed()), &[NothingElse]),
+        ("a row of no operation", stranger, &[NothingElse]),
+        (
+            "a server that ended by itself",
+            Scene::good().with(|it| it.unexpected_ends.push((Duration::ZERO, SERVER))),
+            &[NothingElse],
+        ),
+        ("too many processes", Scene::good().with(|it| it.crowds.push(crowd())), &[NothingElse]),
+    ] {
+        scene.breaks(promises, row);
     }
-    scene.breaks(&[Promise::NothingLost]);
-}
-
-#[test]
-fn finds_a_later_retry_that_executes_again() {
-    let mut scene = Scene::good();
-    scene.row(0, Variant::Asked, other_id(0));
-    scene.asked(0, 5, Purpose::LookBack, acknowledged(other_id(0), false));
-    scene.breaks(&[Promise::NothingTwice, Promise::NothingLost]);
-}
-
-#[test]
-fn finds_a_later_retry_that_is_not_a_replay() {
-    let mut scene = Scene::good();
-    scene.asked(0, 5, Purpose::LookBack, response(0, false));
-    scene.breaks(&[Promise::NothingLost]);
-}
-
-#[test]
-fn finds_a_replay_of_another_operation() {
-    let mut scene = Scene::good();
-    scene.asked(0, 5, Purpose::LookBack, response(1, true));
-    scene.breaks(&[Promise::NoWrongReplay]);
-}
-
-#[test]
-fn finds_responses_that_differ() {
-    let mut scene = Scene::good();
-    scene.row(0, Variant::Asked, other_id(0));
-    scene.asked(0, 5, Purpose::LookBack, acknowledged(other_id(0), true));
-    scene.breaks(&[Promise::NothingTwice, Promise::NoWrongReplay]);
-}
-
-#[test]
-fn finds_a_refused_request_that_was_executed() {
-    let mut scene = Scene::good();
-    scene.call(0, 5, Variant::Changed, Purpose::LookBack, mismatch());
-    scene.row(0, Variant::Changed, other_id(0));
-    scene.breaks(&[Promise::NothingThoughRefused]);
-}
-
-#[test]
-fn finds_an_acknowledgement_of_another_request() {
-    for (replayed, promise) in [(true, Promise::NoWrongReplay), (false, Promise::NothingThoughRefused)] {
-        let mut scene = Scene::good();
-        scene.call(0, 5, Variant::Changed, Purpose::LookBack, response(0, replayed));
-        scene.breaks(&[promise]);
-    }
-}
-
-#[test]
-fn finds_keys_that_are_stuck() {
-    for last in [in_flight(), Outcome::TimedOut, refused(Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE")] {
-        let mut scene = Scene::good();
-        scene.asked(1, 10, Purpose::Final, last);
-        scene.breaks(&[Promise::NothingStuck]);
-    }
-    let mut scene = Scene::good();
-    scene.entries.attempts.retain(|attempt| attempt.purpose != Purpose::Final || attempt.operation == 0);
-    scene.breaks(&[Promise::NothingStuck]);
-}
-
-#[test]
-fn judges_by_the_last_of_several_last_retries() {
-    let mut scene = Scene::empty();
-    for number in 0..2 {
-        scene.row(number, Variant::Asked, id(number));
-        scene.asked(number, 9, Purpose::Final, in_flight());
-        scene.asked(number, 10, Purpose::Final, response(number, true));
-    }
-    scene.breaks(&[]);
 }
 
 #[test]
 fn accepts_an_unknown_outcome_in_reserved_mode_only_if_a_fault_may_have_lost_it() {
     let scene = |kind| {
-        let mut scene = Scene::good();
-        scene.entries.attempts.retain(|attempt| attempt.operation == 0);
-        scene.asked(1, 1, Purpose::Ask, unknown());
-        scene.asked(1, 9, Purpose::Final, unknown());
-        scene.lasting(kind, Whom::All, 1, 2)
+        let scene = Scene::good().with(|entries| entries.attempts.retain(|attempt| attempt.operation == 0));
+        let scene = scene.asks(1, 1, Purpose::Ask, unknown()).asks(1, 9, Purpose::Final, unknown());
+        scene.fault(kind, Whom::All, 1, 2)
     };
-    let reserved = scene(FaultKind::ServerKilled).reserved(LeasePolicy::Refuse);
-    reserved.breaks(&[]);
+    let reserved = scene(FaultKind::ServerKilled).reserved();
+    reserved.breaks(&[], "a killed server");
     assert_eq!(reserved.verdict().unknown, 1);
-    scene(FaultKind::ServerKilled).breaks(&[Promise::NothingElse]);
+    scene(FaultKind::ServerKilled).breaks(&[NothingElse], "transactional");
     for kind in [FaultKind::CommitsHung, FaultKind::ConnectionsLate, FaultKind::OwnerChanged, FaultKind::ClientHungUp] {
-        scene(kind).reserved(LeasePolicy::Refuse).breaks(&[Promise::NothingStuck]);
+        scene(kind).reserved().breaks(&[NothingStuck], &kind.to_string());
     }
 }
 
+/// The fault has to hit a call before the first response, or the server's work for it.
 #[test]
 fn finds_an_unknown_outcome_after_an_acknowledgement_unless_a_fault_may_have_come_between() {
-    let scene = || {
-        let mut scene = Scene::good().reserved(LeasePolicy::Refuse);
-        scene.asked(1, 10, Purpose::Final, unknown());
-        scene
-    };
-    scene().breaks(&[Promise::NothingLost, Promise::NothingStuck]);
-    let mut hit = scene();
-    hit.fault(FaultKind::DatabaseKilled, Whom::All, 1);
-    hit.breaks(&[]);
-    assert_eq!(hit.verdict().refused_after_acknowledgement, 1);
-}
-
-#[test]
-fn finds_unexpected_answers() {
-    for outcome in [
-        mismatch(),
-        refused(Code::NotFound, "elsewhere"),
-        Outcome::Acknowledged(Acknowledgement { id: None, replayed: false, protected: true }),
-        Outcome::Acknowledged(Acknowledgement { id: Some(id(0)), replayed: true, protected: false }),
+    let scene = || Scene::good().reserved().asks(1, 10, Purpose::Final, unknown());
+    let killed = FaultKind::ServerKilledAt(Step::BeforeSettle);
+    scene().breaks(&[NothingLost, NothingStuck], "no fault");
+    for (row, kind, whom, at, promises) in [
+        ("the database", FaultKind::DatabaseKilled, Whom::All, 3, &[][..]),
+        ("its server", killed, Whom::Server(SERVER), 2, &[]),
+        ("a connection of its server", FaultKind::ConnectionCut, Whom::Slot(0), 3, &[]),
+        ("its server, later", killed, Whom::Server(SERVER), 5, &[NothingLost]),
+        ("another server", killed, Whom::Server(OTHER_SERVER), 2, &[NothingLost, NothingStuck]),
+        ("a connection of another", FaultKind::ConnectionCut, Whom::Slot(1), 2, &[NothingLost, NothingStuck]),
+        ("its client", FaultKind::ClientHungUp, Whom::Server(SERVER), 1, &[NothingLost, NothingStuck]),
     ] {
-        let mut scene = Scene::good();
-        scene.asked(0, 5, Purpose::LookBack, outcome);
-        scene.breaks(&[Promise::NothingElse]);
+        let scene = scene().fault(kind, whom, at, at);
+        scene.breaks(promises, row);
+        assert_eq!(scene.verdict().refused_after_acknowledgement, usize::from(promises.len() < 2), "{row}");
     }
-}
-
-#[test]
-fn finds_rows_of_no_operation_servers_that_ended_by_themselves_and_too_many_processes() {
-    let mut scene = Scene::good();
-    scene.rows.add(other_id(0), "another program's");
-    scene.breaks(&[Promise::NothingElse]);
-    let mut scene = Scene::good();
-    scene.entries.unexpected_ends.push((Duration::ZERO, SERVER));
-    scene.breaks(&[Promise::NothingElse]);
-    let mut scene = Scene::good();
-    scene.entries.crowds.push(Crowd { begun: Duration::ZERO, processes: 52, allowed: 51, what: String::new() });
-    scene.breaks(&[Promise::NothingElse]);
 }
 
 #[test]
 fn finds_an_unprotected_run_of_a_store_that_could_be_asked() {
-    let without_need = [Promise::NothingUnprotected];
-    Scene::unprotected(5).breaks(&without_need);
-    Scene::unprotected(5).blackout(0, 3, 4).breaks(&without_need);
-    Scene::unprotected(5).blackout(1, 4, 6).breaks(&without_need);
+    let finds = |scene: Scene, row: &str| scene.breaks(&[NothingUnprotected], row);
+    finds(Scene::unprotected(5), "no fault");
+    finds(Scene::unprotected(5).blackout(0, 3, 4), "an earlier blackout");
+    finds(Scene::unprotected(5).blackout(1, 4, 6), "a blackout of another server");
+    finds(Scene::unprotected(5).fault(PAUSED, Whom::Server(OTHER_SERVER), 4, 6), "another server paused");
     for kind in [
         FaultKind::AfterCommitCut,
-        FaultKind::BouncerCut,
+        FaultKind::Bouncer(BouncerFault::Cut),
         FaultKind::ConnectionsCut,
         FaultKind::CommitsHung,
         FaultKind::ConnectionsLate,
@@ -392,148 +335,92 @@ fn finds_an_unprotected_run_of_a_store_that_could_be_asked() {
         FaultKind::PoolFull,
         FaultKind::ServerKilled,
     ] {
-        Scene::unprotected(5).lasting(kind, Whom::All, 4, 6).breaks(&without_need);
+        finds(Scene::unprotected(5).fault(kind, Whom::All, 4, 6), &kind.to_string());
     }
-    let paused = FaultKind::ServerPausedAt(Step::HandlerWrote);
-    Scene::unprotected(5).lasting(paused, Whom::Server(OTHER_SERVER), 4, 6).breaks(&without_need);
     assert_eq!(Scene::unprotected(5).verdict().unprotected, 1);
 }
 
 #[test]
 fn allows_an_unprotected_run_of_a_store_that_could_not_be_asked() {
-    let allows = |scene: Scene| {
-        scene.breaks(&[]);
-        assert_eq!(scene.verdict().unprotected_with_need, 1);
-    };
-    allows(Scene::unprotected(5).blackout(0, 4, 6));
-    allows(Scene::unprotected(5).lasting(FaultKind::DatabaseKilled, Whom::All, 4, 6));
-    let paused = FaultKind::ServerPausedAt(Step::HandlerWrote);
-    allows(Scene::unprotected(5).lasting(paused, Whom::Server(SERVER), 1, 5));
-    let cut = |scene: Scene| scene.lasting(FaultKind::ConnectionCut, Whom::Slot(0), 5, 5);
-    allows(cut(cut(cut(Scene::unprotected(5)))));
-    let mut long = Scene::unprotected(5).lasting(FaultKind::DatabaseStalled, Whom::Slot(0), 4, 12);
-    long.entries.unprotected[0].ran = Duration::from_secs(10);
-    allows(long);
+    let cut = |scene: Scene| scene.fault(FaultKind::ConnectionCut, Whom::Slot(0), 5, 5);
+    let stalled = Scene::unprotected(5).fault(FaultKind::DatabaseStalled, Whom::Slot(0), 4, 12);
+    for (row, scene) in [
+        ("a blackout", Scene::unprotected(5).blackout(0, 4, 6)),
+        ("the database killed", Scene::unprotected(5).fault(FaultKind::DatabaseKilled, Whom::All, 4, 6)),
+        ("its server paused", Scene::unprotected(5).fault(PAUSED, Whom::Server(SERVER), 1, 5)),
+        ("three cuts", cut(cut(cut(Scene::unprotected(5))))),
+        ("a long stall", stalled.with(|entries| entries.unprotected[0].ran = Duration::from_secs(10))),
+    ] {
+        scene.breaks(&[], row);
+        assert_eq!(scene.verdict().unprotected_with_need, 1, "{row}");
+    }
 }
 
 #[test]
 fn finds_any_unprotected_run_if_the_policy_is_to_refuse_the_call() {
-    for policy in [StorePolicy::Proceed, StorePolicy::Reject] {
+    for (policy, mode) in [(StorePolicy::Proceed, Mode::Transactional), (StorePolicy::Reject, Mode::Reserved)] {
         let mut scene = Scene::unprotected(5).blackout(0, 4, 6);
-        scene.rules.on_store_unavailable = policy;
-        scene.rules.mode = if policy == StorePolicy::Proceed { Mode::Transactional } else { Mode::Reserved };
-        scene.breaks(&[Promise::NothingUnprotected]);
+        (scene.rules.on_store_unavailable, scene.rules.mode) = (policy, mode);
+        scene.breaks(&[NothingUnprotected], &mode.to_string());
     }
 }
 
 #[test]
 fn allows_one_duplicate_for_each_unprotected_run_and_no_more() {
-    let mut scene = Scene::unprotected(5).blackout(0, 4, 6);
-    scene.row(1, Variant::Asked, other_id(1));
-    scene.asked(1, 6, Purpose::LookBack, acknowledged(other_id(1), true));
-    scene.breaks(&[]);
-    assert_eq!(scene.verdict().unprotected_duplicates, 1);
-
-    scene.row(1, Variant::Asked, Uuid::from_u128(300));
-    scene.breaks(&[Promise::NothingTwice]);
-
-    let mut scene = Scene::unprotected(5).blackout(0, 4, 6);
-    scene.row(0, Variant::Asked, other_id(0));
-    scene.breaks(&[Promise::NothingTwice]);
+    let scene = || Scene::unprotected(5).blackout(0, 4, 6);
+    let twice = scene().row(1, Variant::Asked, other_id(1));
+    let twice = twice.asks(1, 6, Purpose::LookBack, acknowledged(other_id(1), true));
+    twice.breaks(&[], "two rows");
+    assert_eq!(twice.verdict().unprotected_duplicates, 1);
+    twice.row(1, Variant::Asked, Uuid::from_u128(300)).breaks(&[NothingTwice], "three rows");
+    scene().row(0, Variant::Asked, other_id(0)).breaks(&[NothingTwice], "two rows of another operation");
 }
 
 #[test]
 fn accepts_a_response_without_the_header_of_an_unprotected_run_only() {
-    let unprotected =
-        |number| Outcome::Acknowledged(Acknowledgement { id: Some(id(number)), replayed: false, protected: false });
-    let scene = |number| {
-        let mut scene = Scene::unprotected(1).blackout(0, 0, 3);
-        scene.entries.attempts.clear();
-        for number in 0..2 {
-            scene.asked(number, 9, Purpose::Final, response(number, true));
-        }
-        scene.asked(number, 1, Purpose::Ask, unprotected(number));
-        scene
-    };
-    scene(1).breaks(&[]);
-    scene(0).breaks(&[Promise::NothingElse]);
+    for (number, promises) in [(1, &[][..]), (0, &[NothingElse])] {
+        let scene = Scene::unprotected(1).blackout(0, 0, 3);
+        let scene = scene.with(|entries| entries.attempts.retain(|attempt| attempt.purpose == Purpose::Final));
+        scene.asks(number, 1, Purpose::Ask, without_header(id(number))).breaks(promises, &number.to_string());
+    }
 }
 
 #[test]
 fn finds_a_starved_call_unless_a_fault_may_have_held_it_up() {
-    let scene = || {
-        let mut scene = Scene::good();
-        let (begun, ended) = (Duration::from_secs(2), Duration::from_secs(6));
-        scene.entries.starved.push(Starved { operation: 1, server: SERVER, begun, ended });
-        scene
-    };
-    scene().breaks(&[Promise::NobodyStarved]);
-    scene().lasting(FaultKind::Hogged, Whom::Server(SERVER), 1, 7).breaks(&[Promise::NobodyStarved]);
-    scene().lasting(FaultKind::ServerKilled, Whom::Server(OTHER_SERVER), 3, 3).breaks(&[Promise::NobodyStarved]);
-    scene().lasting(FaultKind::ServerKilled, Whom::Server(SERVER), 3, 3).breaks(&[]);
-}
-
-#[test]
-fn finds_answers_that_call_the_store_broken() {
-    let mut scene = Scene::good();
-    scene.asked(0, 5, Purpose::LookBack, refused(Code::Internal, "IDEMPOTENCY_STORE_FAILED"));
-    scene.breaks(&[Promise::NothingElse]);
-}
-
-#[test]
-fn counts_what_a_failover_has_lost_only_if_the_replication_is_asynchronous_and_there_was_one() {
-    let scene = |may_lose| {
-        let mut scene = Scene::good();
-        scene.rules.may_lose = may_lose;
-        scene.rows = Rows::default();
-        scene.row(0, Variant::Asked, id(0));
-        scene
-    };
-    let fail_over = |may_lose| scene(may_lose).lasting(FaultKind::PrimaryKilled, Whom::All, 2, 4);
-    scene(Losses::RecordsAndEffects).breaks(&[Promise::NothingLost]);
-    fail_over(Losses::Nothing).breaks(&[Promise::NothingLost]);
-    fail_over(Losses::RecordsAndEffects).breaks(&[]);
-    assert_eq!(fail_over(Losses::RecordsAndEffects).verdict().lost()[&Promise::NothingLost], 1);
-    assert_eq!(scene(Losses::RecordsAndEffects).verdict().losses, []);
-}
-
-#[test]
-fn finds_what_no_failover_excuses_with_asynchronous_replication_too() {
-    let mut scene = Scene::good().lasting(FaultKind::PrimaryKilled, Whom::All, 2, 4);
-    scene.rules.may_lose = Losses::RecordsAndEffects;
-    scene.asked(0, 5, Purpose::LookBack, refused(Code::Internal, "IDEMPOTENCY_STORE_FAILED"));
-    scene.breaks(&[Promise::NothingElse]);
+    let (begun, ended) = (Duration::from_secs(2), Duration::from_secs(6));
+    let starvation = Starvation { operation: 1, server: SERVER, begun, ended };
+    let scene = || Scene::good().with(|entries| entries.starved.push(starvation));
+    scene().breaks(&[NobodyStarved], "no fault");
+    for (row, kind, server, promises) in [
+        ("the hog itself", FaultKind::Hogged, SERVER, &[NobodyStarved][..]),
+        ("another server killed", FaultKind::ServerKilled, OTHER_SERVER, &[NobodyStarved]),
+        ("its server killed", FaultKind::ServerKilled, SERVER, &[]),
+    ] {
+        scene().fault(kind, Whom::Server(server), 3, 3).breaks(promises, row);
+    }
 }
 
 /// With the records on Redis, the effects are in PostgreSQL, which loses none.
 #[test]
-fn finds_an_effect_that_is_gone_with_records_on_redis_too() {
-    let mut scene = Scene::good().lasting(FaultKind::RedisKilled, Whom::All, 2, 4);
-    scene.rules.may_lose = Losses::Records;
-    scene.rows = Rows::default();
-    scene.row(0, Variant::Asked, id(0));
-    scene.breaks(&[Promise::NothingLost]);
-}
-
-#[test]
-fn counts_the_duplicates_of_records_that_redis_has_lost_and_excuses_none_without_a_fault_of_redis() {
-    let scene = || {
-        let mut scene = Scene::good();
-        scene.rules.may_lose = Losses::Records;
-        scene.row(1, Variant::Asked, id(10));
-        scene
-    };
-    scene().breaks(&[Promise::NothingTwice]);
-    let hung = || scene().lasting(FaultKind::RedisHung, Whom::All, 2, 4);
-    hung().breaks(&[]);
-    assert_eq!(hung().verdict().lost()[&Promise::NothingTwice], 1);
-}
-
-/// The retries of a request whose key another request has taken are refused, which is no finding of its own.
-#[test]
-fn counts_a_request_that_was_executed_in_the_place_of_another_once() {
-    let mut scene = Scene::good();
-    scene.row(1, Variant::Changed, id(10));
-    scene.asked(1, 8, Purpose::Final, refused(Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"));
-    scene.breaks(&[Promise::NothingThoughRefused]);
+fn counts_what_a_failover_has_lost_only_if_it_may_lose_it_and_there_was_one() {
+    let failover = FaultKind::Primary(Failover::Kill);
+    let redis = FaultKind::Redis(RedisFault::Hang);
+    let lost = || Scene::acknowledged().row(0, Variant::Asked, id(0));
+    let twice = || Scene::good().row(1, Variant::Asked, id(10));
+    let failed = || Scene::good().looks_back(store_failed());
+    for (row, scene, may_lose, kind, broken, excused) in [
+        ("no failover", lost(), Losses::RecordsAndEffects, None, Some(NothingLost), None),
+        ("synchronous", lost(), Losses::Nothing, Some(failover), Some(NothingLost), None),
+        ("asynchronous", lost(), Losses::RecordsAndEffects, Some(failover), None, Some(NothingLost)),
+        ("another promise", failed(), Losses::RecordsAndEffects, Some(failover), Some(NothingElse), None),
+        ("an effect beside Redis", lost(), Losses::Records, Some(redis), Some(NothingLost), None),
+        ("a record, but no fault of Redis", twice(), Losses::Records, None, Some(NothingTwice), None),
+        ("a record on Redis", twice(), Losses::Records, Some(redis), None, Some(NothingTwice)),
+    ] {
+        let scene = scene.may_lose(may_lose);
+        let scene = if let Some(kind) = kind { scene.fault(kind, Whom::All, 2, 4) } else { scene };
+        scene.breaks(broken.as_slice(), row);
+        let losses = scene.verdict().losses;
+        assert_eq!(losses.first().map(|loss| loss.promise), excused, "{row}: {losses:?}");
+    }
 }

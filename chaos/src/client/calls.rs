@@ -32,7 +32,9 @@ impl Calls {
         rng: &mut impl Rng,
     ) -> Outcome {
         match self.any(rng).await {
-            Some(backend) => one(&self.journal, &backend, operation, variant, purpose).await,
+            Some(backend) => {
+                backend.attempt(&self.journal, operation, (variant, purpose), operation.habits.patience).await
+            }
             None => Outcome::TimedOut,
         }
     }
@@ -40,14 +42,14 @@ impl Calls {
     /// Calls any server, and hangs up after this long if it has not answered.
     pub(crate) async fn hang_up(&self, operation: &Operation, after: Duration, rng: &mut impl Rng) -> Outcome {
         let Some(backend) = self.any(rng).await else { return Outcome::TimedOut };
-        let running = self.journal.begin(operation.number, Variant::Asked, Purpose::Ask, backend.server());
+        let attempt = self.journal.begin(operation.number, Variant::Asked, Purpose::Ask, backend.server());
         let calling = backend.call(operation, Variant::Asked, operation.habits.patience);
         let outcome = time::timeout(after, calling).await.unwrap_or(Outcome::HungUp);
         if matches!(outcome, Outcome::HungUp) {
             let now = self.journal.now();
             self.journal.fault(FaultKind::ClientHungUp, Whom::Server(backend.server()), now);
         }
-        self.journal.end(running, outcome.clone());
+        self.journal.end(attempt, outcome.clone());
         outcome
     }
 
@@ -59,7 +61,10 @@ impl Calls {
             let purpose = if number == 0 { Purpose::Ask } else { Purpose::Hedge };
             if let Some(backend) = self.any(rng).await {
                 let (journal, operation) = (Arc::clone(&self.journal), operation.clone());
-                calls.spawn(async move { one(&journal, &backend, &operation, Variant::Asked, purpose).await });
+                calls.spawn(async move {
+                    let patience = operation.habits.patience;
+                    backend.attempt(&journal, &operation, (Variant::Asked, purpose), patience).await
+                });
             }
         }
         let outcomes = calls.join_all().await;
@@ -70,17 +75,4 @@ impl Calls {
     async fn any(&self, rng: &mut impl Rng) -> Option<Arc<Backend>> {
         time::timeout(NO_SERVER, self.rotation.any(rng)).await.ok()
     }
-}
-
-async fn one(
-    journal: &Journal,
-    backend: &Backend,
-    operation: &Operation,
-    variant: Variant,
-    purpose: Purpose,
-) -> Outcome {
-    let running = journal.begin(operation.number, variant, purpose, backend.server());
-    let outcome = backend.call(operation, variant, operation.habits.patience).await;
-    journal.end(running, outcome.clone());
-    outcome
 }

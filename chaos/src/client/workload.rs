@@ -7,7 +7,7 @@ use tokio::time::{self, Instant};
 
 use super::{Calls, backoff::Backoff};
 use crate::{
-    journal::{Journal, Purpose},
+    journal::Purpose,
     operation::{Operation, Variant},
     pace::Pace,
     seed::{Seed, Subject},
@@ -29,7 +29,6 @@ const MEMORY: usize = 50;
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) calls: Calls,
-    pub(crate) journal: Arc<Journal>,
     pub(crate) operations: Arc<[Operation]>,
     pub(crate) pace: Arc<Pace>,
     pub(crate) seed: Seed,
@@ -48,7 +47,7 @@ impl Workload {
                     memory.pop_front();
                 }
             }
-            self.journal.entries().done += 1;
+            self.calls.journal.entries().done += 1;
             if rng.random_ratio(1, LOOK_BACK) && !memory.is_empty() {
                 self.look_back(memory[rng.random_range(0..memory.len())], &mut rng).await;
             }
@@ -76,7 +75,7 @@ impl Workload {
                 break outcome;
             }
             if Instant::now() > deadline {
-                self.journal.entries().given_up.insert(operation.number);
+                self.calls.journal.entries().given_up.insert(operation.number);
                 break outcome;
             }
             time::sleep(backoff.after(&outcome, &mut rng)).await;

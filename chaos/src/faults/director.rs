@@ -1,6 +1,6 @@
 //! Carries out the faults at their times.
 
-use std::{ops::Range, time::Duration};
+use std::time::Duration;
 
 use tokio::{
     sync::{mpsc, watch},
@@ -8,12 +8,13 @@ use tokio::{
     time,
 };
 
-use super::{batch, bouncer, flood, full_pool::FullPool, hang, hog, outage, owner, slow_outbox, stage::Stage};
-use crate::{
-    error::Error,
-    schedule::{Break, Due, Planned, Slowness, Stall, Trouble},
-    topology::{Failover, RedisFault},
+use super::{
+    batch,
+    calls::{flood, with_calls},
+    hang, hog, locks, outage, owner,
+    stage::Stage,
 };
+use crate::{error::Error, fault::FaultKind, journal::Whom, schedule::PlannedFault};
 
 /// The time that the faults may take that are due when the clients are done.
 const LAST: Duration = Duration::from_secs(240);
@@ -21,36 +22,22 @@ const LAST: Duration = Duration::from_secs(240);
 /// The interval between two counts of the waiting faults.
 const COUNT: Duration = Duration::from_millis(20);
 
+/// The number of slots of a Redis Cluster.
+const SLOTS: u32 = 16384;
+
 /// Begins faults at their times. Begins no more when dropped.
 #[derive(Debug)]
 pub(crate) struct Director {
     counting: JoinHandle<()>,
     /// Returns the sender: as long as it is there, the task for outages goes on, and the waiting ones are counted.
-    directing: JoinHandle<mpsc::Sender<Outage>>,
+    directing: JoinHandle<mpsc::Sender<PlannedFault>>,
     /// The reason why no more faults can be made.
     failure: watch::Receiver<Option<String>>,
     outages: JoinHandle<()>,
 }
 
-/// A fault that takes all or part of the database from the servers, or many calls. Only one happens at a time.
-#[derive(Clone, Debug)]
-pub(super) enum Outage {
-    Batch { how: Trouble, operations: Range<u32> },
-    Bouncer { how: Break, hold: Duration },
-    Crash { down: Duration },
-    Failover { how: Failover },
-    FullPool { hold: Duration },
-    Hang { hold: Duration },
-    Hog { operations: Range<u32> },
-    Owner { hold: Duration },
-    Redis { slot: u16, how: RedisFault },
-    Silence { slot: usize, hold: Duration, arrives: bool },
-    SlowOutbox { how: Slowness, hold: Duration },
-    Stall { slot: usize, stall: Stall },
-}
-
 impl Director {
-    pub(crate) fn start(stage: Stage, schedule: Vec<Due>) -> Self {
+    pub(crate) fn start(stage: Stage, schedule: Vec<PlannedFault>) -> Self {
         let (outages, queue) = mpsc::channel(schedule.len().max(1));
         let counting = tokio::spawn(keep_count(stage.clone(), outages.downgrade()));
         let directing = tokio::spawn(direct(stage.clone(), schedule, outages));
@@ -99,81 +86,95 @@ impl Drop for Director {
     }
 }
 
-/// Begins each fault when it is due. Returns the sender.
-async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>) -> mpsc::Sender<Outage> {
-    for Due { at, fault } in schedule {
-        stage.pace.reached(at).await;
-        let outage = match fault {
-            Planned::Cut { slot, cut } => {
-                outage::cut_later(&stage, slot, cut);
-                continue;
+/// Begins each fault when it is due. Those that take all or part of the database from the servers, or many calls, are sent on, as only one
+/// of them happens at a time. Returns the sender.
+async fn direct(
+    stage: Stage,
+    schedule: Vec<PlannedFault>,
+    outages: mpsc::Sender<PlannedFault>,
+) -> mpsc::Sender<PlannedFault> {
+    for fault in schedule {
+        stage.pace.reached(fault.at).await;
+        match (fault.kind, fault.cut()) {
+            (kind, Some(cut)) => outage::cut_later(&stage, fault.slot, kind, cut),
+            (FaultKind::Flooded, _) => {
+                let begun = stage.journal.now();
+                let whom = flood(&stage, fault.operations).await;
+                stage.journal.fault(fault.kind, whom, begun);
             }
-            Planned::Flood { operations } => {
-                flood::happen(&stage, operations).await;
-                continue;
-            }
-            Planned::Mover { how, at_switch } => {
+            (FaultKind::Mover(how), _) => {
                 if let Some(its) = &stage.moving {
-                    its.disturb(how, at_switch);
+                    its.disturb(how, fault.draw.is_multiple_of(2));
                 }
-                continue;
             }
-            Planned::Server(order) => {
-                stage.orders.add(order);
-                continue;
+            (FaultKind::ServerKilled | FaultKind::ServerKilledAt(_) | FaultKind::ServerPausedAt(_), _) => {
+                stage.orders.add(fault);
             }
-            // Not after the other outages: the clients may have nothing left to commit then.
-            Planned::BouncerCut { moment } => {
-                bouncer::cut_at_commit(&stage, moment);
-                continue;
-            }
-            Planned::Batch { how, operations } => Outage::Batch { how, operations },
-            Planned::Bouncer { how, hold } => Outage::Bouncer { how, hold },
-            Planned::DatabaseKill { down } => Outage::Crash { down },
-            Planned::Failover { how } => Outage::Failover { how },
-            Planned::FullPool { hold } => Outage::FullPool { hold },
-            Planned::Hang { hold } => Outage::Hang { hold },
-            Planned::Hog { operations } => Outage::Hog { operations },
-            Planned::Owner { hold } => Outage::Owner { hold },
-            Planned::Redis { slot, how } => Outage::Redis { slot, how },
-            Planned::Silence { slot, hold, arrives } => Outage::Silence { slot, hold, arrives },
-            Planned::SlowOutbox { how, hold } => Outage::SlowOutbox { how, hold },
-            Planned::Stall { slot, stall } => Outage::Stall { slot, stall },
-        };
-        // Does not wait: the channel has room for all faults.
-        let _ = outages.send(outage).await;
+            // Does not wait: the channel has room for all faults.
+            _ => drop(outages.send(fault).await),
+        }
     }
     outages
 }
 
 /// Carries out one outage after the other, until all are done.
-async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<(), Error> {
-    let full_pool = FullPool::new(&stage);
-    while let Some(outage) = queue.recv().await {
-        // They have a connection of their own all the time. A primary that has hung may replace its successor once more when it wakes up.
-        if matches!(outage, Outage::Batch { .. } | Outage::SlowOutbox { .. }) {
-            stage.database.is_whole().await?;
+async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<PlannedFault>) -> Result<(), Error> {
+    while let Some(fault) = queue.recv().await {
+        match (fault.kind, stage.database.patroni()) {
+            // They have a connection of their own all the time. A primary that has hung may replace its successor once more when it wakes up.
+            (FaultKind::Batch(_) | FaultKind::OutboxAsleep | FaultKind::OutboxLocked, _) => {
+                stage.database.is_whole().await?;
+            }
+            (FaultKind::Primary(_), Some(patroni)) => patroni.can_fail_over().await?,
+            _ => {}
         }
-        match outage {
-            Outage::Batch { how, operations } => batch::happen(&stage, how, operations).await?,
-            Outage::Bouncer { how, hold } => bouncer::break_connections(&stage, how, hold).await?,
-            Outage::Crash { down } => outage::crash(&stage, down).await?,
-            Outage::Failover { how } => outage::fail_over(&stage, how).await?,
-            Outage::FullPool { hold } => full_pool.happen(hold).await,
-            Outage::Hang { hold } => hang::happen(&stage, hold).await?,
-            Outage::Hog { operations } => hog::happen(&stage, operations).await,
-            Outage::Owner { hold } => owner::happen(&stage, hold).await?,
-            Outage::Redis { slot, how } => outage::break_redis(&stage, slot, how).await?,
-            Outage::Silence { slot, hold, arrives } => outage::silence(&stage, slot, hold, arrives).await,
-            Outage::SlowOutbox { how, hold } => slow_outbox::happen(&stage, how, hold).await?,
-            Outage::Stall { slot, stall } => outage::stall(&stage, slot, stall).await,
+        let begun = stage.journal.now();
+        if let Some(whom) = happen(&stage, &fault).await? {
+            stage.journal.fault(fault.kind, whom, begun);
         }
     }
     Ok(())
 }
 
+/// Carries out an outage. Returns whom it affected; `None` if it did not come about, or has noted itself.
+async fn happen(stage: &Stage, fault: &PlannedFault) -> Result<Option<Whom>, Error> {
+    let (hold, operations) = (fault.hold, fault.operations.clone());
+    match fault.kind {
+        FaultKind::Batch(how) => return batch::happen(stage, how, operations).await,
+        FaultKind::Bouncer(how) => return outage::behind_bouncer(stage, how, hold).await,
+        FaultKind::CommitsHung => hang::happen(stage, hold).await?,
+        FaultKind::DatabaseKilled => {
+            let Some(single) = stage.database.single() else { return Ok(None) };
+            with_calls(stage, single.crash(hold)).await?;
+        }
+        FaultKind::Hogged => return Ok(hog::happen(stage, operations).await),
+        FaultKind::OutboxAsleep => locks::slow_look_up(stage, hold).await?,
+        FaultKind::OutboxLocked if !locks::lock_outbox(stage, hold).await? => return Ok(None),
+        FaultKind::OutboxLocked => {}
+        FaultKind::OwnerChanged => owner::happen(stage, hold).await?,
+        // Its statements may end with the database.
+        FaultKind::PoolFull if !locks::fill_pool(stage, hold).await.unwrap_or_default() => return Ok(None),
+        FaultKind::PoolFull => {}
+        FaultKind::Primary(how) => {
+            let Some(patroni) = stage.database.patroni() else { return Ok(None) };
+            with_calls(stage, patroni.fail_over(how)).await?;
+        }
+        FaultKind::Redis(how) => {
+            let Some(redis) = stage.database.redis() else { return Ok(None) };
+            let slot = u16::try_from(fault.draw % SLOTS)?;
+            let breaking = async {
+                redis.break_primary(slot, how).await?;
+                redis.is_whole().await
+            };
+            with_calls(stage, breaking).await?;
+        }
+        _ => return Ok(outage::on_way(stage, fault).await),
+    }
+    Ok(Some(Whom::All))
+}
+
 /// Updates the number of waiting faults for the clients.
-async fn keep_count(stage: Stage, outages: mpsc::WeakSender<Outage>) {
+async fn keep_count(stage: Stage, outages: mpsc::WeakSender<PlannedFault>) {
     let mut looks = time::interval(COUNT);
     while let Some(outages) = outages.upgrade() {
         let outages = outages.max_capacity() - outages.capacity();

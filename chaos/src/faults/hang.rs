@@ -6,16 +6,8 @@ use organization::LOGIN_ROLE;
 use tokio::time::{self, Instant};
 use tokio_postgres::{Client, types::Type};
 
-use super::{outage::with_calls, stage::Stage};
-use crate::{
-    error::Error,
-    fault::FaultKind,
-    journal::{Crowd, Whom},
-    mode::Mode,
-};
-
-/// The connections of a pool of a server.
-const POOL: usize = 16;
+use super::{calls::with_calls, locks::POOL, stage::Stage};
+use crate::{error::Error, journal::Crowd, mode::Mode};
 
 /// The interval between two counts.
 const COUNT: Duration = Duration::from_millis(100);
@@ -46,7 +38,6 @@ pub(super) async fn happen(stage: &Stage, hold: Duration) -> Result<(), Error> {
     owner.batch_execute(RESET).await?;
     owner.batch_execute(RELOAD).await?;
     counted?;
-    stage.journal.fault(FaultKind::CommitsHung, Whom::All, begun);
     let mut entries = stage.journal.entries();
     // A process goes on in its COMMIT after its server was killed or its connection cut, and no longer has a place in a pool.
     let cuts = entries.faults.iter().filter(|fault| fault.kind.is_cut() && fault.ended >= begun).count();

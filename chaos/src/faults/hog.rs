@@ -13,9 +13,8 @@ use tokio::{task::JoinSet, time};
 
 use super::stage::Stage;
 use crate::{
-    fault::FaultKind,
     fleet::Backend,
-    journal::{Purpose, Starved, Whom},
+    journal::{Purpose, Starvation, Whom},
     mode::Mode,
     operation::{Operation, Variant},
 };
@@ -40,12 +39,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// In reserved mode the handlers have no transactions of the layer, but connections of the sample, which one user may hold.
 /// There the other user calls before, and only retries meanwhile.
-pub(super) async fn happen(stage: &Stage, operations: Range<u32>) {
+pub(super) async fn happen(stage: &Stage, operations: Range<u32>) -> Option<Whom> {
     let backend = stage.rotation.first().await;
     let (backend, of_hog) = (Arc::new(backend.apart()), Arc::new(backend.apart()));
-    let Some(operation) = operations.end.checked_sub(1).and_then(|last| stage.operations.get(last as usize)) else {
-        return;
-    };
+    let operation = stage.operations.get(operations.end.checked_sub(1)? as usize)?;
     let begun = stage.journal.now();
     if stage.mode == Mode::Reserved {
         answered(stage, &backend, operation, PATIENCE).await;
@@ -59,12 +56,12 @@ pub(super) async fn happen(stage: &Stage, operations: Range<u32>) {
     for _ in 0..2 {
         if !answered(stage, &backend, operation, PROMPT).await {
             let (operation, server, ended) = (operation.number, backend.server(), stage.journal.now());
-            stage.journal.entries().starved.push(Starved { operation, server, begun, ended });
+            stage.journal.entries().starved.push(Starvation { operation, server, begun, ended });
             break;
         }
     }
-    while calls.join_next().await.is_some() {}
-    stage.journal.fault(FaultKind::Hogged, Whom::Server(backend.server()), begun);
+    calls.join_all().await;
+    Some(Whom::Server(backend.server()))
 }
 
 /// Makes one call of the user after the other, until there are no more.
@@ -72,9 +69,7 @@ async fn hold(stage: Stage, backend: Arc<Backend>, next: Arc<AtomicU32>, end: u3
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         let Some(operation) = stage.operations.get(number as usize).filter(|_| number < end) else { return };
-        let running = stage.journal.begin(number, Variant::Asked, Purpose::Hog, backend.server());
-        let outcome = backend.call(operation, Variant::Asked, PATIENCE).await;
-        stage.journal.end(running, outcome);
+        backend.attempt(&stage.journal, operation, (Variant::Asked, Purpose::Hog), PATIENCE).await;
     }
 }
 
@@ -86,11 +81,8 @@ async fn answered(stage: &Stage, backend: &Backend, operation: &Operation, withi
         if left.is_zero() {
             return false;
         }
-        let running = stage.journal.begin(operation.number, Variant::Asked, Purpose::Ask, backend.server());
-        let outcome = backend.call(operation, Variant::Asked, left).await;
-        let is_final = outcome.is_final();
-        stage.journal.end(running, outcome);
-        if is_final {
+        let purpose = (Variant::Asked, Purpose::Ask);
+        if backend.attempt(&stage.journal, operation, purpose, left).await.is_final() {
             return true;
         }
         time::sleep(PAUSE).await;

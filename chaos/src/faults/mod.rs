@@ -1,16 +1,13 @@
 //! Carries out the planned faults. Each is noted in the journal after it has happened.
 
 mod batch;
-mod bouncer;
-mod burst;
+mod calls;
 mod director;
-mod flood;
-mod full_pool;
 mod hang;
 mod hog;
+mod locks;
 mod outage;
 mod owner;
-mod slow_outbox;
 mod stage;
 
 pub(crate) use self::{director::Director, stage::Stage};

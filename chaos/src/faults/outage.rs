@@ -1,114 +1,63 @@
 //! Faults of the database and of the connections to it.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use tcp_proxy::Cut;
+use tcp_proxy::{Cut, Proxy};
 use tokio::time;
 
-use super::{burst::burst, stage::Stage};
+use super::stage::Stage;
 use crate::{
     error::Error,
-    fault::FaultKind,
+    fault::{BouncerFault, FaultKind},
     journal::Whom,
-    schedule::{Manner, Stall},
-    topology::{Failover, RedisFault},
+    schedule::PlannedFault,
+    topology::TERMINATE,
 };
 
-/// While the database is away, a server gets this many calls at each interval: there may be no other ones just then.
-const CALLS: usize = 4;
-const INTERVAL: Duration = Duration::from_millis(100);
-
-/// Kills the database, and starts it again. Calls go on meanwhile.
-pub(super) async fn crash(stage: &Stage, down: Duration) -> Result<(), Error> {
-    let Some(single) = stage.database.single() else { return Ok(()) };
-    let begun = stage.journal.now();
-    with_calls(stage, single.crash(down)).await?;
-    stage.journal.fault(FaultKind::DatabaseKilled, Whom::All, begun);
-    Ok(())
-}
-
-/// Replaces the primary, when a standby can take over. Calls go on meanwhile.
-pub(super) async fn fail_over(stage: &Stage, how: Failover) -> Result<(), Error> {
-    let Some(patroni) = stage.database.patroni() else { return Ok(()) };
-    patroni.can_fail_over().await?;
-    let begun = stage.journal.now();
-    with_calls(stage, patroni.fail_over(how)).await?;
-    stage.journal.fault(how.into(), Whom::All, begun);
-    Ok(())
-}
-
-/// Breaks a primary of the Redis Cluster, and waits until each primary has a replica again. Calls go on meanwhile.
-pub(super) async fn break_redis(stage: &Stage, slot: u16, how: RedisFault) -> Result<(), Error> {
-    let Some(redis) = stage.database.redis() else { return Ok(()) };
-    let begun = stage.journal.now();
-    let breaking = async {
-        redis.break_primary(slot, how).await?;
-        redis.is_whole().await
-    };
-    with_calls(stage, breaking).await?;
-    stage.journal.fault(how.into(), Whom::All, begun);
-    Ok(())
-}
-
-/// Does something to the database, and calls a server all the time.
-pub(super) async fn with_calls(stage: &Stage, deed: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    let mut deed = pin!(deed);
-    let mut ticks = time::interval(INTERVAL);
-    let mut calls = Vec::new();
-    loop {
-        tokio::select! {
-            done = &mut deed => break done?,
-            _ = ticks.tick() => calls.push(burst(stage, CALLS)),
-        }
-    }
-    for mut calls in calls {
-        while calls.join_next().await.is_some() {}
-    }
-    Ok(())
-}
-
-/// Cuts one or all of a server's connections to the database, at a moment to come.
-pub(super) fn cut_later(stage: &Stage, slot: usize, cut: Cut) {
-    let Some(way) = stage.ways.get(slot) else { return };
+/// Cuts one or all of a server's connections to the database, at a moment to come; or of PgBouncer's, if it is a fault of those.
+pub(super) fn cut_later(stage: &Stage, slot: usize, kind: FaultKind, cut: Cut) {
+    let whom = if matches!(kind, FaultKind::Bouncer(_)) { Whom::All } else { Whom::Slot(slot) };
     let journal = Arc::clone(&stage.journal);
-    way.cut_later(cut, move || journal.fault(cut.into(), Whom::Slot(slot), journal.now()));
+    let on_cut = move || journal.fault(kind, whom, journal.now());
+    match (whom, &stage.behind_bouncer, stage.ways.get(slot)) {
+        (Whom::All, Some(behind), _) => behind.cut_later(cut, on_cut),
+        (Whom::Slot(_), _, Some(way)) => way.cut_later(cut, on_cut),
+        _ => {}
+    }
 }
 
-/// Makes a server's connections to the database silent. After a while what was sent arrives, or they are cut, as keepalives do. They
-/// cannot do it here, because the proxy answers them. New connections work all the time.
-pub(super) async fn silence(stage: &Stage, slot: usize, hold: Duration, arrives: bool) {
-    let Some(way) = stage.ways.get(slot) else { return };
-    let begun = stage.journal.now();
-    let kind = if arrives {
-        way.stall_connections();
-        time::sleep(hold).await;
-        way.release();
-        FaultKind::ConnectionsLate
-    } else {
-        way.silence_connections();
-        time::sleep(hold).await;
-        way.cut_silent_connections();
-        FaultKind::ConnectionsSilenced
+/// Makes a server's connections to the database unusable for a while. Silent ones are cut afterwards, as keepalives do. They cannot do it
+/// here, because the proxy answers them. New connections work all the time, unless everything is held.
+pub(super) async fn on_way(stage: &Stage, fault: &PlannedFault) -> Option<Whom> {
+    let way = stage.ways.get(fault.slot)?;
+    let answers_late = |proxy: &Proxy| proxy.delay_answers(Duration::from_millis(u64::from(50 + fault.draw / 3 % 350)));
+    let (begin, end): (&(dyn Fn(&Proxy) + Sync), &[fn(&Proxy)]) = match (fault.kind, fault.draw % 3) {
+        (FaultKind::ConnectionsLate, _) => (&Proxy::stall_connections, &[Proxy::release]),
+        (FaultKind::ConnectionsSilenced, _) => (&Proxy::silence_connections, &[Proxy::cut_silent_connections]),
+        (_, 0) => (&Proxy::hold, &[Proxy::release]),
+        (_, 1) => (&Proxy::hold, &[Proxy::cut_connections, Proxy::release]),
+        _ => (&answers_late, &[|proxy| proxy.delay_answers(Duration::ZERO)]),
     };
-    stage.journal.fault(kind, Whom::Slot(slot), begun);
+    way.each(begin);
+    time::sleep(fault.hold).await;
+    end.iter().for_each(|end| way.each(end));
+    Some(Whom::Slot(fault.slot))
 }
 
-/// Makes a server's connections to the database unusable for a while.
-pub(super) async fn stall(stage: &Stage, slot: usize, stall: Stall) {
-    let Some(way) = stage.ways.get(slot) else { return };
-    let begun = stage.journal.now();
-    match stall.manner {
-        Manner::Held | Manner::HeldAndCut => way.hold(),
-        Manner::Late(delay) => way.delay_answers(delay),
-    }
-    time::sleep(stall.hold).await;
-    match stall.manner {
-        Manner::Held => way.release(),
-        Manner::HeldAndCut => {
-            way.cut_connections();
-            way.release();
+/// Breaks PgBouncer's connections to the database. Returns when they are broken.
+pub(super) async fn behind_bouncer(stage: &Stage, how: BouncerFault, hold: Duration) -> Result<Option<Whom>, Error> {
+    let Some(behind) = &stage.behind_bouncer else { return Ok(None) };
+    match how {
+        BouncerFault::AfterCommit | BouncerFault::BeforeCommit => return Ok(None),
+        BouncerFault::Cut => behind.cut_connections(),
+        BouncerFault::Silence => {
+            behind.silence_connections();
+            time::sleep(hold).await;
+            behind.cut_silent_connections();
         }
-        Manner::Late(_) => way.delay_answers(Duration::ZERO),
+        BouncerFault::Terminate => {
+            stage.database.connect().await?.execute(TERMINATE, &[]).await?;
+        }
     }
-    stage.journal.fault(FaultKind::DatabaseStalled, Whom::Slot(slot), begun);
+    Ok(Some(Whom::All))
 }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use tokio::time;
 
-use super::{outage::with_calls, stage::Stage};
-use crate::{error::Error, fault::FaultKind, journal::Whom};
-
-/// How often the locks are tried: a paused server may hold one for a lease.
-const ATTEMPTS: usize = 10;
+use super::{
+    calls::with_calls,
+    locks::{ATTEMPTS, locked},
+    stage::Stage,
+};
+use crate::error::Error;
 
 /// Gives everything of the library's to the role of the two that has not got it. An owner who is no superuser is bound by the policies.
 const GIVE: &str = "
-    SET lock_timeout = '1s';
     DO $$ DECLARE
         heir text;
         it record;
@@ -42,14 +42,7 @@ const GIVE: &str = "
 /// The migrations cannot be run.
 pub(super) async fn happen(stage: &Stage, hold: Duration) -> Result<(), Error> {
     let mut owner = stage.database.connect().await?;
-    let begun = stage.journal.now();
-    for attempt in 1.. {
-        match owner.batch_execute(GIVE).await {
-            Ok(()) => break,
-            Err(error) if attempt == ATTEMPTS => return Err(error.into()),
-            Err(_) => {}
-        }
-    }
+    locked(&owner, ATTEMPTS, GIVE).await?;
     let waiting = async {
         time::sleep(hold).await;
         Ok(())
@@ -57,6 +50,5 @@ pub(super) async fn happen(stage: &Stage, hold: Duration) -> Result<(), Error> {
     with_calls(stage, waiting).await?;
     owner.batch_execute("RESET lock_timeout").await?;
     organization::migrations::run(&mut owner).await?;
-    stage.journal.fault(FaultKind::OwnerChanged, Whom::All, begun);
     Ok(())
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use tcp_proxy::Proxy;
 
 use crate::{
-    fleet::{Orders, Rotation},
+    fleet::{Fleet, Orders, Rotation, Setting},
     journal::Journal,
     mode::Mode,
     mover::Move,
     operation::Operation,
     pace::Pace,
+    plan::Plan,
     topology::{Database, Way},
 };
 
@@ -18,16 +19,41 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     /// The proxy between PgBouncer and the database; `None` if there is no PgBouncer.
-    pub(crate) behind_bouncer: Option<Arc<Proxy>>,
-    pub(crate) database: Arc<Database>,
-    pub(crate) journal: Arc<Journal>,
-    pub(crate) mode: Mode,
+    pub(super) behind_bouncer: Option<Arc<Proxy>>,
+    pub(super) database: Arc<Database>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) mode: Mode,
     /// The move to partitions; `None` if there is none.
     pub(crate) moving: Option<Arc<Move>>,
-    pub(crate) operations: Arc<[Operation]>,
-    pub(crate) orders: Arc<Orders>,
-    pub(crate) pace: Arc<Pace>,
-    pub(crate) rotation: Arc<Rotation>,
+    pub(super) operations: Arc<[Operation]>,
+    pub(super) orders: Arc<Orders>,
+    pub(super) pace: Arc<Pace>,
+    pub(super) rotation: Arc<Rotation>,
     /// The way of each server to the database.
-    pub(crate) ways: Vec<Arc<Way>>,
+    pub(super) ways: Vec<Arc<Way>>,
+}
+
+impl Stage {
+    /// A stage without a move to partitions.
+    pub(crate) fn new(
+        plan: &Plan,
+        mode: Mode,
+        database: &Arc<Database>,
+        setting: &Setting,
+        pace: &Arc<Pace>,
+        fleet: &Fleet,
+    ) -> Self {
+        Self {
+            behind_bouncer: database.behind_bouncer().cloned(),
+            database: Arc::clone(database),
+            journal: Arc::clone(&setting.journal),
+            mode,
+            moving: None,
+            operations: Arc::clone(&plan.operations),
+            orders: Arc::clone(&setting.orders),
+            pace: Arc::clone(pace),
+            rotation: Arc::clone(&setting.rotation),
+            ways: fleet.ways().to_vec(),
+        }
+    }
 }

@@ -18,10 +18,10 @@ use uuid::Uuid;
 
 use crate::{
     error::Error,
-    journal::ServerId,
+    journal::{Journal, Purpose, ServerId},
     operation::{Kind, Operation, User, Variant},
     outcome::{Acknowledgement, Outcome},
-    server::Ready,
+    server::Announcement,
 };
 
 /// The metadata with the time that the sample's handler takes before it commits, in milliseconds.
@@ -42,7 +42,7 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    pub(crate) fn new(server: ServerId, ready: &Ready) -> Result<Self, Error> {
+    pub(crate) fn new(server: ServerId, ready: &Announcement) -> Result<Self, Error> {
         let bearer = |token: &str| format!("Bearer {token}").parse();
         let endpoint = Endpoint::from_shared(format!("http://{}", ready.address))?.connect_timeout(CONNECT);
         Ok(Self {
@@ -80,6 +80,20 @@ impl Backend {
         }
     }
 
+    /// Does the same, and notes it in the journal.
+    pub(crate) async fn attempt(
+        &self,
+        journal: &Journal,
+        operation: &Operation,
+        (variant, purpose): (Variant, Purpose),
+        patience: Duration,
+    ) -> Outcome {
+        let attempt = journal.begin(operation.number, variant, purpose, self.server);
+        let outcome = self.call(operation, variant, patience).await;
+        journal.end(attempt, outcome.clone());
+        outcome
+    }
+
     /// Passes a call on, as Alice's.
     ///
     /// # Errors
@@ -91,31 +105,24 @@ impl Backend {
     }
 
     async fn ask(&self, operation: &Operation, variant: Variant) -> Result<Acknowledgement, Status> {
-        let name = operation.name(variant);
+        let (name, channel) = (operation.name(variant), self.channel.clone());
         match operation.kind {
             Kind::Cluster => {
                 let request = CreateClusterRequest { name, region: "nl-1".to_owned(), ..Default::default() };
-                let mut client = ClusterServiceClient::new(self.channel.clone());
-                let response = client.create_cluster(self.request(operation, request)).await?;
-                Ok(acknowledgement(&response, &response.get_ref().cluster_id))
+                let call = ClusterServiceClient::new(channel).create_cluster(self.request(operation, request)).await;
+                call.map(|response| acknowledgement(&response, &response.get_ref().cluster_id))
             }
             Kind::Invitation => {
                 let request = InviteMemberRequest { email: name, role: "viewer".to_owned() };
-                let mut client = InviteServiceClient::new(self.channel.clone());
-                let response = client.invite_member(self.request(operation, request)).await?;
-                Ok(acknowledgement(&response, &response.get_ref().invitation_id))
+                let call = InviteServiceClient::new(channel).invite_member(self.request(operation, request)).await;
+                call.map(|response| acknowledgement(&response, &response.get_ref().invitation_id))
             }
             Kind::Project => {
                 let labels = [("tier", "gold"), ("team", "a"), ("stage", "test")];
-                let request = CreateProjectRequest {
-                    cluster_id: self.cluster.to_string(),
-                    name,
-                    alias: None,
-                    labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-                };
-                let mut client = ProjectServiceClient::new(self.channel.clone());
-                let response = client.create_project(self.request(operation, request)).await?;
-                Ok(acknowledgement(&response, &response.get_ref().project_id))
+                let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+                let request = CreateProjectRequest { cluster_id: self.cluster.to_string(), name, alias: None, labels };
+                let call = ProjectServiceClient::new(channel).create_project(self.request(operation, request)).await;
+                call.map(|response| acknowledgement(&response, &response.get_ref().project_id))
             }
         }
     }

@@ -4,18 +4,19 @@ mod backend;
 mod orders;
 mod process;
 mod rotation;
+mod setting;
 mod slot;
 
 use std::{sync::Arc, time::Duration};
 
+use tcp_proxy::Proxy;
 use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 use self::slot::Slot;
-pub(crate) use self::{backend::Backend, orders::Orders, process::Process, rotation::Rotation};
+pub(crate) use self::{backend::Backend, orders::Orders, process::Process, rotation::Rotation, setting::Setting};
 use crate::{
     error::Error,
-    journal::Journal,
     topology::{Database, Way},
 };
 
@@ -30,19 +31,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The time that the servers may take to stop when they are asked to.
 const STOP: Duration = Duration::from_secs(20);
-
-/// Everything that a server process is started with.
-#[derive(Clone, Debug)]
-pub(crate) struct Setting {
-    /// The arguments of `chaos serve`.
-    pub(crate) arguments: Vec<String>,
-    pub(crate) lease: Duration,
-    pub(crate) journal: Arc<Journal>,
-    pub(crate) orders: Arc<Orders>,
-    pub(crate) rotation: Arc<Rotation>,
-    /// Whether to show the servers' logs.
-    pub(crate) verbose: bool,
-}
 
 /// Keeps a number of servers running. Kills all of them when dropped.
 #[derive(Debug)]
@@ -99,10 +87,10 @@ impl Fleet {
     /// The servers do not start.
     pub(crate) async fn calm(&self) -> Result<(), Error> {
         self.setting.orders.close();
-        self.ways.iter().for_each(|way| {
-            way.forget_cuts();
-            way.mend();
-        });
+        for way in &self.ways {
+            way.each(Proxy::forget_cuts);
+            way.each(Proxy::mend);
+        }
         self.calm.send_replace(true);
         self.serve().await
     }

@@ -7,36 +7,36 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::schedule::Order;
+use crate::schedule::PlannedFault;
 
 /// Faults for servers, in order. The first free server takes the first.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     more: Notify,
-    queue: Mutex<Queue>,
+    queue: Mutex<OrderQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct OrderQueue {
     closed: bool,
-    orders: VecDeque<Order>,
+    orders: VecDeque<PlannedFault>,
 }
 
 impl Orders {
     /// Adds an order at the end.
-    pub(crate) fn add(&self, order: Order) {
+    pub(crate) fn add(&self, order: PlannedFault) {
         self.queue().orders.push_back(order);
         self.more.notify_one();
     }
 
     /// Puts back an order that was not carried out, because its server died of something else.
-    pub(super) fn put_back(&self, order: Order) {
+    pub(super) fn put_back(&self, order: PlannedFault) {
         self.queue().orders.push_front(order);
         self.more.notify_one();
     }
 
     /// Takes the first order; waits until there is one.
-    pub(super) async fn take(&self) -> Order {
+    pub(super) async fn take(&self) -> PlannedFault {
         loop {
             let taken = {
                 let mut queue = self.queue();
@@ -59,7 +59,7 @@ impl Orders {
         self.queue().closed = true;
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, OrderQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ use super::Setting;
 use crate::{
     error::Error,
     journal::{Journal, ServerId, UnprotectedRun},
-    server::{Instruction, REDIS_REPLICAS, REDIS_URLS, Ready, Saying, Unprotected},
+    server::{Announcement, Instruction, REDIS_REPLICAS, REDIS_URLS, Saying, UnprotectedCall},
     urls::{Redis, Urls},
 };
 
@@ -48,14 +48,14 @@ impl Process {
     /// # Errors
     ///
     /// The process ends, or takes too long. Its log is in the journal.
-    pub(crate) async fn start(server: ServerId, setting: &Setting, urls: &Urls) -> Result<(Self, Ready), Error> {
+    pub(crate) async fn start(server: ServerId, setting: &Setting, urls: &Urls) -> Result<(Self, Announcement), Error> {
         let (redis, replicas) = match &urls.redis {
             Some(Redis { replicas, urls }) => (urls.join(","), replicas.to_string()),
             None => (String::new(), String::new()),
         };
         let mut child = Command::new(env::current_exe()?)
             .arg("serve")
-            .args(&setting.arguments)
+            .args(&setting.flags)
             .env("DATABASE_URL", &urls.database)
             .env("API_DATABASE_URL", urls.api.as_deref().unwrap_or_default())
             .env(REDIS_URLS, redis)
@@ -71,7 +71,7 @@ impl Process {
         let input = child.stdin.take().ok_or("the server has no standard input")?;
         let output = child.stdout.take().ok_or("the server has no standard output")?;
         let errors = child.stderr.take().ok_or("the server has no standard error")?;
-        let log = tokio::spawn(log(server, errors, Arc::clone(&setting.journal), setting.verbose));
+        let log = tokio::spawn(log(server, errors, Arc::clone(&setting.journal)));
         let (said, sayings) = mpsc::unbounded_channel();
         let output = tokio::spawn(listen(server, output, Arc::clone(&setting.journal), said));
         let mut process = Self { child, input, log, output, sayings };
@@ -94,7 +94,7 @@ impl Process {
 
     /// Sends an instruction. Has no effect if the process has ended.
     pub(super) async fn tell(&mut self, instruction: Instruction) {
-        let line = format!("{instruction}\n");
+        let line = serde_json::to_string(&instruction).unwrap_or_default() + "\n";
         let _ = time::timeout(END, self.input.write_all(line.as_bytes())).await;
     }
 
@@ -145,7 +145,7 @@ async fn listen(
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match Saying::heard(&line) {
-            Some(Ok(Saying::Unprotected(Unprotected { key, cause, asked, ran }))) => {
+            Some(Ok(Saying::Unprotected(UnprotectedCall { key, cause, asked, ran }))) => {
                 let (asked, ran) = (journal.at(asked), journal.at(ran));
                 journal.entries().unprotected.push(UnprotectedRun { server, key, cause, asked, ran });
             }
@@ -163,16 +163,10 @@ async fn listen(
     }
 }
 
-/// Notes a server's log in the journal, and shows it if `verbose`.
-async fn log(server: ServerId, errors: impl AsyncRead + Unpin, journal: Arc<Journal>, verbose: bool) {
+/// Notes a server's log in the journal.
+async fn log(server: ServerId, errors: impl AsyncRead + Unpin, journal: Arc<Journal>) {
     let mut lines = BufReader::new(errors).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if verbose {
-            #[expect(clippy::print_stderr, reason = "`--verbose` shows the servers' logs")]
-            {
-                eprintln!("server {server}: {line}");
-            }
-        }
         journal.line(server, line);
     }
 }

@@ -3,6 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use rustix::process::Signal;
+use tcp_proxy::Proxy;
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +11,7 @@ use super::{Backend, Process, Setting};
 use crate::{
     fault::FaultKind,
     journal::{ServerId, Whom},
-    schedule::Order,
+    schedule::PlannedFault,
     server::{Action, Arm, Instruction, Saying},
     step::Step,
     topology::Way,
@@ -110,7 +111,7 @@ enum End {
 struct Life<'a> {
     backend: Arc<Backend>,
     /// The fault that it is to undergo.
-    order: Option<Order>,
+    order: Option<PlannedFault>,
     process: Process,
     server: ServerId,
     slot: &'a Slot,
@@ -124,7 +125,7 @@ impl Life<'_> {
         let mut is_calm = *calm.borrow_and_update();
         let mut kill = pin!(time::sleep(Duration::ZERO));
         loop {
-            let to_be_killed = matches!(self.order, Some(Order::Kill { .. }));
+            let to_be_killed = self.order.as_ref().is_some_and(|order| order.kind == FaultKind::ServerKilled);
             tokio::select! {
                 said = self.process.said() => match said {
                     Some(Saying::Reached(Action::Die, step)) => return End::Killed(FaultKind::ServerKilledAt(step)),
@@ -133,12 +134,12 @@ impl Life<'_> {
                     None => return End::Unexpected,
                 },
                 order = slot.setting.orders.take(), if self.order.is_none() && !is_calm => {
-                    self.order = Some(order);
-                    match order {
-                        Order::Kill { after } => kill.as_mut().reset(time::Instant::now() + after),
-                        Order::DieAt { step, nth } => self.arm(Action::Die, step, nth).await,
-                        Order::PauseAt { step, nth, .. } => self.arm(Action::Pause, step, nth).await,
+                    match order.kind {
+                        FaultKind::ServerKilledAt(step) => self.arm(Action::Die, step, order.nth()).await,
+                        FaultKind::ServerPausedAt(step) => self.arm(Action::Pause, step, order.nth()).await,
+                        _ => kill.as_mut().reset(time::Instant::now() + order.hold),
                     }
+                    self.order = Some(order);
                 }
                 () = &mut kill, if to_be_killed => {
                     self.process.signal(Signal::KILL);
@@ -163,13 +164,14 @@ impl Life<'_> {
     async fn be_paused(&mut self, step: Step) {
         let slot = self.slot;
         let Setting { journal, lease, rotation, .. } = &slot.setting;
-        let partitioned = matches!(self.order.take(), Some(Order::PauseAt { partitioned: true, .. }));
+        // The database ends the sessions of every other one, which is cut off from it meanwhile.
+        let partitioned = self.order.take().is_some_and(|order| (order.draw / 4).is_multiple_of(2));
         // A load balancer would notice. Calls that the server already has wait for their answers.
         rotation.remove(&self.backend);
         let begun = journal.now();
         let asked = journal.asked_of(self.server);
         if partitioned {
-            slot.way.cut();
+            slot.way.each(Proxy::cut);
         }
         let sleeping = async {
             time::sleep(*lease + SLACK).await;
@@ -186,7 +188,7 @@ impl Life<'_> {
             journal.entries().takeovers += 1;
         }
         if partitioned {
-            slot.way.mend();
+            slot.way.each(Proxy::mend);
         }
         self.process.signal(Signal::CONT);
         self.process.tell(Instruction::Resume).await;

@@ -1,21 +1,27 @@
 //! The verdict on clients that die.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{fmt, time::Duration};
+
+use clap::ValueEnum as _;
 
 use super::{
     client::Ends,
-    front::{Front, Seen},
+    front::{CallsOnWire, Front},
     step::ClientStep,
 };
 use crate::{
     auditor::{Rows, Tally},
     journal::Entries,
     mode::Mode,
-    named::Named as _,
+    named::name,
     operation::Variant,
     plan::Plan,
+    report::MarkdownTable,
     step::Step,
 };
+
+/// The ends of operations that have not failed.
+const OK: [&str; 4] = ["ok", "replayed", "resumed", "before its client died"];
 
 /// The audit of the operations of clients that die.
 #[derive(Debug)]
@@ -23,8 +29,8 @@ pub(crate) struct Audit {
     mode: Mode,
     /// The steps of servers that no call passed.
     pub(crate) missed: Vec<Step>,
-    broken: Vec<(&'static str, usize)>,
-    rows: Vec<(String, String)>,
+    broken: [(&'static str, usize); 7],
+    table: MarkdownTable,
 }
 
 impl Audit {
@@ -39,27 +45,30 @@ impl Audit {
     ) -> Self {
         let seen = &front.seen();
         let effects = |number: u32| rows.of(number, Variant::Asked).len();
-        let count = |is: &dyn Fn(u32) -> bool| (0..plan.of_clients).filter(|number| is(*number)).count();
-        let keys = |number: &u32| seen.get(number).map_or(0, |calls| calls.keys.len());
-        let ok = ["ok", "replayed", "resumed", "before its client died"];
-        let failed = ends.ended.iter().filter(|(how, _)| !ok.contains(&how.as_str())).map(|(_, count)| count).sum();
+        let count = |is: &dyn Fn(u32) -> bool| (0..plan.args.operations).filter(|number| is(*number)).count();
+        let failed = ends.ended.iter().filter(|(how, _)| !OK.contains(&how.as_str())).map(|(_, count)| count).sum();
         let ended: usize = ends.ended.values().sum();
-        let broken = vec![
+        let broken = [
             ("operations that happened twice", count(&|number| effects(number) > 1)),
             ("operations that were lost", count(&|number| effects(number) == 0)),
-            ("operations without an end", plan.of_clients as usize - ended),
+            ("operations without an end", plan.args.operations as usize - ended),
             ("operations that failed", failed),
             (
                 "operations that ended without an answer of a server",
-                count(&|number| !seen.get(&number).is_some_and(|calls| calls.is_answered)),
+                count(&|number| seen.get(&number).is_none_or(|calls| !calls.is_answered)),
             ),
-            ("operations with other than one key on the wire", count(&|number| keys(&number) != 1)),
-            ("clients with a journal that is not empty", plan.clients as usize - ends.empty),
+            (
+                "operations with other than one key on the wire",
+                count(&|number| seen.get(&number).is_none_or(|calls| calls.keys.len() != 1)),
+            ),
+            ("clients with a journal that is not empty", plan.args.clients as usize - ends.empty),
         ];
         let tally = Tally::new(entries, mode);
+        let mut table = table(plan, took, &tally, ends, front, seen);
+        broken.iter().for_each(|(name, count)| table.promise(name, *count));
         // Servers that do not die are not asked whether they have passed each step.
-        let missed = if mode == Mode::Transactional { tally.missed.clone() } else { Vec::new() };
-        Self { mode, missed, broken, rows: table(plan, took, &tally, ends, front, seen) }
+        let missed = if mode == Mode::Transactional { tally.missed } else { Vec::new() };
+        Self { mode, missed, broken, table }
     }
 
     /// Whether all promises were kept.
@@ -68,57 +77,39 @@ impl Audit {
     }
 }
 
-fn table(plan: &Plan, took: Duration, tally: &Tally, ends: &Ends, front: &Front, seen: &Seen) -> Vec<(String, String)> {
-    let mut rows = Vec::new();
-    let mut row = |name: &str, value: &dyn fmt::Display| rows.push((name.to_owned(), value.to_string()));
-    row("seed", &plan.seed.0);
-    row("operations", &plan.of_clients);
-    row("clients, servers", &format_args!("{}, {}", plan.clients, plan.servers));
-    row("time", &humantime::format_duration(Duration::from_secs(took.as_secs().max(1))));
-    row("**clients killed**", &format_args!("**{}**", ends.deaths.values().sum::<usize>()));
-    let at_steps = ClientStep::ALL.iter().map(|step| format!("at {}", step.name()));
+fn table(plan: &Plan, took: Duration, tally: &Tally, ends: &Ends, front: &Front, seen: &CallsOnWire) -> MarkdownTable {
+    let mut table = MarkdownTable::default();
+    table.row("seed", plan.seed.0);
+    table.row("operations", plan.args.operations);
+    table.row("clients, servers", format_args!("{}, {}", plan.args.clients, plan.args.servers));
+    table.row("time", humantime::format_duration(Duration::from_secs(took.as_secs().max(1))));
+    table.strong("clients killed", ends.deaths.values().sum::<usize>());
+    let at_steps = ClientStep::value_variants().iter().map(|step| format!("at {}", name(*step)));
     for place in at_steps.chain(["at a random moment".to_owned()]) {
-        row(&format!("client killed {place}"), ends.deaths.get(&place).unwrap_or(&0));
+        table.row(&format!("client killed {place}"), ends.deaths.get(&place).unwrap_or(&0));
     }
-    row("entries that a new life has found", &ends.found);
-    row("operations that were not written before, and begun again", &ends.again);
-    row(
-        "**faults of servers, database and connections**",
-        &format_args!("**{}**", tally.faults.values().sum::<usize>()),
-    );
+    table.row("entries that a new life has found", ends.found);
+    table.row("operations that were not written before, and begun again", ends.again);
+    table.strong("faults of servers, database and connections", tally.faults.values().sum::<usize>());
     for (kind, count) in &tally.faults {
-        row(&kind.to_string(), count);
+        table.row(&kind.to_string(), count);
     }
     let distorted = front.distorted();
-    row("**answers that a proxy distorted**", &format_args!("**{}**", distorted.values().sum::<usize>()));
+    table.strong("answers that a proxy distorted", distorted.values().sum::<usize>());
     for (distortion, count) in &distorted {
-        row(distortion.name(), count);
+        table.row(&name(*distortion), count);
     }
-    let attempts: usize = seen.values().map(|calls| calls.attempts).sum();
-    let several = seen.values().filter(|calls| calls.attempts > 1).count();
-    row("**calls on the wire**", &format_args!("**{attempts}**"));
-    row("operations with several", &several);
-    row("**operations ended**", &format_args!("**{}**", ends.ended.values().sum::<usize>()));
-    let how: BTreeMap<_, _> = ends.ended.iter().collect();
-    for (how, count) in how {
-        row(&format!("ended: {how}"), count);
+    table.strong("calls on the wire", seen.values().map(|calls| calls.attempts).sum::<usize>());
+    table.row("operations with several", seen.values().filter(|calls| calls.attempts > 1).count());
+    table.strong("operations ended", ends.ended.values().sum::<usize>());
+    for (how, count) in &ends.ended {
+        table.row(&format!("ended: {how}"), count);
     }
-    rows
+    table
 }
 
 impl fmt::Display for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let broken =
-            self.broken.iter().map(|(name, count)| (format!("**{name}** (must be 0)"), format!("**{count}**")));
-        let rows: Vec<_> = self.rows.iter().cloned().chain(broken).collect();
-        let width = |of: fn(&(String, String)) -> usize| rows.iter().map(of).max().unwrap_or_default();
-        let (names, values) = (width(|row| row.0.chars().count()), width(|row| row.1.chars().count()));
-        writeln!(f, "## Clients that die, {} mode\n", self.mode)?;
-        writeln!(f, "| {:names$} | {:>values$} |", "", "")?;
-        writeln!(f, "|{:-<left$}|{:->right$}:|", "", "", left = names + 2, right = values + 1)?;
-        for (name, value) in &rows {
-            writeln!(f, "| {name:names$} | {value:>values$} |")?;
-        }
-        write!(f, "\n{}", if self.is_kept() { "All promises were kept." } else { "**PROMISES WERE BROKEN.**" })
+        self.table.write(format_args!("Clients that die, {} mode", self.mode), self.is_kept(), f)
     }
 }

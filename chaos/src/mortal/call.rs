@@ -36,7 +36,7 @@ use uuid::Uuid;
 use super::step::ClientStep;
 use crate::{
     error::Error,
-    named::Named as _,
+    named::name,
     operation::{NAME, Operation, Variant},
     server::die,
 };
@@ -57,8 +57,8 @@ pub struct CallArgs {
     #[arg(long)]
     pub(crate) server: SocketAddr,
     /// The step at which it dies.
-    #[arg(long)]
-    pub(crate) die_at: Option<String>,
+    #[arg(long, value_enum)]
+    pub(crate) die_at: Option<ClientStep>,
     /// When it dies: the number of times that it passes the step.
     #[arg(long, default_value_t = 1)]
     pub(crate) nth: u32,
@@ -73,14 +73,14 @@ pub struct CallArgs {
 /// The point at which the process dies.
 #[derive(Clone, Debug)]
 struct Point {
-    step: Option<String>,
+    step: Option<ClientStep>,
     left: Arc<AtomicU32>,
 }
 
 impl Point {
     fn pass(&self, step: ClientStep) {
-        if self.step.as_deref() == Some(step.name()) && self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
-            say(&format!("reached {}", step.name()));
+        if self.step == Some(step) && self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            say(&format!("reached {}", name(step)));
             die();
         }
     }
@@ -93,8 +93,8 @@ impl Point {
 ///
 /// The journal cannot be opened.
 pub async fn call(args: &CallArgs) -> Result<(), Error> {
-    let point = Point { step: args.die_at.clone(), left: Arc::new(AtomicU32::new(args.nth)) };
-    let store = Mortal { point: point.clone(), store: RedbStore::open(&args.file)? };
+    let point = Point { step: args.die_at, left: Arc::new(AtomicU32::new(args.nth)) };
+    let store = MortalStore { point: point.clone(), store: RedbStore::open(&args.file)? };
     let journal = Journal::builder().pauses(Duration::from_millis(20), Duration::from_millis(500));
     let journal = journal.on_outcome(async |resumed| resumed_ended(&resumed)).store(store)?;
     for entry in journal.entries().await? {
@@ -214,12 +214,12 @@ async fn with_another_key(request: Request<Body>) -> Request<Body> {
 }
 
 /// A store that dies around its commits, and tells what is durable.
-struct Mortal {
+struct MortalStore {
     point: Point,
     store: RedbStore,
 }
 
-impl JournalStore for Mortal {
+impl JournalStore for MortalStore {
     fn commit(&self, changes: &[Change]) -> Result<(), JournalError> {
         let written: Vec<_> = changes.iter().filter_map(|change| number_in(record(change)?)).collect();
         let ends = changes.iter().any(|change| matches!(change, Change::Remove { .. }));

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use clap::ValueEnum as _;
 use rand::{RngExt as _, rngs::ChaCha8Rng};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
@@ -20,14 +21,8 @@ use tokio::{
     time,
 };
 
-use super::{Without, step::ClientStep};
-use crate::{
-    error::Error,
-    journal::Journal,
-    named::Named as _,
-    pace::Pace,
-    seed::{Seed, Subject},
-};
+use super::step::ClientStep;
+use crate::{args::Without, error::Error, journal::Journal, named::name, pace::Pace};
 
 /// The number of operations that a client carries out at the same time.
 const AT_ONCE: usize = 4;
@@ -97,21 +92,21 @@ impl Client {
         number: u32,
         file: PathBuf,
         server: SocketAddr,
-        pace: Arc<Pace>,
-        journal: Arc<Journal>,
-        seed: Seed,
+        pace: &Arc<Pace>,
+        journal: &Arc<Journal>,
+        rng: ChaCha8Rng,
         without: Option<Without>,
     ) -> Self {
         // The channel keeps a number that was handed out, even if the client no longer waits for it.
         let (give, numbers) = mpsc::channel(1);
+        let (pace, journal) = (Arc::clone(pace), Arc::clone(journal));
         tokio::spawn(async move {
             while let Some(number) = pace.next().await
                 && give.send(number).await.is_ok()
             {}
         });
-        let (rng, open, ends) = (seed.rng(Subject::Client(number)), BTreeMap::new(), Ends::default());
-        let number = number as usize;
-        Self { file, journal, number, numbers, rng, server, without, open, ends, is_last: false }
+        let (open, ends) = Default::default();
+        Self { file, journal, number: number as usize, numbers, rng, server, without, open, ends, is_last: false }
     }
 
     /// Runs one life after the other until all operations have ended.
@@ -140,7 +135,7 @@ impl Client {
         let mut command = Command::new(env::current_exe()?);
         command.arg("call").arg("--file").arg(&self.file).arg("--server").arg(self.server.to_string());
         if let Some((step, nth)) = step {
-            command.args(["--die-at", step.name(), "--nth", &nth.to_string()]);
+            command.args(["--die-at", &name(step), "--nth", &nth.to_string()]);
         }
         match self.without {
             Some(Without::Key) => drop(command.arg("--without-key")),
@@ -238,7 +233,7 @@ impl Client {
 /// Returns the step at which a client dies in one of its lives; `None` if that is at a random moment. The first lives end at each step
 /// in turn. Each client begins with a different step, so that a short run has them all.
 fn step_of(client: usize, life: usize) -> Option<ClientStep> {
-    let steps = ClientStep::ALL;
+    let steps = ClientStep::value_variants();
     let nth = if life < steps.len() { life } else { life.is_multiple_of(2).then_some(life / 2)? };
     Some(steps[(client + nth) % steps.len()])
 }

@@ -1,14 +1,13 @@
 //! Distorts answers as proxies do: pages and errors of their own, bodies that are cut off, and bodies without an end.
 
 use bytes::Bytes;
+use clap::ValueEnum;
 use futures_util::stream;
 use http::{HeaderValue, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
-use rand::{RngExt as _, rngs::ChaCha8Rng};
+use rand::{RngExt as _, rngs::ChaCha8Rng, seq::IndexedRandom as _};
 use tonic::{Code, Status, body::Body};
-
-use crate::named::Named;
 
 /// The share of the calls whose answers are distorted: one in so many.
 const SHARE: u32 = 3;
@@ -28,41 +27,30 @@ const CODES: [Code; 7] = [
 ];
 
 /// The replacement of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Distortion {
-    /// A page, with an HTTP status.
+    #[value(name = "a proxy's page")]
     Page,
-    /// An error of gRPC that is the proxy's.
+    #[value(name = "a proxy's error")]
     Error,
-    /// No body, and no status.
+    #[value(name = "neither body nor status")]
     Nothing,
-    /// No body, with the status of a success.
+    #[value(name = "a success without a body")]
     Empty,
-    /// A part of the body, which then ends, or breaks off.
-    Truncated,
-    /// A body without an end.
+    /// It ends there, or breaks off.
+    #[value(name = "a part of the body")]
+    Part,
+    #[value(name = "a body without an end")]
     Endless,
-}
-
-impl Named for Distortion {
-    const ALL: &'static [Self] = &[Self::Page, Self::Error, Self::Nothing, Self::Empty, Self::Truncated, Self::Endless];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Page => "a proxy's page",
-            Self::Error => "a proxy's error",
-            Self::Nothing => "neither body nor status",
-            Self::Empty => "a success without a body",
-            Self::Truncated => "a part of the body",
-            Self::Endless => "a body without an end",
-        }
-    }
 }
 
 impl Distortion {
     /// Picks the distortion of the next answer, if it gets one.
     pub(super) fn next(rng: &mut ChaCha8Rng) -> Option<Self> {
-        (rng.random_range(0..SHARE) == 0).then(|| Self::ALL[rng.random_range(0..Self::ALL.len())])
+        if rng.random_range(0..SHARE) > 0 {
+            return None;
+        }
+        Self::value_variants().choose(rng).copied()
     }
 
     /// The answer in place of that of the server; `None` if the call has not reached one.
@@ -79,7 +67,7 @@ impl Distortion {
                 answer.headers_mut().insert("grpc-status", HeaderValue::from_static("0"));
                 answer
             }
-            Self::Truncated => truncated(answer, random).await,
+            Self::Part => truncated(answer, random).await,
             Self::Endless => {
                 let frames = stream::repeat_with(|| Ok::<_, Status>(Frame::data(Bytes::from_static(&[0; 1 << 16]))));
                 grpc(Body::new(StreamBody::new(frames)))

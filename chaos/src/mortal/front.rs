@@ -26,11 +26,11 @@ use crate::{
 };
 
 /// The calls as they are on the wire, by operation.
-pub(super) type Seen = BTreeMap<u32, Calls>;
+pub(super) type CallsOnWire = BTreeMap<u32, WireCalls>;
 
 /// The calls of an operation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct WireCalls {
     pub(super) attempts: usize,
     pub(super) keys: BTreeSet<String>,
     /// Whether an answer of a server was passed on as it is.
@@ -41,17 +41,17 @@ pub(super) struct Calls {
 #[derive(Debug)]
 pub(super) struct Front {
     pub(super) address: SocketAddr,
-    shared: Arc<Shared>,
+    state: Arc<FrontState>,
     _serving: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FrontState {
     next: AtomicUsize,
     rotation: Arc<Rotation>,
     rng: Mutex<ChaCha8Rng>,
     distorted: Mutex<BTreeMap<Distortion, usize>>,
-    seen: Mutex<Seen>,
+    seen: Mutex<CallsOnWire>,
 }
 
 impl Front {
@@ -60,17 +60,17 @@ impl Front {
         let address = listener.local_addr()?;
         let (next, distorted, seen) = Default::default();
         let rng = Mutex::new(seed.rng(Subject::Front));
-        let shared = Arc::new(Shared { next, rotation, rng, distorted, seen });
-        let own = Arc::clone(&shared);
+        let state = Arc::new(FrontState { next, rotation, rng, distorted, seen });
+        let own = Arc::clone(&state);
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let shared = Arc::clone(&shared);
+                let state = Arc::clone(&state);
                 connections.spawn(async move {
                     let service = service_fn(move |request| {
-                        let shared = Arc::clone(&shared);
-                        async move { Ok::<_, Infallible>(shared.pass_on(request).await) }
+                        let state = Arc::clone(&state);
+                        async move { Ok::<_, Infallible>(state.pass_on(request).await) }
                     });
                     // Fails when the client dies.
                     let _ =
@@ -78,17 +78,17 @@ impl Front {
                 });
             }
         });
-        Ok(Self { address, shared: own, _serving: serving })
+        Ok(Self { address, state: own, _serving: serving })
     }
 
     /// Returns the calls that it has seen, by operation.
-    pub(super) fn seen(&self) -> Seen {
-        lock(&self.shared.seen).clone()
+    pub(super) fn seen(&self) -> CallsOnWire {
+        lock(&self.state.seen).clone()
     }
 
     /// The answers that it has distorted.
     pub(super) fn distorted(&self) -> BTreeMap<Distortion, usize> {
-        lock(&self.shared.distorted).clone()
+        lock(&self.state.distorted).clone()
     }
 }
 
@@ -96,7 +96,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl FrontState {
     async fn pass_on(&self, request: Request<Incoming>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let Ok(body) = body.collect().await else { return Status::cancelled("the client is gone").into_http() };

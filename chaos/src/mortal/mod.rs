@@ -17,82 +17,61 @@ mod distortion;
 mod front;
 mod step;
 
-use std::{env, sync::Arc};
+use std::{env, fs, path::PathBuf, sync::Arc};
 
-use clap::ValueEnum;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 pub use self::call::{CallArgs, call};
-use self::{audit::Audit, client::Client, front::Front};
+use self::{
+    audit::Audit,
+    client::{Client, Ends},
+    front::Front,
+};
 use crate::{
     auditor::Rows,
     error::Error,
+    fault::FaultKind,
     faults::{Director, Stage},
-    fleet::{Fleet, Orders, Rotation, Setting},
+    fleet::{Fleet, Setting},
     journal::Journal,
     mode::Mode,
     pace::Pace,
     plan::Plan,
-    progress::Progress,
-    schedule::{Order, Planned},
+    progress::{Progress, standstill},
+    schedule::PlannedFault,
+    seed::Subject,
     topology::Database,
-    trial::standstill,
 };
-
-/// A guard that is taken away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Without {
-    /// A client that has died does not have its journal any more.
-    Journal,
-    /// Each attempt has a key of its own.
-    Key,
-    /// An answer without a gRPC status is taken for a success.
-    Status,
-}
 
 /// Carries out the plan with clients that die, and counts what is left.
 ///
 /// # Errors
 ///
 /// The run could not be carried out; this does not mean that a promise was broken.
-pub(crate) async fn run(plan: &Plan, mode: Mode, without: Option<Without>) -> Result<Audit, Error> {
-    let database = Arc::new(Database::start(plan).await?);
-    let ended = tokio::select! {
-        ended = run_on(plan, mode, without, &database) => ended,
-        error = database.ended() => Err(error),
-    };
-    if let Some(database) = Arc::into_inner(database) {
-        database.stop().await;
-    }
-    ended
+pub(crate) async fn run(plan: &Plan, mode: Mode) -> Result<Audit, Error> {
+    Database::with(&plan.args, async |database| run_on(plan, mode, database).await).await
 }
 
-async fn run_on(plan: &Plan, mode: Mode, without: Option<Without>, database: &Arc<Database>) -> Result<Audit, Error> {
-    let journal = Arc::new(Journal::new());
-    let setting = Setting {
-        arguments: plan.server(mode),
-        lease: plan.lease,
-        journal: Arc::clone(&journal),
-        orders: Arc::new(Orders::default()),
-        rotation: Arc::new(Rotation::default()),
-        verbose: plan.verbose,
-    };
-    let fleet = Fleet::start(setting.clone(), plan.servers, database).await?;
+async fn run_on(plan: &Plan, mode: Mode, database: &Arc<Database>) -> Result<Audit, Error> {
+    let (args, journal) = (&plan.args, Arc::new(Journal::new()));
+    let setting = Setting::new(plan, mode, &journal);
+    let fleet = Fleet::start(setting.clone(), args.servers, database).await?;
     let front = Front::start(Arc::clone(&setting.rotation), plan.seed).await?;
     let begun = journal.now();
-    let progress = Progress::start(mode, Arc::clone(&journal), plan.of_clients);
-    let pace = Arc::new(Pace::new(plan.of_clients, plan.topology));
-    let director = Director::start(stage(plan, mode, database, &setting, &pace, &fleet), schedule(plan, mode));
+    let progress = Progress::start(mode, &journal, args.operations);
+    let pace = Arc::new(Pace::new(args));
+    let stage = Stage::new(plan, mode, database, &setting, &pace, &fleet);
+    let director = Director::start(stage, schedule(plan, mode));
     let directory = Directory::new()?;
     let mut clients = JoinSet::new();
-    for number in 0..plan.clients {
+    for number in 0..args.clients {
         let file = directory.0.join(format!("{number}.journal"));
-        let client =
-            Client::new(number, file, front.address, Arc::clone(&pace), Arc::clone(&journal), plan.seed, without);
+        let rng = plan.seed.rng(Subject::Client(number));
+        let client = Client::new(number, file, front.address, &pace, &journal, rng, args.without);
         clients.spawn(client.run());
     }
-    let mut ends = client::Ends::default();
+    let mut ends = Ends::default();
     let ended = async {
         while let Some(ended) = clients.join_next().await {
             ends += ended??;
@@ -114,53 +93,28 @@ async fn run_on(plan: &Plan, mode: Mode, without: Option<Without>, database: &Ar
     Ok(Audit::new(plan, mode, took, &entries, &ends, &front, &rows))
 }
 
-fn stage(
-    plan: &Plan,
-    mode: Mode,
-    database: &Arc<Database>,
-    setting: &Setting,
-    pace: &Arc<Pace>,
-    fleet: &Fleet,
-) -> Stage {
-    Stage {
-        behind_bouncer: database.behind_bouncer().cloned(),
-        database: Arc::clone(database),
-        journal: Arc::clone(&setting.journal),
-        mode,
-        moving: None,
-        operations: Arc::clone(&plan.operations),
-        orders: Arc::clone(&setting.orders),
-        pace: Arc::clone(pace),
-        rotation: Arc::clone(&setting.rotation),
-        ways: fleet.ways().to_vec(),
-    }
-}
-
 /// Returns the faults that kill, and those of connections; the others need the harness's own clients. There are none in reserved mode,
 /// where they would leave operations with unknown outcomes, which only a person can resolve.
-fn schedule(plan: &Plan, mode: Mode) -> Vec<crate::schedule::Due> {
+fn schedule(plan: &Plan, mode: Mode) -> Vec<PlannedFault> {
     let mut schedule = plan.schedule(mode);
-    schedule.retain(|due| {
-        mode == Mode::Transactional
-            && matches!(
-                due.fault,
-                Planned::Server(Order::Kill { .. } | Order::DieAt { .. })
-                    | Planned::DatabaseKill { .. }
-                    | Planned::Failover { .. }
-                    | Planned::Cut { .. }
-            )
+    schedule.retain(|fault| {
+        let kills = matches!(
+            fault.kind,
+            FaultKind::ServerKilled | FaultKind::ServerKilledAt(_) | FaultKind::DatabaseKilled | FaultKind::Primary(_)
+        );
+        mode == Mode::Transactional && (kills || fault.cut().is_some())
     });
     schedule
 }
 
 /// The directory of the clients' journals, removed when dropped.
 #[derive(Debug)]
-struct Directory(std::path::PathBuf);
+struct Directory(PathBuf);
 
 impl Directory {
     fn new() -> Result<Self, Error> {
         let path = env::temp_dir().join(format!("chaos-clients-{}", Uuid::new_v4().simple()));
-        std::fs::create_dir(&path)?;
+        fs::create_dir(&path)?;
         Ok(Self(path))
     }
 }
@@ -168,6 +122,6 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         // Fails if it was removed already.
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.0);
     }
 }

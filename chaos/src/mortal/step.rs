@@ -1,9 +1,10 @@
 //! The steps of a call in its client.
 
-use crate::named::Named;
+use clap::ValueEnum;
 
 /// A step of a call at which its client can die, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub(crate) enum ClientStep {
     /// The entry is about to be written.
     BeforeWrite,
@@ -17,20 +18,4 @@ pub(crate) enum ClientStep {
     BeforeEnd,
     /// The end of the entry is durable.
     AfterEnd,
-}
-
-impl Named for ClientStep {
-    const ALL: &'static [Self] =
-        &[Self::BeforeWrite, Self::AfterWrite, Self::BeforeSend, Self::AfterAnswer, Self::BeforeEnd, Self::AfterEnd];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::BeforeWrite => "before_write",
-            Self::AfterWrite => "after_write",
-            Self::BeforeSend => "before_send",
-            Self::AfterAnswer => "after_answer",
-            Self::BeforeEnd => "before_end",
-            Self::AfterEnd => "after_end",
-        }
-    }
 }

@@ -1,12 +1,6 @@
 //! The file that tells how promises were broken.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs, io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Write as _, fs, io, path::PathBuf, time::Duration};
 
 use crate::{
     auditor::Violation,
@@ -30,8 +24,8 @@ const INSTANT: Duration = Duration::from_millis(1);
 /// # Errors
 ///
 /// The file cannot be written.
-pub(crate) fn write_stories(plan: &Plan, trial: &Trial, directory: &Path) -> io::Result<PathBuf> {
-    let path = directory.join(format!("chaos-{}-{}.txt", plan.seed.0, trial.mode));
+pub(crate) fn write_stories(plan: &Plan, trial: &Trial) -> io::Result<PathBuf> {
+    let path = plan.args.report.join(format!("chaos-{}-{}.txt", plan.seed.0, trial.mode));
     let mut text = format!("What went wrong with seed {} in {} mode.\n", plan.seed.0, trial.mode);
     let mut by_operation: BTreeMap<Option<u32>, Vec<&Violation>> = BTreeMap::new();
     for violation in &trial.verdict.violations {
@@ -111,7 +105,7 @@ fn story(plan: &Plan, trial: &Trial, operation: &Operation) -> String {
 fn near(plan: &Plan, attempts: &[&Attempt], at: Duration) -> bool {
     attempts.iter().filter(|attempt| attempt.purpose != Purpose::Final).any(|attempt| {
         let ended = attempt.ended.as_ref().map_or(attempt.begun, |(ended, _)| *ended);
-        attempt.begun <= at && at <= ended + plan.lease
+        attempt.begun <= at && at <= ended + plan.args.lease
     })
 }
 

@@ -32,13 +32,13 @@ pub(super) fn is_wanted() -> bool {
 
 /// The sample's handlers on tokio-postgres, beside a store on Redis.
 #[derive(Debug)]
-pub(super) struct OnRedis {
+pub(super) struct SampleOnRedis {
     handlers: TokioPostgres,
     statuses: Pool,
     store: RedisStore,
 }
 
-impl Driver for OnRedis {
+impl Driver for SampleOnRedis {
     type Store = RedisStore;
     type InvitesReconciler = InvitesReconciler;
 

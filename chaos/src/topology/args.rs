@@ -1,10 +1,6 @@
 //! The choice of a topology on the command line.
 
-use std::fmt;
-
 use clap::ValueEnum;
-
-use crate::{args::Modes, error::Error, mode::Mode};
 
 /// The database that the servers use, and what is in front of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -22,24 +18,6 @@ pub(crate) enum Topology {
     /// One PostgreSQL server.
     #[default]
     Single,
-}
-
-impl Topology {
-    /// The modes that it has.
-    ///
-    /// # Errors
-    ///
-    /// It has none of these.
-    pub(crate) fn modes(self, modes: Modes) -> Result<&'static [Mode], Error> {
-        match (self, modes) {
-            (Self::RedisCluster, Modes::Both) => Ok(Modes::Reserved.each()),
-            (Self::RedisCluster, Modes::Transactional) => {
-                Err("no transaction spans Redis and PostgreSQL: there is no transactional mode with records on Redis"
-                    .into())
-            }
-            _ => Ok(modes.each()),
-        }
-    }
 }
 
 /// How servers find the primary of several PostgreSQL servers.
@@ -81,49 +59,6 @@ impl Persistence {
             Self::Always => &["appendonly yes", "appendfsync always"],
             Self::Everysec => &["appendonly yes", "appendfsync everysec"],
             Self::Nothing => &["appendonly no"],
-        }
-    }
-}
-
-impl fmt::Display for Persistence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Always => "`appendfsync always`",
-            Self::Everysec => "`appendfsync everysec`",
-            Self::Nothing => "`appendonly no`",
-        })
-    }
-}
-
-impl fmt::Display for Front {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Haproxy => "HAProxy",
-            Self::Hosts => "several hosts",
-        })
-    }
-}
-
-impl fmt::Display for Replication {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Asynchronous => "asynchronous",
-            Self::Synchronous => "synchronous",
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn has_transactional_mode_unless_the_records_are_on_redis() {
-        for topology in Topology::value_variants() {
-            let is_on_redis = *topology == Topology::RedisCluster;
-            assert_eq!(topology.modes(Modes::Transactional).is_err(), is_on_redis);
-            assert_eq!(topology.modes(Modes::Reserved).ok(), Some(&[Mode::Reserved][..]));
-            assert_eq!(topology.modes(Modes::Both).is_ok_and(|modes| modes.len() == 1), is_on_redis);
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use tonic_idempotency::{migrations, store::Schema};
 
 use super::{Topology, bouncer::Bouncer, patroni::Patroni, redis_cluster::RedisCluster, single::Single};
-use crate::{error::Error, plan::Plan, urls::Urls};
+use crate::{args::Args, error::Error, urls::Urls};
 
 /// The time that a connection of the harness itself may take, and how long it is tried for: a failover takes a while.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -41,14 +41,14 @@ enum Engine {
 }
 
 impl Database {
-    /// Starts the topology of the plan.
+    /// Starts the topology that was asked for.
     ///
     /// # Errors
     ///
     /// A program that it needs is not installed, or does not start.
-    pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
-        let engine = match plan.topology {
-            Topology::Patroni => Engine::Patroni(Patroni::start(plan.front, plan.replication).await?),
+    async fn start(args: &Args) -> Result<Self, Error> {
+        let engine = match args.topology {
+            Topology::Patroni => Engine::Patroni(Patroni::start(args.front, args.replication).await?),
             Topology::Partitioned | Topology::Pgbouncer | Topology::RedisCluster | Topology::Single => {
                 Engine::Single(Single::start().await?)
             }
@@ -57,25 +57,45 @@ impl Database {
             Engine::Patroni(patroni) => patroni.url(),
             Engine::Single(single) => single.url.clone(),
         };
-        let redis = match plan.topology {
-            Topology::RedisCluster => Some(RedisCluster::start(plan.persistence, plan.replicas).await?),
+        let redis = match args.topology {
+            Topology::RedisCluster => Some(RedisCluster::start(args.persistence, args.replicas).await?),
             Topology::Partitioned | Topology::Patroni | Topology::Pgbouncer | Topology::Single => None,
         };
         let mut database = Self { bouncer: None, engine, redis, url };
         let mut owner = database.connect().await?;
-        if plan.serializable {
+        if args.serializable {
             owner.batch_execute(SERIALIZABLE).await?;
         }
-        if let Some(partitions) = plan.partitions.filter(|_| !plan.moving) {
+        if let Some(partitions) = args.partitions.filter(|_| !args.moving) {
             // Before the servers, whose migrations find nothing to do then.
             organization::migrations::run(&mut owner).await?;
             migrations::partition(&owner, &Schema::default(), partitions).await?;
         }
-        if let (Topology::Pgbouncer, Engine::Single(single)) = (plan.topology, &database.engine) {
+        if let (Topology::Pgbouncer, Engine::Single(single)) = (args.topology, &database.engine) {
             let config: Config = single.url.parse()?;
             database.bouncer = Some(Bouncer::start(&owner, &config, single.address).await?);
         }
         Ok(database)
+    }
+
+    /// Starts the topology, does something on it, and stops it.
+    ///
+    /// # Errors
+    ///
+    /// It does not start, a part of it ends by itself, or the deed fails.
+    pub(crate) async fn with<T>(
+        args: &Args,
+        deed: impl AsyncFnOnce(&Arc<Self>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let database = Arc::new(Self::start(args).await?);
+        let ended = tokio::select! {
+            ended = deed(&database) => ended,
+            error = database.ended() => Err(error),
+        };
+        if let Some(database) = Arc::into_inner(database) {
+            database.stop().await;
+        }
+        ended
     }
 
     /// The addresses for the servers' connections, any of which may lead to the primary.
@@ -179,7 +199,7 @@ impl Database {
 
     /// Returns the reason if a program in front of the servers ends by itself, without which no call could be answered; otherwise never
     /// returns.
-    pub(crate) async fn ended(&self) -> Error {
+    async fn ended(&self) -> Error {
         loop {
             if let Some(log) = self.bouncer.as_ref().and_then(Bouncer::ended) {
                 return format!("PgBouncer has ended by itself; the last of its log:\n{log}").into();
@@ -192,7 +212,7 @@ impl Database {
     }
 
     /// Stops all servers, and waits until all of it is gone.
-    pub(crate) async fn stop(self) {
+    async fn stop(self) {
         drop(self.bouncer);
         if let Some(redis) = self.redis {
             redis.stop().await;

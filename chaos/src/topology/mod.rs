@@ -16,13 +16,12 @@ mod database;
 mod patroni;
 mod redis_cluster;
 mod single;
+mod until;
 mod way;
 
 pub(crate) use self::{
     args::{Front, Persistence, Replication, Topology},
     bouncer::TERMINATE,
     database::Database,
-    patroni::Failover,
-    redis_cluster::RedisFault,
     way::Way,
 };

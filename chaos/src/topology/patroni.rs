@@ -3,10 +3,10 @@
 use std::{net::SocketAddr, time::Duration};
 
 use scratch_postgres::{Patroni as Servers, Replication as Commits};
-use tokio::time::{self, Instant};
+use tokio::time;
 
-use super::{Front, Replication};
-use crate::error::Error;
+use super::{Front, Replication, until::until};
+use crate::{error::Error, fault::Failover};
 
 /// The time in which there must be another primary, and all servers must be there again.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -17,30 +17,12 @@ const REPAIR: Duration = Duration::from_secs(45);
 /// How long standbys lag: longer than the store waits for a shared statement.
 const LAG: Duration = Duration::from_secs(3);
 
-/// The pause between two looks.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// Three PostgreSQL servers, one of which Patroni makes the primary.
 #[derive(Debug)]
 pub(crate) struct Patroni {
     front: Front,
     replication: Replication,
     servers: Servers,
-}
-
-/// A way to replace the primary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failover {
-    /// It is stopped with its Patroni, cut off from everything, until there is a new primary. Then it goes on, and its Patroni finds out.
-    CutOff,
-    /// Its Patroni hangs, so that nothing keeps it from going on as a primary beside the new one. Then its Patroni finds out.
-    Hang,
-    /// It is killed with its Patroni, and started again when there is a new primary.
-    Kill,
-    /// Its standbys get nothing from it for a while. Then it is killed.
-    Lag,
-    /// An operator hands over to a standby.
-    Switchover,
 }
 
 impl Patroni {
@@ -109,7 +91,7 @@ impl Patroni {
 
     /// Waits until a condition is true, and starts what is stuck anew from time to time.
     async fn repair<F: Future<Output = bool>>(&self, otherwise: &str, condition: impl Fn() -> F) -> Result<(), Error> {
-        let waiting = until(otherwise, condition);
+        let waiting = until(PATIENCE, otherwise, condition);
         let repairing = async {
             loop {
                 time::sleep(REPAIR).await;
@@ -130,17 +112,14 @@ impl Patroni {
     ///
     /// There is none in time.
     pub(crate) async fn fail_over(&self, how: Failover) -> Result<(), Error> {
-        until("no server is the primary", || async { self.servers.primary().await.is_some() }).await?;
+        until(PATIENCE, "no server is the primary", || async { self.servers.primary().await.is_some() }).await?;
         let primary = self.servers.primary().await.ok_or("the primary has just been lost")?;
         match how {
-            Failover::CutOff => {
-                self.servers.freeze(primary).await?;
-                let replaced = self.is_replaced(primary).await;
-                self.servers.thaw(primary).await?;
-                replaced
-            }
-            Failover::Hang => {
-                self.servers.hang(primary).await?;
+            Failover::CutOff | Failover::Hang => {
+                match how {
+                    Failover::CutOff => self.servers.freeze(primary).await?,
+                    _ => self.servers.hang(primary).await?,
+                }
                 let replaced = self.is_replaced(primary).await;
                 self.servers.thaw(primary).await?;
                 replaced
@@ -161,7 +140,7 @@ impl Patroni {
                 let is_ordered = || async {
                     self.servers.switch_over(primary).await.is_ok() || self.servers.primary().await != Some(primary)
                 };
-                until("no switchover succeeded", is_ordered).await?;
+                until(PATIENCE, "no switchover succeeded", is_ordered).await?;
                 self.is_replaced(primary).await
             }
         }
@@ -176,7 +155,7 @@ impl Patroni {
 
     async fn is_replaced(&self, former: usize) -> Result<(), Error> {
         let is_replaced = || async { self.servers.primary().await.is_some_and(|primary| primary != former) };
-        until("no standby was promoted", is_replaced).await
+        until(PATIENCE, "no standby was promoted", is_replaced).await
     }
 
     /// Stops the servers, and waits until they are gone.
@@ -184,16 +163,4 @@ impl Patroni {
         // The drop blocks its thread.
         let _ = tokio::task::spawn_blocking(|| drop(self)).await;
     }
-}
-
-/// Waits until a condition is true.
-async fn until<F: Future<Output = bool>>(otherwise: &str, condition: impl Fn() -> F) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition().await {
-        if Instant::now() > deadline {
-            return Err(format!("{otherwise} within {PATIENCE:?}").into());
-        }
-        time::sleep(PAUSE).await;
-    }
-    Ok(())
 }

@@ -3,13 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use scratch_redis::{Cluster, Server};
-use tokio::{
-    task::spawn_blocking,
-    time::{self, Instant},
-};
+use tokio::{task::spawn_blocking, time};
 
-use super::Persistence;
-use crate::{error::Error, urls::Redis};
+use super::{Persistence, until::until};
+use crate::{error::Error, fault::RedisFault, urls::Redis};
 
 /// How long a primary may be silent before it is replaced, in milliseconds.
 const NODE_TIMEOUT: u32 = 1000;
@@ -20,30 +17,12 @@ const LAG: Duration = Duration::from_millis(300);
 /// The time in which there must be another primary.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause between two looks.
-const PAUSE: Duration = Duration::from_millis(50);
-
 /// A Redis Cluster of three primaries, each with a replica.
 #[derive(Debug)]
 pub(crate) struct RedisCluster {
     cluster: Arc<Cluster>,
     /// The number of replicas that a write has to reach.
     replicas: u32,
-}
-
-/// A way to break a primary of the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RedisFault {
-    /// It hangs until its replica has taken over, and goes on then.
-    Hang,
-    /// It is killed, and started again when its replica has taken over.
-    Kill,
-    /// Its replica gets nothing from it for a moment. Then it is killed, and started again when that has taken over.
-    Lag,
-    /// It is killed, and started again at once, before its replica takes over.
-    Restart,
-    /// An operator hands over to its replica.
-    Switchover,
 }
 
 impl RedisCluster {
@@ -71,7 +50,7 @@ impl RedisCluster {
     ///
     /// That is not so in time.
     pub(crate) async fn is_whole(&self) -> Result<(), Error> {
-        self.until("the cluster is not whole again", Cluster::is_settled).await
+        self.until("the cluster is not whole again", |cluster, _| cluster.is_settled(), 0).await
     }
 
     /// Breaks the primary of a slot. Returns when the slot has a new primary, or the same again.
@@ -116,24 +95,14 @@ impl RedisCluster {
     }
 
     async fn is_replaced(&self, replica: usize) -> Result<(), Error> {
-        let is_primary = move |cluster: &Cluster| cluster.nodes()[replica].ask(&["ROLE"]).starts_with("master");
-        self.until("no replica took over", is_primary).await
+        let is_primary = |cluster: &Cluster, node: usize| cluster.nodes()[node].ask(&["ROLE"]).starts_with("master");
+        self.until("no replica took over", is_primary, replica).await
     }
 
     /// Waits until a condition holds.
-    async fn until(
-        &self,
-        otherwise: &str,
-        condition: impl Fn(&Cluster) -> bool + Copy + Send + 'static,
-    ) -> Result<(), Error> {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.on(condition).await? {
-            if Instant::now() > deadline {
-                return Err(format!("{otherwise} within {PATIENCE:?}").into());
-            }
-            time::sleep(PAUSE).await;
-        }
-        Ok(())
+    async fn until(&self, otherwise: &str, condition: fn(&Cluster, usize) -> bool, node: usize) -> Result<(), Error> {
+        let holds = || async { self.on(move |cluster| condition(cluster, node)).await.unwrap_or_default() };
+        until(PATIENCE, otherwise, holds).await
     }
 
     /// Does something to the cluster that blocks the thread.

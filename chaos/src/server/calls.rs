@@ -1,34 +1,34 @@
-//! The report of unprotected runs.
+//! Sees every call of the server: its steps, and whether it runs unprotected.
 
 use std::{fmt, time::SystemTime};
 
-use serde::{Deserialize, Serialize};
+use clap::ValueEnum as _;
 use tracing::{
-    Event, Subscriber,
+    Event, Level, Subscriber,
     field::{Field, Visit},
     span::{Attributes, Id},
 };
-use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
+use tracing_subscriber::{Layer, filter::Targets, layer::Context, registry::LookupSpan};
 use uuid::Uuid;
 
-use super::wire::Saying;
-use crate::step::{SAMPLE_TARGET, Step, UNPROTECTED_TARGET};
+use super::{
+    points::Points,
+    wire::{Saying, UnprotectedCall},
+};
+use crate::step::Step;
 
-/// A call with a key whose handler runs unprotected.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub(crate) struct Unprotected {
-    /// The call's key; `None` if it is not known.
-    pub(crate) key: Option<Uuid>,
-    pub(crate) cause: String,
-    /// When the store was asked.
-    pub(crate) asked: SystemTime,
-    /// When the handler began.
-    pub(crate) ran: SystemTime,
-}
+/// The target of the engine's step events.
+const ENGINE: &str = "tonic_idempotency::step";
 
-/// Sees every call and its claim, and reports to the harness if it runs unprotected.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unprotectedness;
+/// The target of the engine's events of unprotected runs.
+const UNPROTECTED: &str = "tonic_idempotency";
+
+/// The target of the sample's step events, and of its calls' spans.
+const SAMPLE: &str = "organization::step";
+
+/// Tells the points of each step, and reports to the harness each call that runs unprotected.
+#[derive(Clone, Debug)]
+pub(super) struct CallLayer(pub(super) Points);
 
 /// A call, as far as it is known; kept in its span.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +37,17 @@ struct Call {
     key: Option<Uuid>,
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Unprotectedness {
+impl CallLayer {
+    /// The events and spans that it needs.
+    pub(super) fn filter() -> Targets {
+        let steps = Targets::new().with_target(ENGINE, Level::TRACE).with_target(SAMPLE, Level::TRACE);
+        steps.with_target(UNPROTECTED, Level::WARN)
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for CallLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        if attributes.metadata().target() == SAMPLE_TARGET
+        if attributes.metadata().target() == SAMPLE
             && let Some(span) = context.span(id)
         {
             let mut fields = Fields::default();
@@ -54,17 +62,20 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Unprotectedness {
         event.record(&mut fields);
         let now = SystemTime::now();
         let spans = || context.event_scope(event).into_iter().flatten();
-        if event.metadata().target() == UNPROTECTED_TARGET {
+        if event.metadata().target() == UNPROTECTED {
             let call = spans().find_map(|span| span.extensions().get::<Call>().copied());
             let Call { asked, key } = call.unwrap_or(Call { asked: now, key: None });
             let cause = fields.cause.unwrap_or_default();
-            Saying::Unprotected(Unprotected { key, cause, asked, ran: now }).say();
-        } else if fields.step.is_some_and(|step| step.parse() == Ok(Step::BeforeClaim)) {
-            spans().for_each(|span| {
-                if let Some(call) = span.extensions_mut().get_mut::<Call>() {
-                    call.asked = now;
-                }
-            });
+            Saying::Unprotected(UnprotectedCall { key, cause, asked, ran: now }).say();
+        } else if let Some(step) = fields.step.and_then(|step| Step::from_str(&step, false).ok()) {
+            if step == Step::BeforeClaim {
+                spans().for_each(|span| {
+                    if let Some(call) = span.extensions_mut().get_mut::<Call>() {
+                        call.asked = now;
+                    }
+                });
+            }
+            self.0.reached(step);
         }
     }
 }

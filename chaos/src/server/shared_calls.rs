@@ -23,9 +23,9 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Records how many calls have shared a statement with others, and nothing else.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shared(Arc<AtomicUsize>);
+pub(super) struct SharedCalls(Arc<AtomicUsize>);
 
-impl Shared {
+impl SharedCalls {
     /// Becomes the recorder of this process, and reports to the harness what it counts.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Shared {
     }
 }
 
-impl Recorder for Shared {
+impl Recorder for SharedCalls {
     fn describe_counter(&self, _key: KeyName, _unit: Option<Unit>, _description: SharedString) {}
 
     fn describe_gauge(&self, _key: KeyName, _unit: Option<Unit>, _description: SharedString) {}
@@ -67,7 +67,7 @@ impl Recorder for Shared {
     }
 }
 
-impl HistogramFn for Shared {
+impl HistogramFn for SharedCalls {
     fn record(&self, calls: f64) {
         if calls > 1.0 {
             // A number of calls: small, and not negative.
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn counts_the_calls_that_are_not_alone() {
-        let shared = Shared::default();
+        let shared = SharedCalls::default();
         metrics::with_local_recorder(&shared, || {
             for calls in [1.0, 3.0, 1.0, 2.0] {
                 metrics::histogram!(METRIC, "kind" => "write").record(calls);
