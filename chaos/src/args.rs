@@ -13,22 +13,6 @@ use crate::{
     topology::{Front, Persistence, Replication, Topology},
 };
 
-/// The runs whose tables are in `results/chaos.md`.
-const RUNS: &str = "\
-The runs of results/chaos.md, in an optimised build; each takes minutes:
-
-  cargo run --release -p chaos -- --seed 1 --topology pgbouncer
-  cargo run --release -p chaos -- --seed 1 --topology pgbouncer --mode reserved --on-store-unavailable proceed
-  cargo run --release -p chaos -- --seed 1 --topology pgbouncer --max-batch 1
-  cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000
-  cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000 --front hosts
-  cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000 --replication asynchronous
-  cargo run --release -p chaos -- --seed 1 --topology partitioned --operations 5000
-  cargo run --release -p chaos -- --seed 1 --moving --operations 5000
-  cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000 --faults redis
-  cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000 --faults redis --replicas 1
-  cargo run --release -p chaos -- --seed 1 --clients-die --mode transactional";
-
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts
 /// the effects: nothing may have happened twice, and nothing that was acknowledged may be lost.
 ///
@@ -36,7 +20,7 @@ The runs of results/chaos.md, in an optimised build; each takes minutes:
 /// be installed. The exit code is 0 if all promises were kept, 1 if one was broken, 2 if the run could not be carried
 /// out.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "chaos", args_conflicts_with_subcommands = true, after_long_help = RUNS)]
+#[command(name = "chaos", args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
     #[expect(missing_docs, reason = "a doc comment here would show in the help")]
@@ -169,10 +153,6 @@ pub(crate) enum Modes {
 
 impl Args {
     /// The modes to run.
-    ///
-    /// # Errors
-    ///
-    /// The topology has none of these.
     pub(crate) fn modes(&self) -> Result<&'static [Mode], Error> {
         match (self.mode, self.topology) {
             (Modes::Reserved, _) | (Modes::Both, Topology::RedisCluster) => Ok(&[Mode::Reserved]),

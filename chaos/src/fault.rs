@@ -36,7 +36,7 @@ pub(crate) enum FaultKind {
 }
 
 /// The fault of a statement that several calls share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum BatchFault {
     /// Its connection is cut when it has been carried out.
     CutAfter,
@@ -49,7 +49,7 @@ pub(crate) enum BatchFault {
 }
 
 /// A fault of PgBouncer's connections to the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum BouncerFault {
     /// The one that carries the next COMMIT is cut after it.
     AfterCommit,
@@ -64,7 +64,7 @@ pub(crate) enum BouncerFault {
 }
 
 /// A way to disturb the move to partitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum MoverFault {
     /// A mover is started beside the one that may run.
     Another,
@@ -77,7 +77,7 @@ pub(crate) enum MoverFault {
 }
 
 /// A way to replace the primary under Patroni.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Failover {
     /// It is stopped with its Patroni, cut off from everything, until there is a new primary. Then it goes on, and its Patroni finds out.
     CutOff,
@@ -92,7 +92,7 @@ pub(crate) enum Failover {
 }
 
 /// A way to break a primary of the Redis Cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum RedisFault {
     /// It hangs until its replica has taken over, and goes on then.
     Hang,

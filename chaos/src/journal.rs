@@ -139,6 +139,17 @@ pub(crate) enum Whom {
     Slot(usize),
 }
 
+impl Whom {
+    /// Whether a fault affected this server.
+    pub(crate) fn has(self, server: ServerId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Server(other) => other == server,
+            Self::Slot(slot) => slot == server.slot,
+        }
+    }
+}
+
 impl fmt::Display for Whom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

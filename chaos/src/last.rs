@@ -31,10 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes the last retry of every operation, after all faults. It goes to a new server that has seen no fault and has a direct
 /// connection to the database.
-///
-/// # Errors
-///
-/// The server does not start.
 pub(crate) async fn last_retries(
     plan: &Plan,
     mode: Mode,

@@ -113,10 +113,6 @@ impl Mover {
     }
 
     /// Waits for the end of the move, without further faults. Returns how often it was interrupted.
-    ///
-    /// # Errors
-    ///
-    /// It was interrupted without end.
     pub(crate) async fn finish(mut self) -> Result<u32, Error> {
         let mut faults = std::mem::take(&mut *self.its.faults());
         faults.shutdown().await;

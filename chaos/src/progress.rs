@@ -1,7 +1,7 @@
 //! Shows the progress of a run on stderr, and notices if there is none.
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, Write as _},
     sync::Arc,
     time::Duration,
 };
@@ -18,11 +18,8 @@ const STANDSTILL: Duration = Duration::from_secs(120);
 /// The interval between two checks for progress.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The interval between two updates on a terminal.
-const ON_TERMINAL: Duration = Duration::from_secs(1);
-
-/// The interval elsewhere, where every line stays.
-const ELSEWHERE: Duration = Duration::from_secs(5);
+/// The interval between two lines.
+const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Shows the progress of the run on stderr, until it is dropped.
 #[derive(Debug)]
@@ -36,16 +33,14 @@ struct ProgressLine {
     journal: Arc<Journal>,
     mode: Mode,
     operations: u32,
-    is_terminal: bool,
 }
 
 impl Progress {
     pub(crate) fn start(mode: Mode, journal: &Arc<Journal>, operations: u32) -> Self {
-        let line =
-            ProgressLine { journal: Arc::clone(journal), mode, operations, is_terminal: io::stderr().is_terminal() };
+        let line = ProgressLine { journal: Arc::clone(journal), mode, operations };
         let shown = line.clone();
         let task = tokio::spawn(async move {
-            let mut looks = time::interval(if shown.is_terminal { ON_TERMINAL } else { ELSEWHERE });
+            let mut looks = time::interval(INTERVAL);
             let (mut before, mut at) = (0, shown.journal.now());
             loop {
                 looks.tick().await;
@@ -71,9 +66,8 @@ impl ProgressLine {
         let rate = f64::from(done_then) / time.as_secs_f64().max(0.001);
         let line =
             format!("{mode}: {done} of {operations} operations, {calls}{faults} faults, {rate:.0}/s, {seconds} s");
-        let (begin, end) = if self.is_terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         // Fails if stderr is closed.
-        let _ = write!(io::stderr(), "{begin}{line}{end}");
+        let _ = writeln!(io::stderr(), "{line}");
     }
 }
 
@@ -81,9 +75,6 @@ impl Drop for Progress {
     fn drop(&mut self) {
         let done = self.line.journal.entries().done;
         self.line.show(done, self.line.journal.now());
-        if self.line.is_terminal {
-            let _ = writeln!(io::stderr());
-        }
     }
 }
 

@@ -46,10 +46,6 @@ pub(crate) type Sabotage = SomeOf<Deed>;
 
 /// Breaks each promise once, after all faults and before the last retries, each for a different operation
 /// that was acknowledged.
-///
-/// # Errors
-///
-/// The database refuses a statement, or too few operations were acknowledged.
 pub(crate) async fn sabotage(
     deeds: &Sabotage,
     client: &Client,

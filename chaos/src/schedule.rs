@@ -2,12 +2,13 @@
 
 use std::{ops::Range, time::Duration};
 
+use clap::ValueEnum;
 use rand::{Rng, RngExt as _, seq::SliceRandom as _};
 use tcp_proxy::{Cut, Direction, Moment};
 
 use crate::{
     args::Args,
-    fault::{BatchFault, BouncerFault, Failover, Family, FaultKind, FaultSet, MoverFault, RedisFault},
+    fault::{BatchFault, BouncerFault, Family, FaultKind, FaultSet},
     mode::Mode,
     operation::{Operation, User},
     seed::{Seed, Subject},
@@ -27,94 +28,43 @@ struct Row {
     /// How long a fault holds on, in milliseconds: from, and to.
     hold: [u64; 2],
     /// They take turns, in a random order.
-    kinds: &'static [FaultKind],
-}
-
-const fn row(family: Family, gap: u32, least: u32, hold: [u64; 2], kinds: &'static [FaultKind]) -> Row {
-    Row { family, gap, least, hold, kinds }
+    kinds: Vec<FaultKind>,
 }
 
 /// The hold of faults that happen at a moment.
 const MOMENT: [u64; 2] = [0, 1];
 
-const ROWS: [Row; 20] = [
-    row(Family::Batch, 250, 4, MOMENT, &BATCH),
-    row(Family::BouncerKill, 100, 5, [500, 3000], &BOUNCER),
-    row(Family::CommitCut, 75, 2, MOMENT, &[Kind::AfterCommitCut, Kind::BeforeCommitCut]),
-    row(Family::ConnectionCut, 25, 3, MOMENT, &[Kind::ConnectionCut]),
-    row(Family::ConnectionsCut, 150, 1, MOMENT, &[Kind::ConnectionsCut]),
-    row(Family::DatabaseKill, 200, 1, [0, 500], &[Kind::DatabaseKilled]),
-    row(Family::Failover, 125, 5, MOMENT, &FAILOVERS),
-    row(Family::Flood, 500, 1, MOMENT, &[Kind::Flooded]),
-    row(Family::FullPool, 400, 1, [500, 2000], &[Kind::PoolFull]),
-    // As long as the store tries, or longer.
-    row(Family::Hang, 400, 1, [1000, 7000], &[Kind::CommitsHung]),
-    row(Family::Hog, 2000, 1, MOMENT, &[Kind::Hogged]),
-    row(Family::Mover, 100, 8, MOMENT, &MOVER),
-    row(Family::Owner, 500, 1, [500, 2000], &[Kind::OwnerChanged]),
-    row(Family::Redis, 125, 5, MOMENT, &REDIS),
-    row(Family::ServerKill, 150, 1, [0, 100], &[Kind::ServerKilled]),
-    row(Family::Silence, 400, 2, [500, 3000], &[Kind::ConnectionsLate, Kind::ConnectionsSilenced]),
-    row(Family::SlowOutbox, 500, 2, [500, 2500], &[Kind::OutboxAsleep, Kind::OutboxLocked]),
-    row(Family::Stall, 200, 1, [300, 3000], &[Kind::DatabaseStalled]),
-    row(Family::StepKill, 16, 7, MOMENT, &KILLS),
-    row(Family::Zombie, 150, 2, MOMENT, &PAUSES),
-];
-
-const BATCH: [FaultKind; 4] = [
-    Kind::Batch(BatchFault::CutAfter),
-    Kind::Batch(BatchFault::CutBefore),
-    Kind::Batch(BatchFault::Locked),
-    Kind::Batch(BatchFault::Refused),
-];
-
-const BOUNCER: [FaultKind; 5] = [
-    Kind::Bouncer(BouncerFault::AfterCommit),
-    Kind::Bouncer(BouncerFault::BeforeCommit),
-    Kind::Bouncer(BouncerFault::Cut),
-    Kind::Bouncer(BouncerFault::Silence),
-    Kind::Bouncer(BouncerFault::Terminate),
-];
-
-const FAILOVERS: [FaultKind; 5] = [
-    Kind::Primary(Failover::CutOff),
-    Kind::Primary(Failover::Hang),
-    Kind::Primary(Failover::Kill),
-    Kind::Primary(Failover::Lag),
-    Kind::Primary(Failover::Switchover),
-];
-
-const MOVER: [FaultKind; 8] = [
-    Kind::Mover(MoverFault::Another),
-    Kind::Mover(MoverFault::Kill),
-    Kind::Mover(MoverFault::Kill),
-    Kind::Mover(MoverFault::Kill),
-    Kind::Mover(MoverFault::Restart),
-    Kind::Mover(MoverFault::Restart),
-    Kind::Mover(MoverFault::Stop),
-    Kind::Mover(MoverFault::Stop),
-];
-
-const REDIS: [FaultKind; 5] = [
-    Kind::Redis(RedisFault::Hang),
-    Kind::Redis(RedisFault::Kill),
-    Kind::Redis(RedisFault::Lag),
-    Kind::Redis(RedisFault::Restart),
-    Kind::Redis(RedisFault::Switchover),
-];
-
-const KILLS: [FaultKind; 7] = [
-    Kind::ServerKilledAt(Step::BeforeClaim),
-    Kind::ServerKilledAt(Step::AfterClaim),
-    Kind::ServerKilledAt(Step::HandlerStarted),
-    Kind::ServerKilledAt(Step::HandlerWrote),
-    Kind::ServerKilledAt(Step::HandlerCommitted),
-    Kind::ServerKilledAt(Step::BeforeSettle),
-    Kind::ServerKilledAt(Step::AfterSettle),
-];
-
-/// The steps at which a paused server does the most harm: with rows in an open transaction, and between the effect and its record.
-const PAUSES: [FaultKind; 2] = [Kind::ServerPausedAt(Step::HandlerWrote), Kind::ServerPausedAt(Step::BeforeSettle)];
+fn rows() -> [Row; 20] {
+    fn each<T: ValueEnum>(kind: fn(T) -> FaultKind) -> Vec<FaultKind> {
+        T::value_variants().iter().cloned().map(kind).collect()
+    }
+    let row = |family, gap, least, hold, kinds: Vec<FaultKind>| Row { family, gap, least, hold, kinds };
+    // At these steps a paused server does the most harm: with rows in an open transaction, and between the effect and its record.
+    let pauses = [Step::HandlerWrote, Step::BeforeSettle].map(Kind::ServerPausedAt);
+    [
+        row(Family::Batch, 250, 4, MOMENT, each(Kind::Batch)),
+        row(Family::BouncerKill, 100, 5, [500, 3000], each(Kind::Bouncer)),
+        row(Family::CommitCut, 75, 2, MOMENT, vec![Kind::AfterCommitCut, Kind::BeforeCommitCut]),
+        row(Family::ConnectionCut, 25, 3, MOMENT, vec![Kind::ConnectionCut]),
+        row(Family::ConnectionsCut, 150, 1, MOMENT, vec![Kind::ConnectionsCut]),
+        row(Family::DatabaseKill, 200, 1, [0, 500], vec![Kind::DatabaseKilled]),
+        row(Family::Failover, 125, 5, MOMENT, each(Kind::Primary)),
+        row(Family::Flood, 500, 1, MOMENT, vec![Kind::Flooded]),
+        row(Family::FullPool, 400, 1, [500, 2000], vec![Kind::PoolFull]),
+        // As long as the store tries, or longer.
+        row(Family::Hang, 400, 1, [1000, 7000], vec![Kind::CommitsHung]),
+        row(Family::Hog, 2000, 1, MOMENT, vec![Kind::Hogged]),
+        row(Family::Mover, 100, 8, MOMENT, each(Kind::Mover)),
+        row(Family::Owner, 500, 1, [500, 2000], vec![Kind::OwnerChanged]),
+        row(Family::Redis, 125, 5, MOMENT, each(Kind::Redis)),
+        row(Family::ServerKill, 150, 1, [0, 100], vec![Kind::ServerKilled]),
+        row(Family::Silence, 400, 2, [500, 3000], vec![Kind::ConnectionsLate, Kind::ConnectionsSilenced]),
+        row(Family::SlowOutbox, 500, 2, [500, 2500], vec![Kind::OutboxAsleep, Kind::OutboxLocked]),
+        row(Family::Stall, 200, 1, [300, 3000], vec![Kind::DatabaseStalled]),
+        row(Family::StepKill, 16, 7, MOMENT, each(Kind::ServerKilledAt)),
+        row(Family::Zombie, 150, 2, MOMENT, pauses.to_vec()),
+    ]
+}
 
 /// The numbers of operations of a hog, of a flood, and of calls that share statements. A hog has enough for its time, when as many run at
 /// once as there are connections.
@@ -166,8 +116,8 @@ impl PlannedFault {
 pub(crate) fn schedule(seed: Seed, args: &Args, mode: Mode) -> Vec<PlannedFault> {
     let Args { operations, servers, faults, .. } = args;
     let mut schedule = Vec::new();
-    for Row { family, hold: [from, to], kinds, .. } in ROWS {
-        let kinds: Vec<_> = kinds.iter().copied().filter(|kind| happens(*kind, args, mode)).collect();
+    for Row { family, hold: [from, to], mut kinds, .. } in rows() {
+        kinds.retain(|kind| happens(*kind, args, mode));
         if kinds.is_empty() {
             continue;
         }
@@ -253,7 +203,7 @@ fn extra(family: Family, operations: u32, faults: &FaultSet, number: u32) -> Ran
 
 /// The number of faults of a family.
 fn count(family: Family, operations: u32, faults: &FaultSet) -> u32 {
-    let row = ROWS.iter().find(|row| row.family == family).filter(|_| faults.0.contains(&family));
+    let row = rows().into_iter().find(|row| row.family == family).filter(|_| faults.0.contains(&family));
     row.map_or(0, |row| (operations / row.gap).max(row.least))
 }
 
@@ -293,8 +243,8 @@ mod tests {
         let faults: Vec<_> = flags.iter().chain([&moving]).flat_map(|flags| faults(1, flags)).collect();
         assert!(faults.iter().all(|fault| fault.at <= 95));
         let planned: HashSet<_> = faults.iter().map(|fault| fault.kind).collect();
-        for kind in ROWS.iter().flat_map(|row| row.kinds) {
-            assert!(planned.contains(kind), "{kind}");
+        for kind in rows().into_iter().flat_map(|row| row.kinds) {
+            assert!(planned.contains(&kind), "{kind}");
         }
     }
 

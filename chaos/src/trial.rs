@@ -42,10 +42,6 @@ pub(crate) struct Trial {
 impl Trial {
     /// Carries out the plan in one mode, on a new database and with new servers, which are gone afterwards. Leaves
     /// nothing behind if it is dropped, either.
-    ///
-    /// # Errors
-    ///
-    /// The run could not be carried out; this does not mean that a promise was broken.
     pub(crate) async fn run(plan: &Plan, mode: Mode) -> Result<Self, Error> {
         Database::with(&plan.args, async |database| Self::run_on(plan, mode, database).await).await
     }

@@ -25,7 +25,9 @@ use std::{
     fmt,
 };
 
-use crate::{journal::Entries, operation::Operation};
+use clap::ValueEnum;
+
+use crate::{journal::Entries, named::name, operation::Operation};
 
 pub(crate) use self::{
     judge::judge,
@@ -75,7 +77,7 @@ impl Verdict {
 }
 
 fn counts(violations: &[Violation]) -> BTreeMap<Promise, usize> {
-    let mut counts: BTreeMap<_, _> = Promise::ALL.into_iter().map(|promise| (promise, 0)).collect();
+    let mut counts: BTreeMap<_, _> = Promise::value_variants().iter().map(|promise| (*promise, 0)).collect();
     let mut seen = HashSet::new();
     for violation in violations {
         let known = violation.operation.is_some_and(|operation| !seen.insert((operation, violation.promise)));
@@ -94,50 +96,37 @@ pub(crate) struct Violation {
     pub(crate) what: String,
 }
 
-/// A promise of the service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A promise of the service. Its name is that of a violation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Promise {
+    #[value(name = "duplicates")]
     NothingTwice,
+    #[value(name = "lost acknowledged responses")]
     NothingLost,
+    #[value(name = "wrong replays")]
     NoWrongReplay,
+    #[value(name = "executed though refused")]
     NothingThoughRefused,
+    #[value(name = "unprotected runs without need")]
     NothingUnprotected,
+    #[value(name = "starved calls")]
     NobodyStarved,
+    #[value(name = "stuck keys")]
     NothingStuck,
+    #[value(name = "unexpected answers and ends")]
     NothingElse,
 }
 
 impl Promise {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::NothingTwice,
-        Self::NothingLost,
-        Self::NoWrongReplay,
-        Self::NothingThoughRefused,
-        Self::NothingUnprotected,
-        Self::NobodyStarved,
-        Self::NothingStuck,
-        Self::NothingElse,
-    ];
-
     /// Whether it can be kept only with the records and effects that the database has acknowledged.
     pub(crate) fn rests_upon_records(self) -> bool {
         matches!(self, Self::NothingTwice | Self::NothingLost | Self::NoWrongReplay | Self::NothingThoughRefused)
     }
 }
 
-/// The name of a violation of the promise.
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NothingTwice => "duplicates",
-            Self::NothingLost => "lost acknowledged responses",
-            Self::NoWrongReplay => "wrong replays",
-            Self::NothingThoughRefused => "executed though refused",
-            Self::NothingUnprotected => "unprotected runs without need",
-            Self::NobodyStarved => "starved calls",
-            Self::NothingStuck => "stuck keys",
-            Self::NothingElse => "unexpected answers and ends",
-        })
+        f.write_str(&name(*self))
     }
 }
 

@@ -28,10 +28,6 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// Reads the rows as superuser, so that row-level security does not hide any.
-    ///
-    /// # Errors
-    ///
-    /// The database does not answer.
     pub(crate) async fn read(client: &Client) -> Result<Self, Error> {
         let mut rows = Self::default();
         for row in client.query(SELECT, &[]).await? {

@@ -6,7 +6,7 @@ use super::Promise;
 use crate::{
     args::StorePolicy,
     fault::FaultKind,
-    journal::{Attempt, Entries, Fault, Starvation, UnprotectedRun, Whom},
+    journal::{Attempt, Entries, Fault, Starvation, UnprotectedRun},
     mode::Mode,
     witness::STORE_TIMEOUT,
 };
@@ -75,13 +75,8 @@ impl Rules {
         if entries.blackouts.iter().any(|it| blacked_out(it.slot) && overlap(it.begun, it.ended).is_some()) {
             return true;
         }
-        let concerned = |fault: &&Fault| match fault.whom {
-            Whom::All => true,
-            Whom::Server(server) => server == run.server,
-            Whom::Slot(slot) => slot == run.server.slot,
-        };
         let (mut cuts, mut stalled) = (0, Duration::ZERO);
-        for fault in entries.faults.iter().filter(concerned) {
+        for fault in entries.faults.iter().filter(|fault| fault.whom.has(run.server)) {
             let Some(overlap) = overlap(fault.begun, fault.ended) else { continue };
             match fault.kind {
                 FaultKind::DatabaseKilled | FaultKind::ServerPausedAt(_) => return true,
@@ -97,11 +92,7 @@ impl Rules {
     pub(super) fn excuses(self, starvation: &Starvation, entries: &Entries) -> bool {
         let Starvation { server, begun, ended, .. } = *starvation;
         let near = |fault: &&Fault| fault.begun <= ended && fault.ended >= begun && !fault.kind.spares_operations();
-        entries.faults.iter().filter(near).any(|fault| match fault.whom {
-            Whom::All => true,
-            Whom::Server(other) => other == server,
-            Whom::Slot(slot) => slot == server.slot,
-        })
+        entries.faults.iter().filter(near).any(|fault| fault.whom.has(server))
     }
 
     /// Whether a fault may have hit one of these attempts, or the server's work for it after the client had its answer.
@@ -115,12 +106,7 @@ impl Rules {
         attempts.iter().any(|attempt| {
             let until = attempt.ended.as_ref().map_or(Duration::MAX, |(ended, _)| ended.saturating_add(work));
             let near = |fault: &&Fault| fault.begun <= until && fault.ended >= attempt.begun;
-            faults.iter().filter(near).any(|fault| match fault.whom {
-                _ if fault.kind.spares_operations() => false,
-                Whom::All => true,
-                Whom::Server(server) => server == attempt.server,
-                Whom::Slot(slot) => slot == attempt.server.slot,
-            })
+            faults.iter().filter(near).any(|fault| !fault.kind.spares_operations() && fault.whom.has(attempt.server))
         })
     }
 }

@@ -52,10 +52,6 @@ const LOCKED: usize = 8;
 const CONSTRAINT: &str = "chaos_refuses";
 
 /// Calls a server for all of the operations at once, several times, with this trouble.
-///
-/// # Errors
-///
-/// The database cannot be made as it was.
 pub(super) async fn happen(stage: &Stage, how: BatchFault, operations: Range<u32>) -> Result<Option<Whom>, Error> {
     let backend = Arc::new(stage.rotation.first().await.apart());
     let whom = Whom::Server(backend.server());

@@ -51,10 +51,6 @@ impl Director {
     }
 
     /// Waits for the end of all faults. All operations must have begun, so that all faults are due.
-    ///
-    /// # Errors
-    ///
-    /// The database does not come back.
     pub(crate) async fn finish(mut self) -> Result<(), Error> {
         let all = async {
             drop((&mut self.directing).await?);

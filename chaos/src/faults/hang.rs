@@ -23,10 +23,6 @@ const SERVING: &str = "
     FROM pg_stat_activity WHERE usename = $1 AND state <> 'idle'";
 
 /// Leaves COMMITs without an answer for this long. Calls go on meanwhile. Notes whether the servers have more processes than they may.
-///
-/// # Errors
-///
-/// The database cannot be set, or not be asked.
 pub(super) async fn happen(stage: &Stage, hold: Duration) -> Result<(), Error> {
     let owner = stage.database.connect().await?;
     let begun = stage.journal.now();

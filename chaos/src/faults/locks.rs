@@ -31,10 +31,6 @@ const DEFINITION: &str =
 const BODY: [&str; 2] = ["\nBEGIN\n", "\nBEGIN\n    PERFORM pg_catalog.pg_sleep(2);\n"];
 
 /// Executes a statement that takes a lock. Gives an attempt up after a second: other statements would queue behind it.
-///
-/// # Errors
-///
-/// The database refuses the statement, or no attempt got the lock.
 pub(super) async fn locked(owner: &Client, attempts: usize, statement: &str) -> Result<(), Error> {
     owner.batch_execute("SET lock_timeout = '1s'").await?;
     let mut attempt = 1;
@@ -93,10 +89,6 @@ pub(super) async fn lock_outbox(stage: &Stage, hold: Duration) -> Result<bool, E
 }
 
 /// Makes the look-up of statuses slow for this long.
-///
-/// # Errors
-///
-/// The look-up cannot be changed, or not be changed back.
 pub(super) async fn slow_look_up(stage: &Stage, hold: Duration) -> Result<(), Error> {
     let owner = stage.database.connect().await?;
     let definition: String = owner.query_one(DEFINITION, &[]).await?.try_get(0)?;

@@ -36,10 +36,6 @@ const GIVE: &str = "
     END $$";
 
 /// Gives everything away, and runs the migrations after this long, as whoever changes an owner has to. Calls go on meanwhile.
-///
-/// # Errors
-///
-/// The migrations cannot be run.
 pub(super) async fn happen(stage: &Stage, hold: Duration) -> Result<(), Error> {
     let mut owner = stage.database.connect().await?;
     locked(&owner, ATTEMPTS, GIVE).await?;

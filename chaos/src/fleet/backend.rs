@@ -95,10 +95,6 @@ impl Backend {
     }
 
     /// Passes a call on, as Alice's.
-    ///
-    /// # Errors
-    ///
-    /// The server does not answer.
     pub(crate) async fn forward(&self, mut request: http::Request<Body>) -> Result<http::Response<Body>, Error> {
         request.headers_mut().insert("authorization", self.alice.to_str()?.parse()?);
         Ok(self.channel.clone().oneshot(request).await?)

@@ -46,10 +46,6 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Starts the servers, each with a way of its own, and waits until all of them serve. The first starts alone, so
     /// that only one creates the tables.
-    ///
-    /// # Errors
-    ///
-    /// The first server does not start (the error has its log), or there are no free ports.
     pub(crate) async fn start(setting: Setting, servers: u32, database: &Database) -> Result<Self, Error> {
         let mut fleet = Self {
             calm: watch::Sender::new(false),
@@ -81,10 +77,6 @@ impl Fleet {
     }
 
     /// Ends all faults of servers, and waits until all of them serve.
-    ///
-    /// # Errors
-    ///
-    /// The servers do not start.
     pub(crate) async fn calm(&self) -> Result<(), Error> {
         self.setting.orders.close();
         for way in &self.ways {

@@ -44,10 +44,6 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts this program as a server on a database, and waits until it serves.
-    ///
-    /// # Errors
-    ///
-    /// The process ends, or takes too long. Its log is in the journal.
     pub(crate) async fn start(server: ServerId, setting: &Setting, urls: &Urls) -> Result<(Self, Announcement), Error> {
         let (redis, replicas) = match &urls.redis {
             Some(Redis { replicas, urls }) => (urls.join(","), replicas.to_string()),

@@ -45,10 +45,6 @@ use crate::{
 };
 
 /// Carries out the plan with clients that die, and counts what is left.
-///
-/// # Errors
-///
-/// The run could not be carried out; this does not mean that a promise was broken.
 pub(crate) async fn run(plan: &Plan, mode: Mode) -> Result<Audit, Error> {
     Database::with(&plan.args, async |database| run_on(plan, mode, database).await).await
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, io, path::PathBuf, time::D
 
 use crate::{
     auditor::Violation,
-    journal::{Attempt, Blackout, Fault, Purpose, Whom},
+    journal::{Attempt, Blackout, Fault, Purpose},
     operation::{Operation, Variant},
     plan::Plan,
     trial::Trial,
@@ -20,10 +20,6 @@ const MOST_LINES: usize = 60;
 const INSTANT: Duration = Duration::from_millis(1);
 
 /// Writes the story of every operation for which a promise was broken, and returns the file's path.
-///
-/// # Errors
-///
-/// The file cannot be written.
 pub(crate) fn write_stories(plan: &Plan, trial: &Trial) -> io::Result<PathBuf> {
     let path = plan.args.report.join(format!("chaos-{}-{}.txt", plan.seed.0, trial.mode));
     let mut text = format!("What went wrong with seed {} in {} mode.\n", plan.seed.0, trial.mode);
@@ -112,10 +108,5 @@ fn near(plan: &Plan, attempts: &[&Attempt], at: Duration) -> bool {
 /// Whether a fault affected a server that was called. A client that hangs up affects its own operation alone, and its
 /// calls show that.
 fn concerns(fault: &Fault, attempts: &[&Attempt]) -> bool {
-    !fault.kind.is_of_clients()
-        && attempts.iter().any(|attempt| match fault.whom {
-            Whom::All => true,
-            Whom::Server(server) => server == attempt.server,
-            Whom::Slot(slot) => slot == attempt.server.slot,
-        })
+    !fault.kind.is_of_clients() && attempts.iter().any(|attempt| fault.whom.has(attempt.server))
 }

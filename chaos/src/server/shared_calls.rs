@@ -27,10 +27,6 @@ pub(super) struct SharedCalls(Arc<AtomicUsize>);
 
 impl SharedCalls {
     /// Becomes the recorder of this process, and reports to the harness what it counts.
-    ///
-    /// # Errors
-    ///
-    /// There is another recorder.
     pub(super) fn report() -> Result<(), SetRecorderError<Self>> {
         let shared = Self::default();
         metrics::set_global_recorder(shared.clone())?;

@@ -31,10 +31,6 @@ pub(super) struct Bouncer {
 impl Bouncer {
     /// Starts both in front of the database at `address`. `config` has its superuser's password, which the API's login
     /// gets, too.
-    ///
-    /// # Errors
-    ///
-    /// PgBouncer is not installed, or does not start.
     pub(super) async fn start(owner: &Client, config: &Config, address: SocketAddr) -> Result<Self, Error> {
         if let Some(why) = PgBouncer::missing() {
             return Err(format!(

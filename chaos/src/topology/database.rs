@@ -42,10 +42,6 @@ enum Engine {
 
 impl Database {
     /// Starts the topology that was asked for.
-    ///
-    /// # Errors
-    ///
-    /// A program that it needs is not installed, or does not start.
     async fn start(args: &Args) -> Result<Self, Error> {
         let engine = match args.topology {
             Topology::Patroni => Engine::Patroni(Patroni::start(args.front, args.replication).await?),
@@ -79,10 +75,6 @@ impl Database {
     }
 
     /// Starts the topology, does something on it, and stops it.
-    ///
-    /// # Errors
-    ///
-    /// It does not start, a part of it ends by itself, or the deed fails.
     pub(crate) async fn with<T>(
         args: &Args,
         deed: impl AsyncFnOnce(&Arc<Self>) -> Result<T, Error>,
@@ -159,10 +151,6 @@ impl Database {
     }
 
     /// Connects as superuser, not through a proxy.
-    ///
-    /// # Errors
-    ///
-    /// No server answers.
     pub(crate) async fn connect(&self) -> Result<Client, Error> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -183,10 +171,6 @@ impl Database {
     }
 
     /// Waits until all servers are there again.
-    ///
-    /// # Errors
-    ///
-    /// They are not there in time.
     pub(crate) async fn is_whole(&self) -> Result<(), Error> {
         if let Some(redis) = &self.redis {
             redis.is_whole().await?;

@@ -27,10 +27,6 @@ pub(crate) struct Patroni {
 
 impl Patroni {
     /// Starts the servers.
-    ///
-    /// # Errors
-    ///
-    /// Packages are missing, which the text names, or the servers do not start.
     pub(super) async fn start(front: Front, replication: Replication) -> Result<Self, Error> {
         if let Some(why) = Servers::missing() {
             return Err(format!("`--topology patroni` needs Patroni. {why}").into());
@@ -67,10 +63,6 @@ impl Patroni {
     /// Waits until a standby may take over from the primary. With synchronous replication the others may still be on their way back. With
     /// asynchronous replication all servers have to be there: Patroni promotes none while a former primary has more log than the
     /// others and is not rewound.
-    ///
-    /// # Errors
-    ///
-    /// There is none in time.
     pub(crate) async fn can_fail_over(&self) -> Result<(), Error> {
         match self.replication {
             Replication::Asynchronous => self.is_whole().await,
@@ -81,10 +73,6 @@ impl Patroni {
     }
 
     /// Waits until all servers are there and follow the primary.
-    ///
-    /// # Errors
-    ///
-    /// They are not there in time.
     pub(super) async fn is_whole(&self) -> Result<(), Error> {
         self.repair("the servers are not all there again", || self.servers.is_whole()).await
     }
@@ -107,10 +95,6 @@ impl Patroni {
     }
 
     /// Replaces the primary. Returns when there is a new one.
-    ///
-    /// # Errors
-    ///
-    /// There is none in time.
     pub(crate) async fn fail_over(&self, how: Failover) -> Result<(), Error> {
         until(PATIENCE, "no server is the primary", || async { self.servers.primary().await.is_some() }).await?;
         let primary = self.servers.primary().await.ok_or("the primary has just been lost")?;

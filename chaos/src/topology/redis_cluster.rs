@@ -27,10 +27,6 @@ pub(crate) struct RedisCluster {
 
 impl RedisCluster {
     /// Starts the servers.
-    ///
-    /// # Errors
-    ///
-    /// Redis is not installed, or does not start.
     pub(super) async fn start(persistence: Persistence, replicas: u32) -> Result<Self, Error> {
         if let Some(why) = scratch_redis::missing() {
             return Err(format!("`--topology redis-cluster` needs Redis: {why}").into());
@@ -45,19 +41,11 @@ impl RedisCluster {
     }
 
     /// Waits until the cluster takes writes, and each primary has a replica that follows.
-    ///
-    /// # Errors
-    ///
-    /// That is not so in time.
     pub(crate) async fn is_whole(&self) -> Result<(), Error> {
         self.until("the cluster is not whole again", |cluster, _| cluster.is_settled(), 0).await
     }
 
     /// Breaks the primary of a slot. Returns when the slot has a new primary, or the same again.
-    ///
-    /// # Errors
-    ///
-    /// There is none in time.
     pub(crate) async fn break_primary(&self, slot: u16, how: RedisFault) -> Result<(), Error> {
         let pair = self.on(move |cluster| Pair::of(cluster, slot)).await?;
         let Pair { primary, replica } = pair.ok_or("the slot has no primary with a replica")?;

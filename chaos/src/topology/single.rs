@@ -21,10 +21,6 @@ pub(crate) struct Single {
 
 impl Single {
     /// Starts the server.
-    ///
-    /// # Errors
-    ///
-    /// The binaries are not installed, or it does not start.
     pub(super) async fn start() -> Result<Self, Error> {
         let server = Server::start_durable(&[Source::Installed]).await.map_err(|error| {
             format!(
@@ -38,10 +34,6 @@ impl Single {
     }
 
     /// Kills every process of the server, and starts it again after `down`.
-    ///
-    /// # Errors
-    ///
-    /// The server cannot be killed, or does not start again.
     pub(crate) async fn crash(&self, down: Duration) -> Result<(), Error> {
         let crashing = async {
             let mut server = self.server.lock().await;

@@ -10,10 +10,6 @@ use crate::error::Error;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Waits until a condition is true.
-///
-/// # Errors
-///
-/// It is not in time.
 pub(super) async fn until<F: Future<Output = bool>>(
     patience: Duration,
     otherwise: &str,

@@ -11,10 +11,6 @@ pub(crate) struct Way(Vec<Proxy>);
 
 impl Way {
     /// Starts a proxy in front of each of the entrances.
-    ///
-    /// # Errors
-    ///
-    /// No port is free.
     pub(crate) fn start(entrances: &[SocketAddr]) -> io::Result<Self> {
         Ok(Self(entrances.iter().map(|entrance| Proxy::start(*entrance)).collect::<Result<_, _>>()?))
     }

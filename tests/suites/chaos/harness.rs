@@ -67,21 +67,16 @@ pub(crate) async fn run(flags: &[&str]) -> Option<Ended> {
     let Output { status, stdout, stderr } = output;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let ended = Ended { code: status.code(), directory, stderr: text(stderr), stdout: text(stdout) };
-    if ended.stderr.contains("install PostgreSQL's server binaries") {
-        scratch_postgres::skip("installed-postgres", &ended.stderr);
-        return None;
-    }
-    if ended.stderr.contains("needs Patroni") {
-        scratch_postgres::skip("patroni", &ended.stderr);
-        return None;
-    }
-    if ended.stderr.contains("needs Redis") {
-        scratch_postgres::skip("redis", &ended.stderr);
-        return None;
-    }
-    if ended.stderr.contains("needs PgBouncer") {
-        scratch_postgres::skip("pgbouncer", &ended.stderr);
-        return None;
+    for (tool, lack) in [
+        ("installed-postgres", "install PostgreSQL's server binaries"),
+        ("patroni", "needs Patroni"),
+        ("redis", "needs Redis"),
+        ("pgbouncer", "needs PgBouncer"),
+    ] {
+        if ended.stderr.contains(lack) {
+            scratch_postgres::skip(tool, &ended.stderr);
+            return None;
+        }
     }
     Some(ended)
 }
