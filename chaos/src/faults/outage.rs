@@ -26,12 +26,15 @@ pub(super) fn cut_later(stage: &Stage, slot: usize, kind: FaultKind, cut: Cut) {
     }
 }
 
+/// Something that is done to a proxy.
+type Deed<'a> = &'a (dyn Fn(&Proxy) + Sync);
+
 /// Makes a server's connections to the database unusable for a while. Silent ones are cut afterwards, as keepalives do. They cannot do it
 /// here, because the proxy answers them. New connections work all the time, unless everything is held.
 pub(super) async fn on_way(stage: &Stage, fault: &PlannedFault) -> Option<Whom> {
     let way = stage.ways.get(fault.slot)?;
     let answers_late = |proxy: &Proxy| proxy.delay_answers(Duration::from_millis(u64::from(50 + fault.draw / 3 % 350)));
-    let (begin, end): (&(dyn Fn(&Proxy) + Sync), &[fn(&Proxy)]) = match (fault.kind, fault.draw % 3) {
+    let (begin, end): (Deed<'_>, &[fn(&Proxy)]) = match (fault.kind, fault.draw % 3) {
         (FaultKind::ConnectionsLate, _) => (&Proxy::stall_connections, &[Proxy::release]),
         (FaultKind::ConnectionsSilenced, _) => (&Proxy::silence_connections, &[Proxy::cut_silent_connections]),
         (_, 0) => (&Proxy::hold, &[Proxy::release]),
