@@ -18,7 +18,7 @@ use crate::{
     head::Head,
     journal::{
         Entry, Journal,
-        held::{NotHeld, behind},
+        held_entry::{HoldError, behind},
     },
     peer::Peer,
     pending::{Pending, expires_or_untold},
@@ -75,8 +75,8 @@ where
         let deadline = self.attempts.deadline();
         let held = match timeout_at(deadline, journal.write(&entry)).await {
             Ok(Ok(held)) => held,
-            Ok(Err(NotHeld::Refused(error))) => return Ok(error.status().into_http()),
-            Ok(Err(NotHeld::Unread(error))) => {
+            Ok(Err(HoldError::Refused(error))) => return Ok(error.status().into_http()),
+            Ok(Err(HoldError::Unread(error))) => {
                 self.in_journal = true;
                 return self.not_sent(error.status());
             }

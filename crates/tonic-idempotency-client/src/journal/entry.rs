@@ -11,8 +11,6 @@ use serde_json::json;
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::headers;
 
-#[cfg(feature = "redb")]
-use super::index::Identity;
 use super::{Caller, JournalError, Lane};
 use crate::{BoxError, OperationKey, captured::HEAD};
 
@@ -49,6 +47,9 @@ pub struct Entry {
     pub(crate) frame: Bytes,
     uri: Uri,
 }
+
+/// The identity of an entry: its caller and its key.
+pub(crate) type Identity = (Option<Caller>, OperationKey);
 
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Caller, Entry, EntryState, Lane};
+use super::{Caller, Entry, EntryState, Lane, entry::Identity};
 use crate::{OperationKey, telemetry::JournalGauges};
 
 /// The entries of a journal.
@@ -69,9 +69,6 @@ pub(crate) enum Taken {
     /// The caller has to send and release it.
     ToSend(Slot),
 }
-
-/// The identity of an entry: its caller and its key.
-pub(crate) type Identity = (Option<Caller>, OperationKey);
 
 #[derive(Debug, Default)]
 struct Slots {

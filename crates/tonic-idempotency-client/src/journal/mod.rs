@@ -59,17 +59,18 @@
 //! | `builder`, `inner` | the settings, and what clones share |
 //! | `entry`, `lane` | an entry, and the settings of single calls |
 //! | `index` | which entries are under way, and which are sent next |
-//! | `held` | an entry that this process sends |
-//! | `resume`, `worker` | sending the remaining entries, once or in the background |
+//! | `held_entry` | an entry that this process sends |
+//! | `resume`, `worker`, `outcome` | sending the remaining entries, once or in the background |
 //! | `store`, `redb`, `writer` | the contract of a store, the store in a file, the thread that writes |
 
 mod builder;
 mod entry;
 mod error;
-pub(crate) mod held;
+pub(crate) mod held_entry;
 mod index;
 mod inner;
 mod lane;
+mod outcome;
 #[cfg(feature = "redb")]
 mod redb;
 mod resume;
@@ -93,13 +94,13 @@ pub use self::{
     entry::{Entry, EntryState},
     error::JournalError,
     lane::{Caller, Lane},
-    resume::{Outcome, Reply, Resumed},
+    outcome::{Outcome, Reply, Resumed},
     store::{Change, JournalStore, MemoryStore},
     worker::Worker,
 };
 use self::{
     entry::decode,
-    held::{Held, NotHeld},
+    held_entry::{HeldEntry, HoldError},
     inner::Inner,
     writer::Purpose,
 };
@@ -235,7 +236,7 @@ impl Journal {
     }
 
     /// Writes an entry. When this ends, it is durable.
-    pub(crate) async fn write(&self, entry: &Entry) -> Result<Held, NotHeld> {
-        Held::write(Arc::clone(&self.inner), entry).await
+    pub(crate) async fn write(&self, entry: &Entry) -> Result<HeldEntry, HoldError> {
+        HeldEntry::write(Arc::clone(&self.inner), entry).await
     }
 }

@@ -1,23 +1,17 @@
 //! Sends the entries that an earlier process has left, or whose outcome is unknown.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{Request, Response};
 use http_body::Body as HttpBody;
-use prost::Message;
 use tonic::{Status, body::Body, metadata::MetadataMap};
 use tower_service::Service;
 
-use super::{
-    Caller, Entry, JournalError, Lane,
-    held::Held,
-    index::{Slot, Taken},
-    inner::Inner,
-};
+use super::{Entry, JournalError, Outcome, Reply, Resumed, held_entry::HeldEntry, index::Taken, inner::Inner};
 use crate::{
-    BoxError, Delivery, OperationKey,
+    BoxError, Delivery,
     answer::{Answer, Attempt},
     captured::HEAD,
     telemetry::resumed,
@@ -27,80 +21,6 @@ use crate::{
 /// Marks a request of an entry, so that the layer does not write it down again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromJournal;
-
-/// An entry that was resumed, and its outcome.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Resumed {
-    /// The key.
-    pub key: OperationKey,
-    /// Its lane, if it has one.
-    pub lane: Option<Lane>,
-    /// The outcome of sending it.
-    pub outcome: Outcome,
-    /// The path of the procedure.
-    pub procedure: String,
-    /// The encoded message of the call; empty if the entry could not be read.
-    pub request: Bytes,
-    /// Its [`Caller`], if it has one.
-    pub caller: Option<Caller>,
-}
-
-/// The outcome of sending an entry.
-///
-/// | outcome | the entry |
-/// |---|---|
-/// | [`Answered`](Self::Answered) | has ended |
-/// | [`Failed`](Self::Failed) | stays until it is [sent again](super::Journal::send_again) or [given up](super::Journal::give_up); with [`on_outcome`](super::JournalBuilder::on_outcome) it has ended |
-/// | [`Behind`](Self::Behind), [`Unresolved`](Self::Unresolved) | is sent again by the next [`resume`](super::Journal::resume), or by the [`Worker`](super::Worker) |
-/// | [`Expired`](Self::Expired) | stays until it is [given up](super::Journal::give_up), and is not sent |
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The operation has succeeded. If it had done so before, this is the replay.
-    Answered(Reply),
-    /// An earlier entry of its lane has not ended, so that this one was not sent.
-    Behind,
-    /// It was not sent, because its key may no longer protect: it could happen twice. Ask the service whether the operation took effect.
-    Expired {
-        /// The time since it was written.
-        age: Duration,
-    },
-    /// The operation has failed, and no retry can change that.
-    Failed(Status),
-    /// Its outcome is unknown. Holds the last answer.
-    Unresolved(Status),
-}
-
-/// The response of an operation that was resumed.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Reply {
-    /// How it came about.
-    pub delivery: Delivery,
-    /// The encoded message.
-    pub message: Bytes,
-    /// The headers.
-    pub metadata: MetadataMap,
-}
-
-impl Reply {
-    /// Decodes the message.
-    ///
-    /// # Errors
-    ///
-    /// The message is not of this type.
-    pub fn decode<T: Message + Default>(&self) -> Result<T, prost::DecodeError> {
-        T::decode(self.message.clone())
-    }
-}
-
-impl Resumed {
-    fn new(slot: Slot, request: Bytes, outcome: Outcome) -> Self {
-        let Slot { key, lane, procedure, caller, .. } = slot;
-        Self { key, lane, outcome, procedure, request, caller }
-    }
-}
 
 /// Sends each entry once, unless it is being sent already. Entries of one lane are sent in their order.
 pub(super) async fn all<S, B>(journal: &Arc<Inner>, service: &S) -> Vec<Resumed>
@@ -149,7 +69,7 @@ where
         Taken::ToSend(slot) => (slot, false),
     };
     // Releases the entry, however this ends.
-    let held = (!is_old).then(|| Held::new(id, Arc::clone(journal), true));
+    let held = (!is_old).then(|| HeldEntry::new(id, Arc::clone(journal), true));
     let entry = match journal.read(id).await {
         Ok(Some(entry)) => entry,
         // It has been given up.

@@ -31,8 +31,7 @@ use redb::{
 use self::{backend::NeverClosed, frame::Frame};
 use super::{
     Change, JournalError, JournalStore,
-    entry::{identity, of_a_damaged_file},
-    index::Identity,
+    entry::{Identity, identity, of_a_damaged_file},
 };
 
 const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");

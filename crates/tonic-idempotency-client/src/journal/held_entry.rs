@@ -18,7 +18,7 @@ use crate::answer::Answer;
 
 /// An entry that this process sends. If it is dropped, the entry stays, and is sent again later.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldEntry {
     pub(super) id: u64,
     pub(super) journal: Arc<Inner>,
     /// Whether it may have been sent before.
@@ -28,16 +28,16 @@ pub(crate) struct Held {
 
 /// Why a call is not sent.
 #[derive(Debug)]
-pub(crate) enum NotHeld {
+pub(crate) enum HoldError {
     /// It has not been sent, and is not in the journal.
     Refused(JournalError),
     /// It is in the journal, and may have been sent before.
     Unread(JournalError),
 }
 
-impl Held {
+impl HeldEntry {
     /// Writes an entry. When this ends, it is durable.
-    pub(crate) async fn write(journal: Arc<Inner>, entry: &Entry) -> Result<Self, NotHeld> {
+    pub(crate) async fn write(journal: Arc<Inner>, entry: &Entry) -> Result<Self, HoldError> {
         let slot = Slot::of(entry, journal.settings.expires(entry));
         loop {
             let changed = journal.index.changed();
@@ -47,21 +47,21 @@ impl Held {
                 Entered::New(id) => {
                     let written = journal.hand(Change::Put { id, record: entry.encode() }, Purpose::Write);
                     let held = Self::new(id, Arc::clone(&journal), false);
-                    written.await.map_err(NotHeld::Refused)?;
+                    written.await.map_err(HoldError::Refused)?;
                     return Ok(held);
                 }
                 Entered::Before(id) => {
                     let held = Self::new(id, Arc::clone(&journal), true);
-                    if let Some(before) = journal.read(id).await.map_err(NotHeld::Unread)? {
+                    if let Some(before) = journal.read(id).await.map_err(HoldError::Unread)? {
                         if !before.is(entry) {
-                            return Err(NotHeld::Refused(JournalError::KeyReused { key: entry.key.to_string() }));
+                            return Err(HoldError::Refused(JournalError::KeyReused { key: entry.key.to_string() }));
                         }
-                        journal.revive(id, before).await.map_err(NotHeld::Unread)?;
+                        journal.revive(id, before).await.map_err(HoldError::Unread)?;
                     }
                     return Ok(held);
                 }
                 Entered::Expired => {
-                    return Err(NotHeld::Refused(JournalError::Expired { key: entry.key.to_string() }));
+                    return Err(HoldError::Refused(JournalError::Expired { key: entry.key.to_string() }));
                 }
                 Entered::Unwritten => changed.await,
             }
@@ -131,7 +131,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldEntry {
     fn drop(&mut self) {
         let due = self.due.unwrap_or_else(|| Instant::now() + self.pause());
         self.journal.index.release(self.id, due);
