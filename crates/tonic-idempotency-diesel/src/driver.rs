@@ -14,7 +14,7 @@ use diesel_async::pooled_connection::bb8;
 use diesel_async::pooled_connection::deadpool;
 use tonic_idempotency::store::{
     SqlStore,
-    driver::{AcquireError, Driver, DriverError, Exclusive},
+    driver::{AcquireError, ConnectionPool, Driver, DriverError, Exclusive},
 };
 
 use crate::{connection::DieselConnection, error::is_conflict, pool::Pool};
@@ -68,7 +68,6 @@ impl From<deadpool::Pool<AsyncPgConnection>> for Diesel {
 }
 
 impl Driver for Diesel {
-    type Connection = DieselConnection;
     type Session = Exclusive<Self>;
 
     fn is_conflict(error: &(dyn Error + 'static)) -> bool {
@@ -78,6 +77,10 @@ impl Driver for Diesel {
     fn reads_messages(&self) -> bool {
         true
     }
+}
+
+impl ConnectionPool for Diesel {
+    type Connection = DieselConnection;
 
     async fn acquire(&self) -> Result<DieselConnection, AcquireError> {
         Ok(DieselConnection::new(self.pool.get().await?, &self.generation))

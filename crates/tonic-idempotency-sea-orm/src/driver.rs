@@ -5,7 +5,7 @@ use std::{error::Error, time::Instant};
 use sea_orm::{DatabaseConnection, DatabaseConnectionType};
 use tonic_idempotency::store::{
     SqlStore,
-    driver::{AcquireError, Driver, DriverError},
+    driver::{AcquireError, ConnectionPool, Driver, DriverError},
 };
 use tonic_idempotency_sqlx::{Sqlx, SqlxConnection};
 
@@ -65,7 +65,6 @@ impl SeaOrm {
 }
 
 impl Driver for SeaOrm {
-    type Connection = SqlxConnection;
     type Session = SeaOrmSession;
 
     fn is_conflict(error: &(dyn Error + 'static)) -> bool {
@@ -75,6 +74,10 @@ impl Driver for SeaOrm {
     fn with_settings_of(self, other: &Self) -> Self {
         Self { sqlx: self.sqlx.with_settings_of(&other.sqlx) }
     }
+}
+
+impl ConnectionPool for SeaOrm {
+    type Connection = SqlxConnection;
 
     async fn acquire(&self) -> Result<SqlxConnection, AcquireError> {
         self.sqlx.acquire().await

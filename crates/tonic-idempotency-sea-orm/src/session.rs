@@ -7,7 +7,6 @@ use std::{
     sync::{Arc, Mutex as Lock, MutexGuard, PoisonError},
 };
 
-use http::Extensions;
 use sea_orm::{DbErr, RuntimeErr};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::{
@@ -143,7 +142,7 @@ impl SeaOrmSession {
 }
 
 impl Session for SeaOrmSession {
-    type Driver = SeaOrm;
+    type Pool = SeaOrm;
 
     fn new(connection: InTransaction<SeaOrm>) -> Self {
         Self {
@@ -152,10 +151,6 @@ impl Session for SeaOrmSession {
             usage: Arc::new(Usage::new()),
             levels: Lock::new(Levels::new()),
         }
-    }
-
-    fn hand_out(self: &Arc<Self>, extensions: &mut Extensions) {
-        extensions.insert(Transaction::new(Arc::clone(self), Level::TRANSACTION));
     }
 
     fn usage(&self) -> &Usage {

@@ -13,7 +13,7 @@ use std::{
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool, Row as _};
 use tonic_idempotency::store::{
     SqlStore,
-    driver::{AcquireError, Driver, DriverError, Exclusive},
+    driver::{AcquireError, ConnectionPool, Driver, DriverError, Exclusive},
 };
 
 use crate::{
@@ -95,7 +95,6 @@ impl From<PgPool> for Sqlx {
 }
 
 impl Driver for Sqlx {
-    type Connection = SqlxConnection;
     type Session = Exclusive<Self>;
 
     fn is_conflict(error: &(dyn Error + 'static)) -> bool {
@@ -105,6 +104,10 @@ impl Driver for Sqlx {
     fn with_settings_of(self, other: &Self) -> Self {
         Self { before_acquire: other.before_acquire, ..self }
     }
+}
+
+impl ConnectionPool for Sqlx {
+    type Connection = SqlxConnection;
 
     async fn acquire(&self) -> Result<SqlxConnection, AcquireError> {
         if !self.before_acquire

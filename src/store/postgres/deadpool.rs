@@ -1,4 +1,4 @@
-//! The driver on a pool of deadpool, and its setting for prepared statements.
+//! A pool of deadpool, and its setting for prepared statements.
 
 use std::{fmt, time::Instant};
 
@@ -11,15 +11,8 @@ use super::{
     error::{acquire_error, driver_error},
     prepared_statements::{Preparation, PreparedStatements},
     statement::Statements,
-    transaction::TransactionSession,
 };
-use crate::store::{
-    SqlStore,
-    driver::{AcquireError, Driver, DriverError},
-};
-
-/// The store on tokio-postgres, with a pool of deadpool.
-pub type PostgresStore = SqlStore<Deadpool>;
+use crate::store::driver::{AcquireError, ConnectionPool, DriverError};
 
 /// The driver for tokio-postgres, with a pool of deadpool.
 #[derive(Clone)]
@@ -28,21 +21,13 @@ pub struct Deadpool {
     preparation: Preparation,
 }
 
-impl SqlStore<Deadpool> {
-    /// Sets whether the store's statements are prepared, once for each connection, so that the server need not parse and plan them
-    /// each time. Defaults to [`PreparedStatements::WhereKept`]: the store finds out by itself. `results/benchmarks.md` shows how much this
-    /// saves, and `docs/database.md` what a new connection costs.
-    ///
-    /// A pooler such as PgBouncer in transaction mode, unless it tracks prepared statements, lets clients find those of other clients
-    /// under the names of their own. So each connection is looked at before its first statement: it is the server's own if the server's
-    /// process is that of the login, and a pooler tracks if it gives a prepared statement another name. Once a connection does
-    /// neither, the pool's statements are parsed, with one log line, and none is cancelled.
-    ///
-    /// A stale statement is prepared again: its function was replaced, or the server has forgotten it. (Behind a pooler, one that was
-    /// forgotten ends all preparation.) If a transactional handler executes `DEALLOCATE ALL`, the statement that writes the record is
-    /// lost, and the call is rolled back.
-    pub fn prepared_statements(self, setting: PreparedStatements) -> Self {
-        self.with_driver(|driver| Deadpool { preparation: Preparation::new(setting), ..driver })
+impl Deadpool {
+    pub(super) fn prepared_statements(&self) -> PreparedStatements {
+        self.preparation.setting()
+    }
+
+    pub(super) fn with_prepared_statements(self, setting: PreparedStatements) -> Self {
+        Self { preparation: Preparation::new(setting), ..self }
     }
 }
 
@@ -52,13 +37,8 @@ impl From<Pool> for Deadpool {
     }
 }
 
-impl Driver for Deadpool {
+impl ConnectionPool for Deadpool {
     type Connection = DeadpoolConnection;
-    type Session = TransactionSession;
-
-    fn with_settings_of(self, other: &Self) -> Self {
-        Self { preparation: Preparation::new(other.preparation.setting()), ..self }
-    }
 
     async fn acquire(&self) -> Result<DeadpoolConnection, AcquireError> {
         let connection = self.pool.get().await.map_err(acquire_error)?;
@@ -101,6 +81,6 @@ impl Driver for Deadpool {
 
 impl fmt::Debug for Deadpool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deadpool").field("prepared_statements", &self.preparation.setting()).finish_non_exhaustive()
+        f.debug_struct("Deadpool").field("prepared_statements", &self.prepared_statements()).finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 mod connection;
 mod deadpool;
+mod driver;
 mod error;
 mod prepared_statements;
 mod process_id;
@@ -10,7 +11,8 @@ mod transaction;
 
 pub use self::{
     connection::DeadpoolConnection,
-    deadpool::{Deadpool, PostgresStore},
+    deadpool::Deadpool,
+    driver::PostgresStore,
     prepared_statements::PreparedStatements,
     transaction::{
         CopyInSink, CopyOutStream, OwnedTransaction, Savepoint, Transaction, TransactionError, TransactionSession,

@@ -32,7 +32,7 @@ pub(super) enum Reset {
 /// A connection on which an attempt has sent something.
 ///
 /// Dropped, it is given back to its pool once the answer is there. If none is there at the operation's deadline, one that only reads is
-/// cancelled and closed, and one that may write is [parked](super::parked).
+/// cancelled and closed, and one that may write is [parked](super::parking).
 pub(super) struct AttemptConnection<'a, D: Driver> {
     connection: Option<D::Connection>,
     connections: &'a Connections<D>,

@@ -15,10 +15,10 @@ use tokio::{
 };
 
 use super::{
-    driver::{Driver, DriverError},
+    driver::{ConnectionPool, DriverError},
     fault::Fault,
     late_claims::LateClaims,
-    parked::Parked,
+    parked_connections::ParkedConnections,
     sql::Sql,
 };
 use crate::{
@@ -36,12 +36,12 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_SHARE: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
-pub(super) struct Connections<D: Driver> {
+pub(super) struct Connections<D: ConnectionPool> {
     driver: D,
     sql: Arc<Sql>,
     clock: Arc<ServerClock>,
     late_claims: Arc<LateClaims>,
-    parked: Arc<Parked>,
+    parked: Arc<ParkedConnections>,
     timeout: Duration,
     /// In microseconds. Clones have the same, since the layer sets it last.
     status_timeout: Arc<AtomicU64>,
@@ -49,7 +49,7 @@ pub(super) struct Connections<D: Driver> {
     overdue_statuses: Arc<Semaphore>,
 }
 
-impl<D: Driver> Connections<D> {
+impl<D: ConnectionPool> Connections<D> {
     pub(super) fn new(driver: D, resource_types: Arc<ResourceTypes>) -> Self {
         let overdue_statuses = Arc::new(Semaphore::new(quarter(&driver)));
         let sql = Arc::new(Sql::new(Schema::default(), resource_types));
@@ -87,7 +87,7 @@ impl<D: Driver> Connections<D> {
     }
 
     /// Returns the same settings for another pool, whose parked connections these are.
-    pub(super) fn of(&self, driver: D, parked: Arc<Parked>) -> Self {
+    pub(super) fn of(&self, driver: D, parked: Arc<ParkedConnections>) -> Self {
         Self { driver, parked, ..self.clone() }
     }
 
@@ -107,7 +107,7 @@ impl<D: Driver> Connections<D> {
         &self.late_claims
     }
 
-    pub(super) fn parked(&self) -> &Arc<Parked> {
+    pub(super) fn parked(&self) -> &Arc<ParkedConnections> {
         &self.parked
     }
 
@@ -172,7 +172,7 @@ impl<D: Driver> Connections<D> {
     }
 }
 
-impl<D: Driver> fmt::Debug for Connections<D> {
+impl<D: ConnectionPool> fmt::Debug for Connections<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connections")
             .field("driver", &self.driver)
@@ -193,6 +193,6 @@ pub(super) fn share_of(time: Duration) -> Duration {
 }
 
 /// Returns a quarter of a pool's connections, at least one.
-pub(super) fn quarter(driver: &impl Driver) -> usize {
+pub(super) fn quarter(driver: &impl ConnectionPool) -> usize {
     (driver.max_connections() / 4).max(1)
 }

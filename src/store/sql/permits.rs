@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{connection::quarter, driver::Driver};
+use super::{connection::quarter, driver::ConnectionPool};
 use crate::{
     caller::OwnerId,
     policy::Limit,
@@ -39,12 +39,12 @@ pub(super) struct Permit {
 
 impl Permits {
     /// Permits for a pool that has claims, renewals and records, too: all but a quarter of its connections.
-    pub(super) fn beside_claims(driver: &impl Driver) -> Self {
+    pub(super) fn beside_claims(driver: &impl ConnectionPool) -> Self {
         Self::new(driver.max_connections().saturating_sub(quarter(driver)))
     }
 
     /// Permits for a pool that has transactions only.
-    pub(super) fn of_all(driver: &impl Driver) -> Self {
+    pub(super) fn of_all(driver: &impl ConnectionPool) -> Self {
         Self::new(driver.max_connections())
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protobuf_canonical::{RequestHash, RequestHashes};
 
-use super::driver::{Connection, Driver, DriverError, FromValue, Row};
+use super::driver::{Connection, ConnectionPool, DriverError, FromValue, Row};
 use crate::{
     caller::OwnerId,
     key::KeyId,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A row of a driver.
-pub(super) type RowOf<D> = <<D as Driver>::Connection as Connection>::Row;
+pub(super) type RowOf<D> = <<D as ConnectionPool>::Connection as Connection>::Row;
 
 /// Returns the only row of a statement. Any other number of rows is another statement's answer, from a pooler that mixes answers up. The
 /// statement's own answer is lost then: it would be taken for that of the next.

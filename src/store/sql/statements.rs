@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{begin::WHO, clock::ASK, parked::running, sql::Sql};
+use super::{begin::WHO, clock::ASK, parking::running, sql::Sql};
 use crate::store::{ResourceTypes, Schema};
 
 /// Returns the names and texts of the statements that a store with the default schema and these resource types sends. The name of a record

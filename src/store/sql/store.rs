@@ -12,7 +12,7 @@ use super::{
     driver::{Driver, Statement},
     fault::sql_state,
     look_up,
-    parked::Parked,
+    parked_connections::ParkedConnections,
     permits::Permits,
     probe::Probe,
     record_limit::{AdmittedCall, RecordAdmission, RecordLimit},
@@ -85,7 +85,7 @@ pub struct SqlStore<D: Driver> {
 #[derive(Clone, Debug)]
 struct TransactionPool<D> {
     driver: D,
-    parked: Arc<Parked>,
+    parked: Arc<ParkedConnections>,
 }
 
 impl<D: Driver> SqlStore<D> {

@@ -4,7 +4,7 @@ use StoreErrorKind::{Conflict, Interrupted, Overloaded, Refused, Unreachable};
 use tcp_proxy::Direction;
 use tonic_idempotency::store::{
     Deadpool,
-    driver::{Connection as _, Driver as _, Statement},
+    driver::{Connection as _, ConnectionPool as _, Statement},
 };
 
 use crate::prelude::*;

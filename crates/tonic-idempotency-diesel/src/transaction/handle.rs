@@ -7,7 +7,7 @@ use http::Extensions;
 use tonic::Request;
 use tonic_idempotency::store::{
     CallSession, ResourceTypes, StoreError,
-    driver::{Exclusive, Owned},
+    driver::{Exclusive, Owned, Session as _},
 };
 
 use super::{TransactionConnection, TransactionError};

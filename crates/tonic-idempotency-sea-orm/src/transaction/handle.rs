@@ -6,8 +6,8 @@ use http::Extensions;
 use sea_orm::{DatabaseConnection, DbErr};
 use tonic::Request;
 use tonic_idempotency::store::{
-    CallSession, ResourceTypes, StoreError, StoreErrorKind, TransactionErrorKind,
-    driver::{Level, Owned},
+    CallSession, ResourceTypes, StoreError, StoreErrorKind,
+    driver::{Level, Owned, Session as _},
 };
 
 use super::TransactionError;
@@ -57,7 +57,7 @@ pub type OwnedTransaction = Owned<Transaction>;
 ///   failed statement, the call is refused with `INTERNAL`.
 /// - **Without a key**, a call to a transactional procedure gets a transaction too, but no record.
 /// - **After the call** a statement fails with a [`DbErr`] whose [`TransactionError`] has the kind
-///   [`Ended`](TransactionErrorKind::Ended).
+///   [`Ended`](tonic_idempotency::store::TransactionErrorKind::Ended).
 ///
 /// # Cancel safety
 ///
@@ -79,8 +79,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// [`Missing`](TransactionErrorKind::Missing) if the procedure is not transactional, or the store of the layer is not a
-    /// [`SeaOrmStore`](crate::SeaOrmStore).
+    /// [`Missing`](tonic_idempotency::store::TransactionErrorKind::Missing) if the procedure is not transactional, or the store of the
+    /// layer is not a [`SeaOrmStore`](crate::SeaOrmStore).
     pub fn from_request<T>(request: &Request<T>) -> Result<Self, TransactionError> {
         Self::from_extensions(request.extensions())
     }
@@ -92,7 +92,7 @@ impl Transaction {
     ///
     /// As [`from_request`](Self::from_request).
     pub fn from_extensions(extensions: &Extensions) -> Result<Self, TransactionError> {
-        extensions.get().cloned().ok_or_else(|| TransactionErrorKind::Missing.into())
+        Ok(Self::new(SeaOrmSession::from_extensions(extensions)?, Level::TRANSACTION))
     }
 
     /// Notes a conflict, if this error is a serialization failure or a deadlock: the call is rolled back, and the client is told to retry,

@@ -11,10 +11,10 @@ use tokio_postgres::{
 use tonic::Request;
 
 use super::{
-    CopyInSink, CopyOutStream, Savepoint, TransactionError,
+    CopyInSink, CopyOutStream, TransactionError,
     session::{Entered, TransactionSession},
 };
-use crate::store::{TransactionErrorKind, driver::Level};
+use crate::store::driver::{Level, Session as _};
 
 /// The transaction of a call to a transactional procedure. The handler's writes, the record of the key and the id of
 /// the created resource are committed together after the handler has returned, or not at all. An error, a panic, a lost
@@ -41,7 +41,7 @@ use crate::store::{TransactionErrorKind, driver::Level};
 ///   is a UUID. [`session_settings`](crate::layer::IdempotencyLayerBuilder::session_settings) sets others, such as the
 ///   tenant. The layer's own, `idempotency.owner`, is for the table of keys.
 /// - **Clones** are handles of the same transaction, for the handler's helpers. After the call has ended, statements of
-///   every handle fail with [`TransactionErrorKind::Ended`]. A call whose client has hung up has ended, too, unless the
+///   every handle fail with [`Ended`](crate::store::TransactionErrorKind::Ended). A call whose client has hung up has ended, too, unless the
 ///   layer lets it go on.
 /// - **Conflicts.** A transaction that has lost against another (a serialization failure or a deadlock) is rolled
 ///   back, and the client is told to retry, whatever the handler answers. [`savepoint`](Self::savepoint) limits what a
@@ -64,15 +64,11 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub(super) fn new(session: Arc<TransactionSession>) -> Self {
-        Self { session, level: Level::TRANSACTION }
-    }
-
     /// Returns the transaction of the call that the request belongs to.
     ///
     /// # Errors
     ///
-    /// [`TransactionErrorKind::Missing`] if the procedure is not transactional, or the layer has no store.
+    /// [`Missing`](crate::store::TransactionErrorKind::Missing) if the procedure is not transactional, or the layer has no store.
     pub fn from_request<T>(request: &Request<T>) -> Result<Self, TransactionError> {
         Self::from_extensions(request.extensions())
     }
@@ -84,7 +80,7 @@ impl Transaction {
     ///
     /// As [`from_request`](Self::from_request).
     pub fn from_extensions(extensions: &Extensions) -> Result<Self, TransactionError> {
-        extensions.get().cloned().ok_or_else(|| TransactionErrorKind::Missing.into())
+        Ok(Self { session: TransactionSession::from_extensions(extensions)?, level: Level::TRANSACTION })
     }
 
     /// As [`tokio_postgres::Client::query`].
@@ -275,29 +271,14 @@ impl Transaction {
         Ok(CopyOutStream::new(&self.session, connection.level(), stream))
     }
 
-    /// Sets a savepoint. Later writes can be rolled back to it on their own, after a failed statement, for example.
-    ///
-    /// # Errors
-    ///
-    /// As [`query`](Self::query).
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, no savepoint is left.
-    pub async fn savepoint(&self) -> Result<Savepoint, TransactionError> {
-        let connection = self.enter().await?;
-        let (level, set) = connection.set_savepoint();
-        let savepoint = Savepoint::new(Self { session: Arc::clone(&self.session), level });
-        let set = connection.wait(set).await;
-        if matches!(&set, Err(error) if error.as_db_error().is_some()) {
-            self.session.levels().not_set(level);
-        }
-        set.map(|()| savepoint)
+    /// Returns the connection for one statement.
+    pub(super) async fn enter(&self) -> Result<Entered<'_>, TransactionError> {
+        self.session.enter(self.level).await
     }
 
-    /// Returns the connection for one statement.
-    async fn enter(&self) -> Result<Entered<'_>, TransactionError> {
-        self.session.enter(self.level).await
+    /// Returns a handle of a savepoint.
+    pub(super) fn inside(&self, level: Level) -> Self {
+        Self { session: Arc::clone(&self.session), level }
     }
 
     pub(super) fn session(&self) -> (&TransactionSession, Level) {

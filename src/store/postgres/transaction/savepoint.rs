@@ -42,10 +42,6 @@ pub struct Savepoint {
 }
 
 impl Savepoint {
-    pub(super) fn new(transaction: Transaction) -> Self {
-        Self { transaction }
-    }
-
     /// Releases the savepoint: the writes since then remain part of the transaction.
     ///
     /// # Errors
@@ -89,6 +85,28 @@ impl Savepoint {
             Some(rolled_back) => connection.wait(rolled_back).await,
             None => Err(TransactionErrorKind::SavepointEnded.into()),
         }
+    }
+}
+
+impl Transaction {
+    /// Sets a savepoint. Later writes can be rolled back to it on their own, after a failed statement, for example.
+    ///
+    /// # Errors
+    ///
+    /// As [`query`](Self::query).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, no savepoint is left.
+    pub async fn savepoint(&self) -> Result<Savepoint, TransactionError> {
+        let connection = self.enter().await?;
+        let (level, set) = connection.set_savepoint();
+        let savepoint = Savepoint { transaction: self.inside(level) };
+        let set = connection.wait(set).await;
+        if matches!(&set, Err(error) if error.as_db_error().is_some()) {
+            self.session().0.levels().not_set(level);
+        }
+        set.map(|()| savepoint)
     }
 }
 

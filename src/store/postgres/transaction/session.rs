@@ -9,7 +9,6 @@ use std::{
 
 use deadpool_postgres::ClientWrapper;
 use futures_util::{FutureExt as _, future::BoxFuture};
-use http::Extensions;
 use tokio::{
     runtime::Handle,
     sync::{RwLock, RwLockReadGuard},
@@ -19,11 +18,11 @@ use tokio_postgres::Error;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Transaction, TransactionError};
+use super::TransactionError;
 use crate::store::{
     TransactionErrorKind,
     driver::{InTransaction, InUse, Level, Levels, Session, Usage},
-    postgres::Deadpool,
+    postgres::deadpool::Deadpool,
 };
 
 /// A connection in a transaction, which any number of [`Transaction`]s share until the call ends.
@@ -83,7 +82,7 @@ impl TransactionSession {
 }
 
 impl Session for TransactionSession {
-    type Driver = Deadpool;
+    type Pool = Deadpool;
 
     fn new(connection: InTransaction<Deadpool>) -> Self {
         Self {
@@ -92,10 +91,6 @@ impl Session for TransactionSession {
             usage: Arc::new(Usage::new()),
             levels: Mutex::new(Levels::new()),
         }
-    }
-
-    fn hand_out(self: &Arc<Self>, extensions: &mut Extensions) {
-        extensions.insert(Transaction::new(Arc::clone(self)));
     }
 
     fn usage(&self) -> &Usage {

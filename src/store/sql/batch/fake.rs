@@ -20,7 +20,8 @@ use crate::{
         Reservation,
         sql::{
             driver::{
-                AcquireError, AcquireErrorKind, Connection, Driver, DriverError, Exclusive, Row, Statement, Value,
+                AcquireError, AcquireErrorKind, Connection, ConnectionPool, Driver, DriverError, Exclusive, Row,
+                Statement, Value,
             },
             sql::Sql,
         },
@@ -147,8 +148,11 @@ impl fmt::Debug for Fake {
 }
 
 impl Driver for Fake {
-    type Connection = FakeConnection;
     type Session = Exclusive<Self>;
+}
+
+impl ConnectionPool for Fake {
+    type Connection = FakeConnection;
 
     async fn acquire(&self) -> Result<FakeConnection, AcquireError> {
         if self.0.unreachable.load(Ordering::Relaxed) {

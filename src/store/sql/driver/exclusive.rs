@@ -10,7 +10,6 @@ use std::{
     },
 };
 
-use http::Extensions;
 use tokio::{
     sync::{Mutex, OwnedMutexGuard},
     time::{Instant, timeout_at},
@@ -33,15 +32,6 @@ pub struct Exclusive<D: Driver> {
 }
 
 impl<D: Driver<Session = Self>> Exclusive<D> {
-    /// Returns the transaction of the call that a request with these extensions belongs to.
-    ///
-    /// # Errors
-    ///
-    /// [`TransactionErrorKind::Missing`] if there is none.
-    pub fn from_extensions(extensions: &Extensions) -> Result<Arc<Self>, TransactionErrorKind> {
-        extensions.get().map(Arc::clone).ok_or(TransactionErrorKind::Missing)
-    }
-
     /// Waits until no other handle has the connection, and takes it until the guard is dropped.
     ///
     /// # Errors
@@ -80,7 +70,7 @@ impl<D: Driver<Session = Self>> Exclusive<D> {
 }
 
 impl<D: Driver<Session = Self>> Session for Exclusive<D> {
-    type Driver = D;
+    type Pool = D;
 
     fn new(connection: InTransaction<D>) -> Self {
         Self {
@@ -89,10 +79,6 @@ impl<D: Driver<Session = Self>> Session for Exclusive<D> {
             usage: Arc::new(Usage::new()),
             in_conflict: AtomicBool::new(false),
         }
-    }
-
-    fn hand_out(self: &Arc<Self>, extensions: &mut Extensions) {
-        extensions.insert(Arc::clone(self));
     }
 
     fn usage(&self) -> &Usage {

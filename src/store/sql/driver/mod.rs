@@ -6,7 +6,7 @@
 //!
 //! | part | is |
 //! |---|---|
-//! | [`Driver`] | the pool |
+//! | [`Driver`], [`ConnectionPool`] | the client library, and its pool |
 //! | [`Connection`] | a connection of the pool; its rows are [`Row`]s, its parameters [`Value`]s |
 //! | [`DriverError`], [`AcquireError`] | what an error says: the store decides by it whether a statement may have been carried out |
 //! | [`Session`] | a transaction, as the handler sees it; [`Exclusive`] is one for every driver whose statements borrow the connection mutably; [`Levels`] keeps track of savepoints for others |
@@ -14,6 +14,8 @@
 //! It has to pass the tests in `store::conformance` (feature `conformance`).
 
 mod connection;
+#[expect(clippy::module_inception, reason = "the trait itself")]
+mod driver;
 mod error;
 mod exclusive;
 mod levels;
@@ -24,10 +26,11 @@ mod value;
 
 pub use self::{
     connection::{Connection, Row, Statement},
+    driver::Driver,
     error::{AcquireError, AcquireErrorKind, DriverError, is_conflict, is_of_network},
     exclusive::{Exclusive, Guard},
     levels::{Level, Levels},
-    pool::Driver,
+    pool::ConnectionPool,
     session::Session,
     usage::{InUse, Usage},
     value::Value,

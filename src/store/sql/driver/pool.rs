@@ -1,35 +1,13 @@
-//! The pool of a client library: the trait [`Driver`].
+//! The connections of a client library: the trait [`ConnectionPool`].
 
-use std::{error::Error, fmt, time::Instant};
+use std::{fmt, time::Instant};
 
-use super::{AcquireError, Connection, DriverError, Session};
+use super::{AcquireError, Connection, DriverError};
 
-/// A client library for PostgreSQL, with a pool of connections. Clones share the pool.
-pub trait Driver: Clone + fmt::Debug + Send + Sync + 'static {
+/// A pool of connections to PostgreSQL. Clones share it.
+pub trait ConnectionPool: Clone + fmt::Debug + Send + Sync + 'static {
     /// A connection of the pool. Dropping it gives it back as it is.
     type Connection: Connection;
-
-    /// A transaction on one of its connections, as the handler sees it.
-    type Session: Session<Driver = Self>;
-
-    /// Returns whether an error of the client library says that a statement has lost against another transaction: the store
-    /// looks for it among the sources of a handler's answer. By default none does.
-    fn is_conflict(error: &(dyn Error + 'static)) -> bool {
-        let _ = error;
-        false
-    }
-
-    /// Returns whether errors are told by their English messages: the store's `verify` warns if those of the server are in
-    /// another language. By default they are told by their SQLSTATEs.
-    fn reads_messages(&self) -> bool {
-        false
-    }
-
-    /// Takes over the settings of another driver, without its pool. By default there are none.
-    fn with_settings_of(self, other: &Self) -> Self {
-        let _ = other;
-        self
-    }
 
     /// Takes a connection out of the pool, or makes one.
     ///

@@ -6,21 +6,33 @@ use http::Extensions;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Driver, InTransaction, Usage};
+use super::{ConnectionPool, InTransaction, Usage};
+use crate::store::TransactionErrorKind;
 
 /// A transaction, as the handler sees it: its handles share the connection until the call ends.
 ///
 /// If the last handle is dropped without [`end`](Self::end), the connection is dropped with it, and the transaction is rolled
 /// back.
 pub trait Session: fmt::Debug + Send + Sync + Sized + 'static {
-    /// The driver of the connection.
-    type Driver: Driver<Session = Self>;
+    /// The pool of the connection.
+    type Pool: ConnectionPool;
 
     /// Makes a session from a connection on which a transaction was begun.
-    fn new(connection: InTransaction<Self::Driver>) -> Self;
+    fn new(connection: InTransaction<Self::Pool>) -> Self;
 
-    /// Puts the handler's handle into the extensions of its request.
-    fn hand_out(self: &Arc<Self>, extensions: &mut Extensions);
+    /// Puts the session into the extensions of the handler's request.
+    fn hand_out(self: &Arc<Self>, extensions: &mut Extensions) {
+        extensions.insert(Arc::clone(self));
+    }
+
+    /// Returns the session of the call that a request with these extensions belongs to, for the handles of a driver.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionErrorKind::Missing`] if there is none.
+    fn from_extensions(extensions: &Extensions) -> Result<Arc<Self>, TransactionErrorKind> {
+        extensions.get().map(Arc::clone).ok_or(TransactionErrorKind::Missing)
+    }
 
     /// Returns whether and how long the handler has used the connection.
     fn usage(&self) -> &Usage;
@@ -38,7 +50,7 @@ pub trait Session: fmt::Debug + Send + Sync + Sized + 'static {
     }
 
     /// Ends the session, and takes the connection away from the handles; `None` if a statement does not release it in time.
-    fn end(&self, deadline: Instant) -> impl Future<Output = Option<InTransaction<Self::Driver>>> + Send;
+    fn end(&self, deadline: Instant) -> impl Future<Output = Option<InTransaction<Self::Pool>>> + Send;
 
     /// Ends the session, and rolls back.
     fn roll_back(self: Arc<Self>, deadline: Instant) -> impl Future<Output = ()> + Send;

@@ -13,18 +13,18 @@ use tokio::{
 
 use crate::store::sql::{
     connection::Connections,
-    driver::{Connection as _, Driver},
+    driver::{Connection as _, ConnectionPool},
     permits::Permit,
 };
 
 /// A connection on which a transaction may be open. Dropping it rolls back in the background, for at most the store's
 /// timeout, and returns the connection to its pool.
-pub struct InTransaction<D: Driver> {
+pub struct InTransaction<D: ConnectionPool> {
     connection: Option<Unclean<D>>,
     connections: Connections<D>,
 }
 
-impl<D: Driver> InTransaction<D> {
+impl<D: ConnectionPool> InTransaction<D> {
     /// Wraps a connection. Keeps the permit until the connection is given back or closed.
     pub(super) fn new(connection: D::Connection, connections: &Connections<D>, permit: Permit) -> Self {
         let unclean = Unclean {
@@ -85,7 +85,7 @@ impl<D: Driver> InTransaction<D> {
     }
 }
 
-impl<D: Driver> Deref for InTransaction<D> {
+impl<D: ConnectionPool> Deref for InTransaction<D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &D::Connection {
@@ -93,19 +93,19 @@ impl<D: Driver> Deref for InTransaction<D> {
     }
 }
 
-impl<D: Driver> DerefMut for InTransaction<D> {
+impl<D: ConnectionPool> DerefMut for InTransaction<D> {
     fn deref_mut(&mut self) -> &mut D::Connection {
         self.connection.as_mut().expect("only `give_back`, `close`, `roll_back` and `drop` take it out, and end this")
     }
 }
 
-impl<D: Driver> fmt::Debug for InTransaction<D> {
+impl<D: ConnectionPool> fmt::Debug for InTransaction<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InTransaction").finish_non_exhaustive()
     }
 }
 
-impl<D: Driver> Drop for InTransaction<D> {
+impl<D: ConnectionPool> Drop for InTransaction<D> {
     fn drop(&mut self) {
         // Outside of a runtime the connection is closed.
         let (Some(mut connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) else { return };
@@ -121,7 +121,7 @@ impl<D: Driver> Drop for InTransaction<D> {
 }
 
 /// A connection that must not return to its pool as it is. Dropping it closes it.
-struct Unclean<D: Driver> {
+struct Unclean<D: ConnectionPool> {
     connection: Option<D::Connection>,
     /// Whether a request to cancel may still arrive.
     is_cancelled: AtomicBool,
@@ -131,14 +131,14 @@ struct Unclean<D: Driver> {
     _permit: Permit,
 }
 
-impl<D: Driver> Unclean<D> {
+impl<D: ConnectionPool> Unclean<D> {
     fn give_back(mut self) {
         if !*self.is_cancelled.get_mut() {
             drop(self.connection.take());
         }
     }
 
-    /// [Parks](crate::store::sql::parked) the connection, and keeps its permit meanwhile. One that is lost is closed.
+    /// [Parks](crate::store::sql::parking) the connection, and keeps its permit meanwhile. One that is lost is closed.
     fn leave(mut self, connections: &Connections<D>, sent: Instant) {
         let (Ok(runtime), false) = (Handle::try_current(), self.is_closed()) else { return };
         let connections = connections.clone();
@@ -174,7 +174,7 @@ impl<D: Driver> Unclean<D> {
     }
 }
 
-impl<D: Driver> Deref for Unclean<D> {
+impl<D: ConnectionPool> Deref for Unclean<D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &D::Connection {
@@ -182,13 +182,13 @@ impl<D: Driver> Deref for Unclean<D> {
     }
 }
 
-impl<D: Driver> DerefMut for Unclean<D> {
+impl<D: ConnectionPool> DerefMut for Unclean<D> {
     fn deref_mut(&mut self) -> &mut D::Connection {
         self.connection.as_mut().expect("only `give_back` and `drop` take it out, and both end this")
     }
 }
 
-impl<D: Driver> Drop for Unclean<D> {
+impl<D: ConnectionPool> Drop for Unclean<D> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             connection.close();

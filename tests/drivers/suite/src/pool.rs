@@ -9,7 +9,7 @@ use tonic_idempotency::{
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{
         CallSession, Claim, Reservation, SqlStore,
-        driver::{Connection as _, Driver, Row as _, Statement, Value},
+        driver::{Connection as _, ConnectionPool, Row as _, Statement, Value},
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, Proxy, until, with_max_batch};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{CREATE_PROJECT, PoolOptions, Stack};
 
 /// A connection of a driver.
-pub type PoolConnection<S> = <<S as Stack>::Driver as Driver>::Connection;
+pub type PoolConnection<S> = <<S as Stack>::Driver as ConnectionPool>::Connection;
 
 /// A pool of connections of the API's role.
 pub fn pool<S: Stack>(database: &Database, size: usize) -> S::Pool {

@@ -1,0 +1,129 @@
+//! Parks connections whose statements were given up, and which may still write.
+//!
+//! Such a statement is not cancelled: a COMMIT that waits for a synchronous standby would succeed on the primary alone. If its connection
+//! were closed, its process would go on, perhaps for hours, and the pool would open further connections until the server has none left. So
+//! the connection keeps its place in the pool until it is answered; or until the server, asked on a separate connection, no longer has a
+//! statement that is so old: then the answer was lost on its way.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use futures_util::future::{Either, select};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
+
+use super::{
+    connection::Connections,
+    driver::{Connection as _, ConnectionPool},
+    parked_connections::{Asking, Ticket},
+    progress::SentClaim,
+};
+use crate::telemetry::Chain;
+
+/// The pause after a question, and the longest, without a new connection.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+
+/// The longest time that a question may take.
+const QUESTION: Duration = Duration::from_secs(2);
+
+/// Begins a transaction as the login, to which alone its statements are shown, not to a role that it may have set. The role is reset for
+/// the transaction alone: a pooler gives the session to others after it. A transaction whose connection falls silent ends by itself, after
+/// as long as a question may take.
+const AS_LOGIN: &str = "BEGIN READ ONLY; SET LOCAL ROLE NONE; SET LOCAL idle_in_transaction_session_timeout = '2s'";
+
+impl<D: ConnectionPool> Connections<D> {
+    /// Keeps a connection on which a statement was sent at that time, until it is answered. Closes the connection and returns `None` if the
+    /// statement has ended without an answer.
+    pub(super) async fn park(&self, mut connection: D::Connection, sent: Instant) -> Option<D::Connection> {
+        let (_ticket, ended, begins) = Ticket::take(self.parked(), sent, false);
+        if begins {
+            tokio::spawn(ask(self.clone()));
+        }
+        let is_answered = match select(pin!(connection.execute("")), ended).await {
+            Either::Left((answer, _)) => answer.is_ok(),
+            Either::Right(_) => false,
+        };
+        if is_answered {
+            Some(connection)
+        } else {
+            connection.close();
+            None
+        }
+    }
+
+    /// As [`park`](Self::park), in a task of its own, which gives the connection back. Outside of a runtime it is closed. These claims were
+    /// sent on it.
+    pub(super) fn park_in_background(&self, connection: D::Connection, sent: Instant, claims: Vec<SentClaim>) {
+        let Ok(runtime) = Handle::try_current() else { return connection.close() };
+        let connections = self.clone();
+        runtime.spawn(async move {
+            match connections.park(connection, sent).await {
+                Some(_answered) => claims.into_iter().for_each(SentClaim::answered),
+                None => connections.outlive(claims, sent),
+            }
+        });
+    }
+
+    /// Keeps these claims, whose connection is lost, until the server has no statement any more that is so old: one may be in its COMMIT.
+    pub(super) fn outlive(&self, claims: Vec<SentClaim>, sent: Instant) {
+        let (false, Ok(runtime)) = (claims.is_empty(), Handle::try_current()) else { return };
+        let connections = self.clone();
+        runtime.spawn(async move {
+            let (_ticket, ended, begins) = Ticket::take(connections.parked(), sent, true);
+            if begins {
+                tokio::spawn(ask(connections.clone()));
+            }
+            // The sender is dropped.
+            let _ = ended.await;
+            drop(claims);
+        });
+    }
+}
+
+/// Asks the server which statements have ended, until no connection is parked.
+async fn ask<D: ConnectionPool>(connections: Connections<D>) {
+    let parked = Arc::clone(connections.parked());
+    let asking = Asking::new(&parked);
+    let [mut pause, longest] = PAUSES;
+    let mut is_told = false;
+    while let Some((places, age)) = parked.asks() {
+        match timeout(QUESTION, connections.driver().ask_apart(AS_LOGIN, &running(age))).await {
+            Ok(Ok(running)) => {
+                parked.found(&places, usize::try_from(running).unwrap_or_default());
+                if running > 0 && !is_told {
+                    is_told = true;
+                    let connections = places.len();
+                    tracing::warn!(
+                        connections,
+                        "statements that were given up still run in the server, and keep their connections from the pool: commits may be \
+                         waiting for a synchronous standby"
+                    );
+                }
+            }
+            Ok(Err(error)) => tracing::debug!(error = %Chain(&error), "it is not known which statements still run"),
+            Err(_) => tracing::debug!("the server does not say in time which statements still run"),
+        }
+        if timeout(pause, parked.another()).await.is_ok() {
+            [pause, _] = PAUSES;
+        } else {
+            pause = (2 * pause).min(longest);
+        }
+    }
+    asking.end();
+}
+
+/// Counts the store's statements, of all processes that log in as this one does, that were under way for more than half of this time: they
+/// may have been sent late.
+pub(super) fn running(age: Duration) -> String {
+    format!(
+        r"SELECT pg_catalog.count(*)
+          FROM pg_catalog.pg_stat_activity a
+          WHERE a.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() AND a.usename OPERATOR(pg_catalog.=) session_user
+            AND a.state OPERATOR(pg_catalog.=) 'active' AND a.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
+            AND a.query OPERATOR(pg_catalog.~*) 'idempotency|commit'
+            AND pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.query_start)
+                OPERATOR(pg_catalog.>=) {}",
+        age.as_secs_f64() / 2.0
+    )
+}
