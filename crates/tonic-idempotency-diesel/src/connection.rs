@@ -4,7 +4,10 @@ use std::{
     fmt,
     ops::{Deref, DerefMut},
     pin::pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -13,19 +16,15 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 use futures_util::future::join;
 use tokio::{runtime::Handle, time::timeout};
 use tokio_postgres::NoTls;
-use tonic_idempotency::store::driver::{Connection, DriverError, Statement};
+use tonic_idempotency::store::driver::{Connection, DriverError, Statement, cancel_in_time};
 
 use crate::{
     depth,
-    driver::Generation,
     error::{driver_error, is_unrecognised},
     pool::Pooled,
     row::DieselRow,
     statement::Bound,
 };
-
-/// The longest time that the cancellation of a statement may take.
-const CANCELLATION: Duration = Duration::from_secs(5);
 
 /// How long a rollback waits for a statement that was given up, before it has the server cancel it.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -36,6 +35,9 @@ const OPEN_TRANSACTION: &str = "25001";
 const FAILED_TRANSACTION: &str = "25P02";
 const INVALID_SAVEPOINT: &str = "3B001";
 const SERIALIZATION_FAILURE: &str = "40001";
+
+/// Counts how often the prepared statements of all connections have become stale.
+pub(crate) type Generation = AtomicUsize;
 
 /// A connection of [`Diesel`](crate::Diesel).
 pub struct DieselConnection {
@@ -196,9 +198,7 @@ impl Connection for DieselConnection {
     /// A request to cancel is not encrypted, as it was in libpq before version 17; with `sslmode=require` it is not sent.
     async fn cancel(&self) {
         let token = self.cancel_token();
-        if let Ok(Err(error)) = timeout(CANCELLATION, token.cancel_query(NoTls)).await {
-            tracing::debug!(%error, "a statement cannot be cancelled");
-        }
+        cancel_in_time(token.cancel_query(NoTls)).await;
     }
 
     fn is_in_conflict(&mut self) -> bool {

@@ -1,11 +1,6 @@
 //! The driver for diesel-async, and the store on it.
 
-use std::{
-    error::Error,
-    fmt,
-    sync::{Arc, atomic::AtomicUsize},
-    time::Instant,
-};
+use std::{error::Error, fmt, sync::Arc, time::Instant};
 
 use diesel_async::AsyncPgConnection;
 #[cfg(feature = "bb8")]
@@ -17,13 +12,14 @@ use tonic_idempotency::store::{
     driver::{AcquireError, ConnectionPool, Driver, DriverError, Exclusive},
 };
 
-use crate::{connection::DieselConnection, error::is_conflict, pool::Pool};
+use crate::{
+    connection::{DieselConnection, Generation},
+    pool::Pool,
+    transaction::is_conflict,
+};
 
 /// The store on diesel-async.
 pub type DieselStore = SqlStore<Diesel>;
-
-/// Counts how often the prepared statements of all connections have become stale.
-pub(crate) type Generation = AtomicUsize;
 
 /// The driver for diesel-async, on a pool of [deadpool] or [bb8] (the features `deadpool`, a default, and `bb8`).
 ///

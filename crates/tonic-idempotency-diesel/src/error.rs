@@ -1,21 +1,13 @@
 //! Classifies the errors of diesel and of its pools.
 
-use std::error::Error as StdError;
-
 use diesel::{
     ConnectionError,
     result::{DatabaseErrorKind, Error},
 };
 use diesel_async::pooled_connection::PoolError;
-use tonic_idempotency::store::{
-    TransactionErrorKind,
-    driver::{self, AcquireError, AcquireErrorKind, DriverError},
-};
+use tonic_idempotency::store::driver::{self, AcquireError, AcquireErrorKind, DriverError};
 
-use crate::{
-    TransactionError,
-    sqlstate::{is_fatal, sqlstate, sqlstate_of_login},
-};
+use crate::sqlstate::{is_fatal, sqlstate, sqlstate_of_login};
 
 /// How the errors of tokio-postgres begin that say that there is no connection.
 const NO_CONNECTION: [&str; 5] = [
@@ -43,15 +35,9 @@ pub(crate) fn is_unrecognised(error: &Error) -> bool {
     matches!(answer(error), Answer::Error { code: None, .. })
 }
 
-/// Returns whether an error says that a statement has lost against another transaction.
-pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
-    if let Some(error) = error.downcast_ref::<Error>() {
-        return matches!(answer(error), Answer::Error { code: Some(code), .. } if driver::is_conflict(code));
-    }
-    if let Some(error) = error.downcast_ref::<TransactionError>() {
-        return error.kind() == TransactionErrorKind::Conflict;
-    }
-    error.downcast_ref().is_some_and(DriverError::is_conflict)
+/// Returns whether an error of diesel says that a statement has lost against another transaction.
+pub(crate) fn is_conflict(error: &Error) -> bool {
+    matches!(answer(error), Answer::Error { code: Some(code), .. } if driver::is_conflict(code))
 }
 
 /// The server's answer, as an error of diesel reports it.

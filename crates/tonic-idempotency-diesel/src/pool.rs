@@ -6,7 +6,7 @@ use std::{
 };
 
 #[cfg(feature = "bb8")]
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 #[cfg(feature = "deadpool")]
 use ::deadpool::managed::Manager as _;
@@ -18,6 +18,8 @@ use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl as _, SimpleAsyncConnection as _};
 #[cfg(feature = "bb8")]
 use futures_util::FutureExt as _;
+#[cfg(feature = "bb8")]
+use tonic_idempotency::store::driver::IdleClosing;
 use tonic_idempotency::store::driver::{AcquireError, DriverError};
 
 use crate::error;
@@ -25,9 +27,8 @@ use crate::error;
 /// A pool of the application.
 #[derive(Clone)]
 pub(crate) enum Pool {
-    /// With the time when its idle connections were last closed.
     #[cfg(feature = "bb8")]
-    Bb8(bb8::Pool<AsyncPgConnection>, Arc<Mutex<Option<Instant>>>),
+    Bb8(bb8::Pool<AsyncPgConnection>, Arc<IdleClosing>),
     #[cfg(feature = "deadpool")]
     Deadpool(deadpool::Pool<AsyncPgConnection>),
 }
@@ -90,15 +91,12 @@ impl Pool {
     pub(crate) fn distrust(&self, since: Instant) -> usize {
         match self {
             #[cfg(feature = "bb8")]
-            Self::Bb8(pool, distrusted) => {
-                let mut distrusted = distrusted.lock().unwrap_or_else(PoisonError::into_inner);
-                if distrusted.is_some_and(|last| last >= since) {
-                    return 0;
-                }
-                *distrusted = Some(Instant::now());
+            Self::Bb8(pool, idle_closing) => {
                 let at_once = || pool.get_owned().now_or_never()?.ok();
-                let idle = (0..pool.state().idle_connections).map_while(|_| at_once());
-                idle.map(|connection| Pooled::Bb8(connection).close()).count()
+                idle_closing.since(since, || {
+                    let idle = (0..pool.state().idle_connections).map_while(|_| at_once());
+                    idle.map(|connection| Pooled::Bb8(connection).close()).count()
+                })
             }
             #[cfg(feature = "deadpool")]
             Self::Deadpool(pool) => {

@@ -9,18 +9,17 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{AssertSqlSafe, Connection as _, Database, PgConnection, Postgres, SqlSafeStr as _, pool::PoolConnection};
+use sqlx::{
+    AssertSqlSafe, Connection as _, Database, PgConnection, PgPool, Postgres, SqlSafeStr as _, pool::PoolConnection,
+};
 use sqlx_core::transaction::TransactionManager as _;
 use tokio::{runtime::Handle, time::timeout};
-use tonic_idempotency::store::driver::{Connection, DriverError, Row as _, Statement, Value};
+use tonic_idempotency::store::driver::{Connection, DriverError, Row as _, Statement, Value, cancel_in_time};
 use tracing::{instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
-use crate::{driver::Sqlx, error::explained, literal::with_literals, row::SqlxRow, statement::bound};
+use crate::{error::explained, literal::with_literals, row::SqlxRow, statement::bound};
 
 type Manager = <Postgres as Database>::TransactionManager;
-
-/// The longest time that the cancellation of a statement may take.
-const CANCELLATION: Duration = Duration::from_secs(5);
 
 /// How long a rollback waits for a statement that was given up, before it has the server cancel it.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -34,11 +33,13 @@ const BARRIER: &str = "BEGIN; ROLLBACK TO SAVEPOINT idempotency_call";
 /// The SQLSTATE of a statement that needs a transaction, outside of one.
 const NO_TRANSACTION: &str = "25P01";
 
-/// A connection of [`Sqlx`].
+/// A connection of [`Sqlx`](crate::Sqlx).
 pub struct SqlxConnection {
     /// `None` once it is closed or given back.
     connection: Option<PoolConnection<Postgres>>,
-    driver: Sqlx,
+    /// Makes the connection that cancels a statement.
+    pool: PgPool,
+    has_statement_cache: bool,
     /// The runtime in which it is given back: the pool needs one for that.
     runtime: Handle,
     begun: Option<Begun>,
@@ -59,10 +60,11 @@ struct Begun {
 
 impl SqlxConnection {
     /// Inside of a runtime.
-    pub(crate) fn new(connection: PoolConnection<Postgres>, driver: &Sqlx) -> Self {
+    pub(crate) fn new(connection: PoolConnection<Postgres>, pool: PgPool, has_statement_cache: bool) -> Self {
         Self {
             connection: Some(connection),
-            driver: driver.clone(),
+            pool,
+            has_statement_cache,
             runtime: Handle::current(),
             begun: None,
             is_lost: false,
@@ -89,7 +91,7 @@ impl SqlxConnection {
     /// Returns whether a prepared statement is kept for the next time. If not, a statement of the handler must not be
     /// [persistent](sqlx::query::Query::persistent): nothing would ever close it.
     pub fn has_statement_cache(&self) -> bool {
-        self.driver.has_statement_cache()
+        self.has_statement_cache
     }
 
     /// Executes statements by the protocol of simple queries.
@@ -162,7 +164,7 @@ impl SqlxConnection {
     /// Asks the server, on a connection of its own, to cancel the statement of the transaction. Behind a pooler, the server process
     /// may have another client's transaction by now, which began at another time.
     async fn cancel_on_another(&self, Begun { pid, time }: &Begun) -> Result<(), sqlx::Error> {
-        let mut other = PgConnection::connect_with(&self.driver.pool().connect_options()).await?;
+        let mut other = PgConnection::connect_with(&self.pool.connect_options()).await?;
         let cancel = format!(
             "SELECT pg_catalog.pg_cancel_backend(pid) FROM pg_catalog.pg_stat_activity
              WHERE pid = {pid} AND pg_catalog.date_part('epoch', xact_start) = '{time}'::pg_catalog.float8"
@@ -245,9 +247,7 @@ impl Connection for SqlxConnection {
 
     async fn cancel(&self) {
         let Some(begun) = &self.begun else { return };
-        if let Ok(Err(error)) = timeout(CANCELLATION, self.cancel_on_another(begun)).await {
-            tracing::debug!(%error, "a statement cannot be cancelled");
-        }
+        cancel_in_time(self.cancel_on_another(begun)).await;
     }
 
     fn is_closed(&self) -> bool {

@@ -4,21 +4,24 @@ use std::{
     error::Error,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool, Row as _};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres, Row as _, pool::PoolConnection,
+};
 use tonic_idempotency::store::{
     SqlStore,
-    driver::{AcquireError, ConnectionPool, Driver, DriverError, Exclusive},
+    driver::{AcquireError, ConnectionPool, Driver, DriverError, Exclusive, IdleClosing},
 };
 
 use crate::{
     connection::SqlxConnection,
-    error::{acquire_error, explained, is_conflict},
+    error::{acquire_error, explained},
+    transaction::is_conflict,
 };
 
 /// The store on sqlx.
@@ -55,8 +58,7 @@ pub struct Sqlx {
 struct Shared {
     /// How many tasks wait for a connection that is being made.
     connecting: AtomicUsize,
-    /// When the idle connections were last closed.
-    distrusted: Mutex<Option<Instant>>,
+    idle_closing: IdleClosing,
 }
 
 impl Sqlx {
@@ -67,13 +69,8 @@ impl Sqlx {
         Self { before_acquire: true, ..self }
     }
 
-    pub(crate) fn pool(&self) -> &PgPool {
-        &self.pool
-    }
-
-    /// Whether a prepared statement is kept for the next time.
-    pub(crate) fn has_statement_cache(&self) -> bool {
-        self.has_statement_cache
+    fn connection(&self, connection: PoolConnection<Postgres>) -> SqlxConnection {
+        SqlxConnection::new(connection, self.pool.clone(), self.has_statement_cache)
     }
 
     /// Closes the connections that are idle. Returns how many.
@@ -91,6 +88,13 @@ impl From<PgPool> for Sqlx {
         let capacity = url.query_pairs().find(|(name, _)| name == "statement-cache-capacity");
         let has_statement_cache = capacity.is_none_or(|(_, capacity)| capacity != "0");
         Self { pool, before_acquire: false, has_statement_cache, shared: Arc::default() }
+    }
+}
+
+/// For [`Transaction::begin`](crate::Transaction::begin).
+impl From<&PgPool> for Sqlx {
+    fn from(pool: &PgPool) -> Self {
+        pool.clone().into()
     }
 }
 
@@ -113,11 +117,10 @@ impl ConnectionPool for Sqlx {
         if !self.before_acquire
             && let Some(connection) = self.pool.try_acquire()
         {
-            return Ok(SqlxConnection::new(connection, self));
+            return Ok(self.connection(connection));
         }
         let _connecting = (self.pool.size() < self.pool.options().get_max_connections()).then(|| Connecting::new(self));
-        let connection = self.pool.acquire().await.map_err(acquire_error)?;
-        Ok(SqlxConnection::new(connection, self))
+        self.pool.acquire().await.map(|connection| self.connection(connection)).map_err(acquire_error)
     }
 
     fn max_connections(&self) -> usize {
@@ -145,12 +148,7 @@ impl ConnectionPool for Sqlx {
 
     /// The pool does not tell when a connection was last used: it closes all that are idle, but not twice for one time.
     fn distrust(&self, since: Instant) -> usize {
-        let mut distrusted = self.shared.distrusted.lock().unwrap_or_else(PoisonError::into_inner);
-        if distrusted.is_some_and(|last| last >= since) {
-            return 0;
-        }
-        *distrusted = Some(Instant::now());
-        self.close_idle()
+        self.shared.idle_closing.since(since, || self.close_idle())
     }
 
     fn forget_if_stale(&self, error: &DriverError) -> bool {

@@ -6,12 +6,7 @@ use sqlx::{
     Error,
     postgres::{PgDatabaseError, PgSeverity},
 };
-use tonic_idempotency::store::{
-    TransactionErrorKind,
-    driver::{self, AcquireError, AcquireErrorKind, DriverError},
-};
-
-use crate::TransactionError;
+use tonic_idempotency::store::driver::{self, AcquireError, AcquireErrorKind, DriverError};
 
 /// The SQLSTATE of BEGIN in an open transaction.
 const OPEN_TRANSACTION: &str = "25001";
@@ -61,15 +56,9 @@ pub(crate) fn acquire_error(error: Error) -> AcquireError {
     AcquireError::new(kind, error)
 }
 
-/// Returns whether an error says that a statement has lost against another transaction.
-pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
-    if let Some(error) = error.downcast_ref::<Error>() {
-        return answer(error).is_some_and(|answer| driver::is_conflict(answer.code()));
-    }
-    if let Some(error) = error.downcast_ref::<TransactionError>() {
-        return error.kind() == TransactionErrorKind::Conflict;
-    }
-    error.downcast_ref().is_some_and(DriverError::is_conflict)
+/// Returns whether an error of sqlx says that a statement has lost against another transaction.
+pub(crate) fn is_conflict(error: &Error) -> bool {
+    answer(error).is_some_and(|answer| driver::is_conflict(answer.code()))
 }
 
 /// Returns the server's answer.

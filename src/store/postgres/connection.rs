@@ -1,20 +1,16 @@
 //! Runs the store's statements on a connection of deadpool, in as few round trips as possible.
 
-use std::{fmt, ops::Deref, time::Duration};
+use std::{fmt, ops::Deref};
 
 use deadpool_postgres::{ClientWrapper, Object};
 use futures_util::future::{join, join3};
-use tokio::time::timeout;
 use tokio_postgres::{NoTls, Row};
 
 use super::{
     error::driver_error,
     statement::{Prepared, Statements, value},
 };
-use crate::store::driver::{self, Connection, DriverError, Statement, Value};
-
-/// The longest time that the cancellation of a statement may take.
-const CANCELLATION: Duration = Duration::from_secs(5);
+use crate::store::driver::{self, Connection, DriverError, Statement, Value, cancel_in_time};
 
 /// A connection of [`Deadpool`](super::Deadpool).
 pub struct DeadpoolConnection {
@@ -110,9 +106,7 @@ impl Connection for DeadpoolConnection {
             return;
         }
         let token = self.cancel_token();
-        if let Ok(Err(error)) = timeout(CANCELLATION, token.cancel_query(NoTls)).await {
-            tracing::debug!(%error, "a statement cannot be cancelled");
-        }
+        cancel_in_time(token.cancel_query(NoTls)).await;
     }
 
     fn is_closed(&self) -> bool {

@@ -15,12 +15,17 @@ use crate::driver::Diesel;
 ///
 /// `connection.transaction(async |connection| …)` is a savepoint, and nests. If its future is dropped before its end, the call is refused,
 /// as diesel does not know what it has left then.
+///
+/// # Cancel safety
+///
+/// If the future of a statement is dropped before the answer has come, the server may execute the statement all the same; if it fails, the
+/// call is refused.
 pub struct TransactionConnection {
     guard: Guard<Diesel>,
 }
 
-impl TransactionConnection {
-    pub(super) fn new(guard: Guard<Diesel>) -> Self {
+impl From<Guard<Diesel>> for TransactionConnection {
+    fn from(guard: Guard<Diesel>) -> Self {
         Self { guard }
     }
 }

@@ -4,7 +4,7 @@ use diesel::result::Error;
 use tonic::Status;
 use tonic_idempotency::store::{TransactionErrorKind, driver::DriverError};
 
-use crate::error::driver_error;
+use crate::error::{self, driver_error};
 
 /// The error of a [`Transaction`](crate::Transaction), or of a statement in it.
 ///
@@ -61,6 +61,17 @@ impl From<Error> for TransactionError {
         let error = driver_error(error);
         Self { kind: TransactionErrorKind::from(&error), source: Some(error) }
     }
+}
+
+/// Returns whether an error says that a statement has lost against another transaction.
+pub(crate) fn is_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<Error>() {
+        return error::is_conflict(error);
+    }
+    if let Some(error) = error.downcast_ref::<TransactionError>() {
+        return error.kind == TransactionErrorKind::Conflict;
+    }
+    error.downcast_ref().is_some_and(DriverError::is_conflict)
 }
 
 impl From<TransactionError> for Status {

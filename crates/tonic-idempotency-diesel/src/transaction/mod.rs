@@ -4,6 +4,7 @@ mod connection;
 mod error;
 mod handle;
 
+pub(crate) use self::error::is_conflict;
 pub use self::{
     connection::TransactionConnection,
     error::TransactionError,

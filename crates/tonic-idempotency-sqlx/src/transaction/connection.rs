@@ -20,12 +20,17 @@ use crate::driver::Sqlx;
 /// `&mut *connection` fail. But the layer does not see a `&mut PgConnection` that was borrowed before, or the transactions of sqlx around
 /// the one that did not begin: their statements and commits take effect, without a record. Similarly, a `commit` of an inner transaction
 /// whose future is dropped may undo more than that transaction.
+///
+/// # Cancel safety
+///
+/// If the future of a statement is dropped before the answer has come, the server may execute the statement all the same; its error, if it
+/// has one, comes out of the next statement.
 pub struct TransactionConnection {
     guard: Guard<Sqlx>,
 }
 
-impl TransactionConnection {
-    pub(super) fn new(guard: Guard<Sqlx>) -> Self {
+impl From<Guard<Sqlx>> for TransactionConnection {
+    fn from(guard: Guard<Sqlx>) -> Self {
         Self { guard }
     }
 }

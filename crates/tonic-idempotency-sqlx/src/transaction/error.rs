@@ -3,7 +3,7 @@
 use tonic::Status;
 use tonic_idempotency::store::{TransactionErrorKind, driver::DriverError};
 
-use crate::error::{explained, sqlx_error};
+use crate::error::{self, explained, sqlx_error};
 
 /// The error of a [`Transaction`](crate::Transaction), or of a statement in it.
 ///
@@ -57,6 +57,17 @@ impl From<sqlx::Error> for TransactionError {
         let error = explained(error);
         Self { kind: TransactionErrorKind::from(&error), source: Some(error) }
     }
+}
+
+/// Returns whether an error says that a statement has lost against another transaction.
+pub(crate) fn is_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<sqlx::Error>() {
+        return error::is_conflict(error);
+    }
+    if let Some(error) = error.downcast_ref::<TransactionError>() {
+        return error.kind == TransactionErrorKind::Conflict;
+    }
+    error.downcast_ref().is_some_and(DriverError::is_conflict)
 }
 
 impl From<TransactionError> for Status {

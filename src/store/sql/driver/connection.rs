@@ -1,6 +1,13 @@
 //! Runs statements on a connection, and reads their rows: the traits [`Connection`] and [`Row`].
 
+use std::{fmt, time::Duration};
+
+use tokio::time::timeout;
+
 use super::{DriverError, Value};
+
+/// The longest time that a request to cancel a statement may take.
+const CANCELLATION: Duration = Duration::from_secs(5);
 
 /// A statement of the store, with its parameters.
 #[derive(Clone, Copy, Debug)]
@@ -122,4 +129,11 @@ pub trait Row: Send + Sync {
     ///
     /// If there is no such column, or its type is none of [`Value`]'s.
     fn value(&self, column: &str) -> Result<Value<'_>, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// Waits for a request to cancel a statement, but no longer than a few seconds, and logs its error: for [`Connection::cancel`].
+pub async fn cancel_in_time<E: fmt::Display>(request: impl Future<Output = Result<(), E>>) {
+    if let Ok(Err(error)) = timeout(CANCELLATION, request).await {
+        tracing::debug!(%error, "a statement cannot be cancelled");
+    }
 }

@@ -9,7 +9,7 @@
 //! | [`Driver`], [`ConnectionPool`] | the client library, and its pool |
 //! | [`Connection`] | a connection of the pool; its rows are [`Row`]s, its parameters [`Value`]s |
 //! | [`DriverError`], [`AcquireError`] | what an error says: the store decides by it whether a statement may have been carried out |
-//! | [`Session`] | a transaction, as the handler sees it; [`Exclusive`] is one for every driver whose statements borrow the connection mutably; [`Levels`] keeps track of savepoints for others |
+//! | [`Session`] | a transaction, as the handler sees it; [`Exclusive`] is one for every driver whose statements borrow the connection mutably, and [`ExclusiveTransaction`] its handle; [`Levels`] keeps track of savepoints for others |
 //!
 //! It has to pass the tests in `store::conformance` (feature `conformance`).
 
@@ -18,6 +18,8 @@ mod connection;
 mod driver;
 mod error;
 mod exclusive;
+mod exclusive_transaction;
+mod idle_closing;
 mod levels;
 mod pool;
 mod session;
@@ -25,10 +27,12 @@ mod usage;
 mod value;
 
 pub use self::{
-    connection::{Connection, Row, Statement},
+    connection::{Connection, Row, Statement, cancel_in_time},
     driver::Driver,
     error::{AcquireError, AcquireErrorKind, DriverError, is_conflict, is_of_network},
     exclusive::{Exclusive, Guard},
+    exclusive_transaction::{ExclusiveDriver, ExclusiveTransaction},
+    idle_closing::IdleClosing,
     levels::{Level, Levels},
     pool::ConnectionPool,
     session::Session,
