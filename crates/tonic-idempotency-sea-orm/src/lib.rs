@@ -85,12 +85,14 @@
 
 mod driver;
 mod error;
+mod pool;
 mod session;
 mod transaction;
 
 #[cfg(feature = "stream")]
 pub use self::transaction::RowStream;
 pub use self::{
-    driver::{NotPostgres, SeaOrm, SeaOrmStore},
+    driver::SeaOrmStore,
+    pool::{NotPostgres, SeaOrm},
     transaction::{OwnedTransaction, Savepoint, Transaction, TransactionError},
 };

@@ -4,73 +4,42 @@ use std::{
     fmt,
     ops::{Deref, DerefMut},
     pin::Pin,
-    sync::{Arc, Mutex as Lock, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use sea_orm::{DbErr, RuntimeErr};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use tokio::{
-    runtime::Handle,
-    sync::{Mutex, OwnedMutexGuard},
-    time::{Instant, timeout_at},
-};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tonic_idempotency::store::{
     TransactionErrorKind,
-    driver::{Driver as _, InTransaction, InUse, Level, Levels, Session, Usage},
+    driver::{Driver as _, Exclusive, Guard, InTransaction, Level, Levels, Session, Usage},
 };
-use tonic_idempotency_sqlx::driver_error;
+use tonic_idempotency_sqlx::{SqlxConnection, driver_error};
 use tracing::Instrument as _;
 
-use crate::{
-    Savepoint, Transaction,
-    driver::SeaOrm,
-    error::{ended, is_conflict},
-};
+use crate::{error::ended, pool::SeaOrm, transaction::is_conflict};
 
 /// The answer of a statement.
 pub(crate) type Answer<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
 
 /// A connection in a transaction, which the handles of the transaction share until the call ends. Each statement has it alone.
 pub struct SeaOrmSession {
-    connection: Arc<Mutex<Option<Held>>>,
-    /// Wakes waiting statements when the call ends.
-    ended: CancellationToken,
-    usage: Arc<Usage>,
-    levels: Lock<Levels>,
-}
-
-/// The connection between two statements.
-struct Held {
-    connection: InTransaction<SeaOrm>,
+    exclusive: Arc<Exclusive<SeaOrm>>,
+    levels: Mutex<Levels>,
     /// The level of a statement whose future was dropped before its answer had come.
-    given_up: Option<Level>,
+    given_up: Mutex<Option<Level>>,
 }
 
 impl SeaOrmSession {
     /// Takes the connection for one statement of a handle of this level, after the rollback of dropped savepoints.
     pub(crate) async fn enter(self: &Arc<Self>, handle: Level) -> Result<Entered, DbErr> {
-        let in_use = self.usage.begin();
-        let settled = async {
-            let mut held = Arc::clone(&self.connection).lock_owned().await;
-            let settled = match &mut *held {
-                Some(held) => self.settle(held).await,
-                None => return Err(ended(TransactionErrorKind::Ended)),
-            };
-            settled.map(|()| held).map_err(|error| DbErr::Query(RuntimeErr::SqlxError(error)))
-        };
-        let held = match self.ended.run_until_cancelled(settled).await {
-            Some(held) => held?,
-            None => return Err(ended(TransactionErrorKind::Ended)),
-        };
-        let mut entered = Entered {
-            session: Arc::clone(self),
-            held,
-            level: self.levels().innermost(),
-            is_waiting: false,
-            _in_use: in_use,
-        };
+        let mut guard = self.exclusive.lock().await.map_err(ended)?;
+        let settled = self.exclusive.while_open(self.settle(&mut guard)).await;
+        let settled = settled.ok_or_else(|| ended(TransactionErrorKind::Ended))?;
+        settled.map_err(|error| DbErr::Query(RuntimeErr::SqlxError(error)))?;
+        let level = self.levels().innermost();
+        let mut entered = Entered { session: Arc::clone(self), guard, level, is_waiting: false };
         let due = self.levels().roll_back_due();
         if let Some(due) = due {
             entered = to_its_end(entered.changed(due)).await?;
@@ -83,7 +52,7 @@ impl SeaOrmSession {
     }
 
     /// Sets a savepoint for a handle of this level.
-    pub(crate) async fn set_savepoint(self: &Arc<Self>, handle: Level) -> Result<Savepoint, DbErr> {
+    pub(crate) async fn set_savepoint(self: &Arc<Self>, handle: Level) -> Result<SavepointLevel, DbErr> {
         to_its_end(self.enter(handle).await?.set_savepoint()).await
     }
 
@@ -98,10 +67,10 @@ impl SeaOrmSession {
     }
 
     /// Waits for the answer of a statement that was given up. sqlx would return its error from the next statement, and not send that.
-    async fn settle(&self, held: &mut Held) -> Result<(), Arc<sqlx::Error>> {
-        while let Some(level) = held.given_up {
-            let Err(error) = held.connection.ping().await else {
-                held.given_up = None;
+    async fn settle(&self, connection: &mut SqlxConnection) -> Result<(), Arc<sqlx::Error>> {
+        while let Some(level) = self.given_up() {
+            let Err(error) = connection.ping().await else {
+                self.give_up(None);
                 break;
             };
             let error = self.failed(level, error);
@@ -111,6 +80,14 @@ impl SeaOrmSession {
             }
         }
         Ok(())
+    }
+
+    fn given_up(&self) -> Option<Level> {
+        *self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_up(&self, level: Option<Level>) {
+        *self.given_up.lock().unwrap_or_else(PoisonError::into_inner) = level;
     }
 
     /// Notes the error of a statement.
@@ -134,11 +111,6 @@ impl SeaOrmSession {
     pub(crate) fn levels(&self) -> MutexGuard<'_, Levels> {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Ends the session when the handle that has the connection has released it.
-    async fn interrupt(self: Arc<Self>) {
-        drop(self.connection.lock().await.take());
-    }
 }
 
 impl Session for SeaOrmSession {
@@ -146,27 +118,19 @@ impl Session for SeaOrmSession {
 
     fn new(connection: InTransaction<SeaOrm>) -> Self {
         Self {
-            connection: Arc::new(Mutex::new(Some(Held { connection, given_up: None }))),
-            ended: CancellationToken::new(),
-            usage: Arc::new(Usage::new()),
-            levels: Lock::new(Levels::new()),
+            exclusive: Arc::new(Exclusive::new(connection)),
+            levels: Mutex::new(Levels::new()),
+            given_up: Mutex::default(),
         }
     }
 
     fn usage(&self) -> &Usage {
-        &self.usage
+        self.exclusive.usage()
     }
 
     /// The handles have seen the errors themselves; but the handler may have another connection.
     fn is_in_conflict(&self, answer: Option<&Status>) -> bool {
-        let mut cause = answer.and_then(std::error::Error::source);
-        while let Some(error) = cause {
-            if is_conflict(error) {
-                return true;
-            }
-            cause = error.source();
-        }
-        self.levels().are_in_conflict()
+        self.exclusive.is_in_conflict(answer) || self.levels().are_in_conflict()
     }
 
     fn has_unanswered(&self) -> bool {
@@ -178,54 +142,41 @@ impl Session for SeaOrmSession {
     }
 
     async fn end(&self, deadline: Instant) -> Option<InTransaction<SeaOrm>> {
-        self.ended.cancel();
-        let mut locked = timeout_at(deadline, self.connection.lock()).await.ok()?;
+        let mut connection = self.exclusive.end(deadline).await?;
         // A lost connection is found by COMMIT.
-        let _ = timeout_at(deadline, self.settle(locked.as_mut()?)).await.ok()?;
-        locked.take().map(|held| held.connection)
+        let _ = timeout_at(deadline, self.settle(&mut connection)).await.ok()?;
+        Some(connection)
     }
 
     async fn roll_back(self: Arc<Self>, deadline: Instant) {
-        self.ended.cancel();
-        let held = timeout_at(deadline, self.connection.lock()).await.map(|mut locked| locked.take());
-        match held {
-            Ok(Some(held)) => held.connection.roll_back(deadline).await,
-            Ok(None) => {}
-            Err(_) => drop(tokio::spawn(self.interrupt())),
-        }
+        Arc::clone(&self.exclusive).roll_back(deadline).await;
     }
 
     fn abort(self: &Arc<Self>, deadline: Instant) {
-        self.ended.cancel();
-        if let Ok(mut held) = self.connection.try_lock() {
-            drop(held.take());
-        } else if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(Arc::clone(self).roll_back(deadline));
-        }
+        self.exclusive.abort(deadline);
     }
 }
 
 impl fmt::Debug for SeaOrmSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SeaOrmSession").field("ended", &self.ended.is_cancelled()).finish_non_exhaustive()
+        f.debug_struct("SeaOrmSession").field("connection", &self.exclusive).finish_non_exhaustive()
     }
 }
 
 /// The connection while a statement has it.
 pub(crate) struct Entered {
     session: Arc<SeaOrmSession>,
-    held: OwnedMutexGuard<Option<Held>>,
+    guard: Guard<SeaOrm>,
     /// The level that the statement belongs to.
     level: Level,
     /// Whether a statement was sent whose answer has not come.
     is_waiting: bool,
-    _in_use: InUse,
 }
 
 impl Entered {
     /// Returns whether a prepared statement is kept for the next time.
     pub(crate) fn has_statement_cache(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| held.connection.has_statement_cache())
+        self.guard.has_statement_cache()
     }
 
     /// Runs a statement, but not longer than the call, and notes its error, which becomes one of this kind.
@@ -235,21 +186,21 @@ impl Entered {
         statement: impl for<'c> FnOnce(&'c mut PgConnection) -> Answer<'c, T>,
     ) -> Result<T, DbErr> {
         self.is_waiting = true;
-        let call = self.session.ended.clone();
-        let answer = call.run_until_cancelled(statement(self)).await;
+        let call = Arc::clone(&self.session.exclusive);
+        let answer = call.while_open(statement(self)).await;
         let answer = answer.ok_or_else(|| ended(TransactionErrorKind::Ended))?;
         self.is_waiting = false;
         answer.map_err(|error| kind(RuntimeErr::SqlxError(self.session.failed(self.level, error))))
     }
 
     /// Sets a savepoint inside of the innermost level.
-    async fn set_savepoint(mut self) -> Result<Savepoint, DbErr> {
+    async fn set_savepoint(mut self) -> Result<SavepointLevel, DbErr> {
         let (level, sql) = self.session.levels().set();
         let set = self.send(sql).await;
         if set.is_err() {
             self.session.levels().not_set(level);
         }
-        set.map(|()| Savepoint::new(Transaction::new(Arc::clone(&self.session), level)))
+        set.map(|()| SavepointLevel { session: Arc::clone(&self.session), level })
     }
 
     /// Releases a savepoint, and all inside of it.
@@ -288,21 +239,34 @@ impl Deref for Entered {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        &self.held.as_ref().expect("it was there on entry, and only who has the lock takes it out").connection
+        &self.guard
     }
 }
 
 impl DerefMut for Entered {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.held.as_mut().expect("it was there on entry, and only who has the lock takes it out").connection
+        &mut self.guard
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if let Some(held) = self.held.as_mut().filter(|_| self.is_waiting) {
-            held.given_up = Some(self.level);
+        if self.is_waiting {
+            self.session.give_up(Some(self.level));
         }
+    }
+}
+
+/// The level of a savepoint that was set. If it is dropped, and the savepoint has not ended, that is rolled back before the next
+/// statement.
+pub(crate) struct SavepointLevel {
+    pub(crate) session: Arc<SeaOrmSession>,
+    pub(crate) level: Level,
+}
+
+impl Drop for SavepointLevel {
+    fn drop(&mut self) {
+        self.session.levels().roll_back(self.level);
     }
 }
 

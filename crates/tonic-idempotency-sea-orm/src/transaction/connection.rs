@@ -144,7 +144,7 @@ impl TransactionTrait for Transaction {
     type Transaction = Savepoint;
 
     async fn begin(&self) -> Result<Savepoint, DbErr> {
-        self.session.set_savepoint(self.level).await
+        self.session.set_savepoint(self.level).await.map(Savepoint::new)
     }
 
     async fn begin_with_config(

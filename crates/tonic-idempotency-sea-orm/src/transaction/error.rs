@@ -1,13 +1,16 @@
 //! The error of statements in a call's transaction, and the status that it turns into.
 
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
-use sea_orm::{DbErr, TransactionError as ClosureError};
+use sea_orm::{DbErr, RuntimeErr, TransactionError as ClosureError};
 use tonic::Status;
-use tonic_idempotency::store::{TransactionErrorKind, driver::DriverError};
-use tonic_idempotency_sqlx::driver_error;
+use tonic_idempotency::store::{
+    TransactionErrorKind,
+    driver::{Driver as _, DriverError},
+};
+use tonic_idempotency_sqlx::{Sqlx, driver_error};
 
-use crate::error::{kind_of_ended, sqlx_error};
+use crate::error::{kind_of_ended, of_runtime, sqlx_error};
 
 /// The error of a [`Transaction`](crate::Transaction), or of a statement in it.
 ///
@@ -83,4 +86,28 @@ impl From<TransactionError> for Status {
     fn from(error: TransactionError) -> Self {
         error.kind.status_of(error)
     }
+}
+
+/// Returns whether an error says that a statement has lost against another transaction. Not all errors of sea-orm have their
+/// cause as their source.
+pub(crate) fn is_conflict(error: &(dyn Error + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<DbErr>() {
+        return sqlx_error(error).is_some_and(|error| Sqlx::is_conflict(&**error));
+    }
+    if let Some(error) = error.downcast_ref::<RuntimeErr>() {
+        return of_runtime(error).is_some_and(|error| Sqlx::is_conflict(&**error));
+    }
+    if let Some(error) = error.downcast_ref::<TransactionError>() {
+        return error.kind == TransactionErrorKind::Conflict;
+    }
+    let cause = cause_of_closure::<DbErr>(error).or_else(|| cause_of_closure::<TransactionError>(error));
+    cause.map_or_else(|| Sqlx::is_conflict(error), is_conflict)
+}
+
+/// Returns what has failed in a transaction with a closure, or that transaction's own error.
+fn cause_of_closure<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    Some(match error.downcast_ref::<ClosureError<E>>()? {
+        ClosureError::Connection(error) => error,
+        ClosureError::Transaction(error) => error,
+    })
 }

@@ -11,10 +11,7 @@ use tonic_idempotency::store::{
 };
 
 use super::TransactionError;
-use crate::{
-    driver::{SeaOrm, SeaOrmStore},
-    session::SeaOrmSession,
-};
+use crate::{driver::SeaOrmStore, pool::SeaOrm, session::SeaOrmSession};
 
 /// A transaction that its owner commits. Dropping it rolls back. `&*transaction` is the [`Transaction`], for statements.
 pub type OwnedTransaction = Owned<Transaction>;

@@ -7,6 +7,7 @@ mod savepoint;
 #[cfg(feature = "stream")]
 mod stream;
 
+pub(crate) use self::error::is_conflict;
 #[cfg(feature = "stream")]
 pub use self::stream::RowStream;
 pub use self::{

@@ -1,10 +1,11 @@
 //! Nested transactions, as savepoints of a call's transaction.
 
-use std::{fmt, ops::Deref};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use sea_orm::{DbErr, TransactionSession};
 
 use super::Transaction;
+use crate::session::SavepointLevel;
 
 /// A nested transaction: a savepoint of a [`Transaction`]. If it is dropped without [`commit`](Self::commit), it is rolled back
 /// before the next statement, or before the transaction is committed.
@@ -36,11 +37,12 @@ use super::Transaction;
 pub struct Savepoint {
     /// A handle of this level.
     pub(super) transaction: Transaction,
+    _level: SavepointLevel,
 }
 
 impl Savepoint {
-    pub(crate) fn new(transaction: Transaction) -> Self {
-        Self { transaction }
+    pub(super) fn new(level: SavepointLevel) -> Self {
+        Self { transaction: Transaction::new(Arc::clone(&level.session), level.level), _level: level }
     }
 
     /// Releases the savepoint: the writes since then remain part of the transaction.
@@ -87,12 +89,6 @@ impl Deref for Savepoint {
 
     fn deref(&self) -> &Transaction {
         &self.transaction
-    }
-}
-
-impl Drop for Savepoint {
-    fn drop(&mut self) {
-        self.session.levels().roll_back(self.level);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::store::TransactionErrorKind;
 
 /// A transaction of which one handle at a time has the connection: for drivers whose statements borrow it mutably.
 ///
-/// The handler finds an `Arc<Exclusive<D>>` in the extensions of its request, for which a driver's crate has a type of its own.
+/// The handler has an [`ExclusiveTransaction`](super::ExclusiveTransaction), or a handle of the driver's own.
 pub struct Exclusive<D: Driver> {
     connection: Arc<Mutex<Option<InTransaction<D>>>>,
     /// Wakes the handles that wait for the connection when the call ends.
@@ -31,7 +31,7 @@ pub struct Exclusive<D: Driver> {
     in_conflict: AtomicBool,
 }
 
-impl<D: Driver<Session = Self>> Exclusive<D> {
+impl<D: Driver> Exclusive<D> {
     /// Waits until no other handle has the connection, and takes it until the guard is dropped.
     ///
     /// # Errors
@@ -58,6 +58,15 @@ impl<D: Driver<Session = Self>> Exclusive<D> {
         }
     }
 
+    /// Waits for this work, but not longer than the call; `None` if that has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// As the work.
+    pub async fn while_open<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.ended.run_until_cancelled(work).await
+    }
+
     fn connection_is_in_conflict(&self) -> bool {
         let connection = self.connection.try_lock();
         connection.is_ok_and(|mut connection| connection.as_mut().is_some_and(|connection| connection.is_in_conflict()))
@@ -69,7 +78,7 @@ impl<D: Driver<Session = Self>> Exclusive<D> {
     }
 }
 
-impl<D: Driver<Session = Self>> Session for Exclusive<D> {
+impl<D: Driver> Session for Exclusive<D> {
     type Pool = D;
 
     fn new(connection: InTransaction<D>) -> Self {
