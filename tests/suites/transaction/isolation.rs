@@ -1,7 +1,7 @@
 //! Conflicts with other transactions, which the transaction sees by itself.
 
 use tokio::sync::Barrier;
-use tonic_idempotency::{policy::Isolation, store::StoreErrorKind};
+use tonic_idempotency::{policy::Isolation, store::TransactionErrorKind};
 use tonic_types::StatusExt as _;
 
 use crate::prelude::*;
@@ -47,30 +47,6 @@ async fn write_skew(answer: fn(Status) -> Status) {
 #[tokio::test]
 async fn a_conflict_is_reported_whatever_error_its_handler_returns() {
     write_skew(|_| Status::internal("something is wrong")).await;
-}
-
-/// The conflict is in a statement, not at COMMIT. The handler's own error does not hide it.
-#[tokio::test]
-async fn a_conflict_in_a_statement_is_reported_to_the_client() {
-    for code in ["serialization_failure", "deadlock_detected"] {
-        let database = Database::new().await;
-        let service = Service::new(&database, database.pool(2), move |call: Call| async move {
-            call.insert().await?;
-            let raise = format!("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '{code}'; END $$");
-            let lost = call.transaction().batch_execute(&raise).await.expect_err("it loses");
-            assert_eq!(lost.kind(), TransactionErrorKind::Conflict);
-            Err(Status::internal("something is wrong"))
-        })
-        .await;
-        for key in [service.key, None] {
-            let status = service.with_key(key).create("shop").await.expect_err("it loses");
-            assert_eq!((status.code(), Reason::of(&status)), (Code::Aborted, Some(Reason::Conflict)));
-            assert!(status.get_details_retry_info().is_some());
-        }
-        let owner = database.owner().await;
-        all_have_ended(&owner).await;
-        assert_eq!(rows(&owner).await, [0, 0, 0]);
-    }
 }
 
 /// A conflict inside a savepoint does not fail the call if the savepoint is rolled back.
@@ -162,14 +138,4 @@ async fn a_conflict_in_a_statement_whose_future_was_dropped_is_not_recorded_as_a
 #[tokio::test]
 async fn a_conflict_in_a_statement_whose_future_was_dropped_is_reported_although_its_handler_succeeds() {
     lose_first(false, Ok).await;
-}
-
-/// The owner has not reported how it handles the error.
-#[tokio::test]
-async fn a_conflict_in_a_transaction_without_a_call_is_reported_to_its_owner() {
-    let database = Database::new().await;
-    let session = CallSession { user: Some(database.user().await.id), settings: None };
-    let transaction = Transaction::begin_on(&database.store(), &session).await.expect("a transaction");
-    transaction.batch_execute(LOSE).await.expect_err("a conflict");
-    assert_eq!(transaction.commit().await.expect_err("a conflict").kind(), StoreErrorKind::Conflict);
 }

@@ -10,7 +10,6 @@ mod prelude;
 mod prepared;
 mod replay_cache;
 mod resets;
-mod round_trips;
 mod savepoints;
 mod stack;
 mod times;

@@ -3,7 +3,9 @@
 use std::pin::Pin;
 
 use deadpool_postgres::Pool;
-use driver_suite::{Connections, DEADLOCK, End, INSERT, PoolOptions, Stack, Step};
+use driver_suite::{
+    Connections, DEADLOCK, End, INSERT, PoolOptions, SERIALIZATION_FAILURE, Stack, Step, round_trips::Expected,
+};
 use http::Extensions;
 use tonic_idempotency::store::{Deadpool, OwnedTransaction, SqlStore, StoreError};
 
@@ -12,11 +14,28 @@ use crate::prelude::*;
 pub(crate) struct PostgresStack;
 
 impl Stack for PostgresStack {
-    const LEFT_OUT: &'static [(&'static str, &'static str)] = &[(
-        "bouncer::a_client_that_hangs_up_has_its_statement_cancelled",
-        "tokio-postgres does not wait for the end of its request to cancel, and PgBouncer drops a request whose client has gone",
-    )];
+    const LEFT_OUT: &'static [(&'static str, &'static str)] = &[
+        (
+            "bouncer::a_client_that_hangs_up_has_its_statement_cancelled",
+            "tokio-postgres does not wait for the end of its request to cancel, and PgBouncer drops a request whose client has gone",
+        ),
+        (
+            "disconnects::cancel_the_statement_that_runs_and_keep_the_connection",
+            "the statement is cancelled at the timeout of the store, and the connection is closed",
+        ),
+    ];
     const IS_EXCLUSIVE: bool = false;
+    const NOTICED: &'static [&'static str] = &[DEADLOCK, SERIALIZATION_FAILURE];
+    const ROUND_TRIPS: Expected = Expected {
+        bare: 4,           // BEGIN, the user, insert, COMMIT
+        user: 1,           // set_config
+        keyed: 3,          // BEGIN and claim, insert, record and COMMIT
+        replayed: 3,       // BEGIN and claim, the record of a key that is not free, ROLLBACK
+        without_key: 3,    // BEGIN and the user, insert, COMMIT
+        with_savepoint: 3, // BEGIN, claim and savepoint, insert, record and COMMIT
+        final_error: 3,    // BEGIN, claim and savepoint, insert, ROLLBACK TO, record and COMMIT
+        returned: 0,
+    };
 
     type Driver = Deadpool;
     type Pool = Pool;
@@ -26,6 +45,16 @@ impl Stack for PostgresStack {
 
     fn pool(PoolOptions { url, max_connections, setup, .. }: PoolOptions) -> Pool {
         tonic_idempotency_tests::pool(url.parse().expect("a URL"), max_connections, setup)
+    }
+
+    async fn bare(pool: &Pool, user: Uuid) -> Result<Uuid, TransactionError> {
+        let mut connection = pool.get().await.expect("a connection");
+        let transaction = connection.transaction().await?;
+        let set = "SELECT set_config('app.current_user_id', $1, true)";
+        transaction.execute_typed(set, &[(&user.to_string(), Type::TEXT)]).await?;
+        let project = transaction.query_typed(INSERT, &[(&"bare", Type::TEXT)]).await?[0].get("id");
+        transaction.commit().await?;
+        Ok(project)
     }
 
     fn connections(pool: &Pool) -> Connections {

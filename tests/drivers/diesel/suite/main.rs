@@ -5,7 +5,6 @@ mod conflicts;
 mod connections;
 mod handle;
 mod instrumentation;
-mod round_trips;
 mod savepoints;
 mod sqlstates;
 mod stack;

@@ -1,6 +1,6 @@
 //! diesel-async, as an application uses it, with a pool of deadpool or bb8.
 
-use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
+use std::{marker::PhantomData, ops::DerefMut, pin::Pin, sync::Arc, time::Duration};
 
 use diesel::{
     ConnectionError, QueryResult, QueryableByName,
@@ -14,7 +14,9 @@ use diesel_async::{
     AsyncConnection as _, AsyncPgConnection, RunQueryDsl as _, SimpleAsyncConnection as _,
     pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod, bb8, deadpool},
 };
-use driver_suite::{Connections, DEADLOCK, End, INSERT, PoolOptions, Stack, Step};
+use driver_suite::{
+    Connections, DEADLOCK, End, INSERT, PoolOptions, SERIALIZATION_FAILURE, Stack, Step, round_trips::Expected,
+};
 use http::Extensions;
 use tokio::sync::Notify;
 use tonic_idempotency::store::{CallSession, SqlStore, StoreError, TransactionErrorKind};
@@ -36,6 +38,8 @@ pub(crate) trait Pool: Clone + Into<Diesel> + Send + Sync + 'static {
 
     fn build(manager: AsyncDieselConnectionManager<AsyncPgConnection>, size: usize) -> Self;
 
+    fn connection(&self) -> impl Future<Output = impl DerefMut<Target = AsyncPgConnection> + Send> + Send;
+
     fn connections(&self) -> Connections;
 }
 
@@ -44,6 +48,10 @@ impl Pool for Deadpool {
         (
             "bouncer::a_client_that_hangs_up_has_its_statement_cancelled",
             "tokio-postgres does not wait for the end of its request to cancel, and PgBouncer drops a request whose client has gone",
+        ),
+        (
+            "disconnects::cancel_the_statement_that_runs_and_keep_the_connection",
+            "the connection is closed: the request to cancel may arrive after the statement",
         ),
         (
             "savepoints::are_rolled_back_if_dropped",
@@ -63,6 +71,10 @@ impl Pool for Deadpool {
         Self::builder(manager).max_size(size).build().expect("a pool")
     }
 
+    async fn connection(&self) -> impl DerefMut<Target = AsyncPgConnection> + Send {
+        self.get().await.expect("a connection")
+    }
+
     fn connections(&self) -> Connections {
         let status = self.status();
         Connections { open: status.size, idle: status.available }
@@ -78,6 +90,10 @@ impl Pool for Bb8 {
         Self::builder().max_size(size).connection_timeout(Duration::from_secs(2)).build_unchecked(manager)
     }
 
+    async fn connection(&self) -> impl DerefMut<Target = AsyncPgConnection> + Send {
+        self.get_owned().await.expect("a connection")
+    }
+
     fn connections(&self) -> Connections {
         let state = self.state();
         let count = |count| usize::try_from(count).expect("a few");
@@ -89,6 +105,18 @@ impl<P: Pool> Stack for DieselStack<P> {
     const LEFT_OUT: &'static [(&'static str, &'static str)] = P::LEFT_OUT;
     const IS_EXCLUSIVE: bool = true;
     const NEEDS_TRACKING: bool = true;
+    const NOTICED: &'static [&'static str] = &[SERIALIZATION_FAILURE];
+    /// The user and the insert take two each: diesel does not keep their texts prepared.
+    const ROUND_TRIPS: Expected = Expected {
+        bare: 6,           // BEGIN, the user, insert, COMMIT
+        user: 2,           // set_config
+        keyed: 5,          // BEGIN and claim, insert, record, COMMIT
+        replayed: 3,       // BEGIN and claim, the record of a key that is not free, ROLLBACK
+        without_key: 4,    // BEGIN and the user, insert, COMMIT
+        with_savepoint: 6, // BEGIN and claim, savepoint, insert, record, COMMIT
+        final_error: 6,    // BEGIN and claim, savepoint, insert, ROLLBACK TO and record, COMMIT
+        returned: 0,
+    };
 
     type Driver = Diesel;
     type Pool = P;
@@ -101,6 +129,16 @@ impl<P: Pool> Stack for DieselStack<P> {
             let setup = setup.clone();
             Box::pin(async move { connection.batch_execute(&setup).await })
         })
+    }
+
+    async fn bare(pool: &P, user: Uuid) -> Result<Uuid, TransactionError> {
+        let mut connection = pool.connection().await;
+        let transaction = connection.transaction(async |connection| {
+            let set = sql_query("SELECT set_config('app.current_user_id', $1, true)").bind::<Text, _>(user.to_string());
+            set.execute(connection).await?;
+            insert(connection, "bare").await
+        });
+        transaction.await
     }
 
     fn connections(pool: &P) -> Connections {

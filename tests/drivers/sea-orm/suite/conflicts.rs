@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use driver_suite::{Call, DEADLOCK, SERIALIZATION_FAILURE, Service, isolation::lose, pool, reason};
+use driver_suite::{Call, DEADLOCK, Service, pool, reason};
 use sea_orm::{ConnectionTrait as _, DbErr, TransactionError as ClosureError, TransactionTrait as _};
 use tonic::Status;
 use tonic_idempotency::rejection::Reason;
@@ -11,18 +11,6 @@ use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
 use crate::stack::SeaOrmStack;
-
-/// Without the help of the handler.
-#[tokio::test]
-async fn are_reported_whatever_the_handler_answers() {
-    for statement in [DEADLOCK, SERIALIZATION_FAILURE] {
-        assert_eq!(lose::<SeaOrmStack>(statement, |_, _| Ok(Uuid::nil())).await, Some(Reason::Conflict));
-        let internal = lose::<SeaOrmStack>(statement, |_, _| Err(Status::internal("something is wrong")));
-        assert_eq!(internal.await, Some(Reason::Conflict));
-        let final_error = lose::<SeaOrmStack>(statement, |_, _| Err(Status::failed_precondition("a final error")));
-        assert_eq!(final_error.await, Some(Reason::Conflict));
-    }
-}
 
 /// The closure's transaction is rolled back, and the handler gives up because of it.
 #[tokio::test]

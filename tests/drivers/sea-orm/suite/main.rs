@@ -2,7 +2,6 @@
 
 mod conflicts;
 mod connection;
-mod disconnects;
 mod entities;
 mod errors;
 mod harness;

@@ -2,7 +2,9 @@
 
 use std::{pin::Pin, time::Duration};
 
-use driver_suite::{Connections, DEADLOCK, End, INSERT, PoolOptions, Stack, Step};
+use driver_suite::{
+    Connections, DEADLOCK, End, INSERT, PoolOptions, SERIALIZATION_FAILURE, Stack, Step, round_trips::Expected,
+};
 use futures_util::FutureExt as _;
 use http::Extensions;
 use sea_orm::{
@@ -27,6 +29,17 @@ impl From<Pool> for SeaOrm {
 
 impl Stack for SeaOrmStack {
     const IS_EXCLUSIVE: bool = false;
+    const NOTICED: &'static [&'static str] = &[DEADLOCK, SERIALIZATION_FAILURE];
+    const ROUND_TRIPS: Expected = Expected {
+        bare: 5,           // ping, BEGIN, the user, insert, COMMIT
+        user: 1,           // set_config
+        keyed: 5,          // BEGIN, claim, insert, record, COMMIT
+        replayed: 4,       // BEGIN, claim, the record of a key that is not free, ROLLBACK
+        without_key: 5,    // BEGIN, the user, insert, a look, COMMIT
+        with_savepoint: 6, // BEGIN, claim, savepoint, insert, record, COMMIT
+        final_error: 7,    // BEGIN, claim, savepoint, insert, ROLLBACK TO, record, COMMIT
+        returned: 1,       // ping
+    };
 
     type Driver = SeaOrm;
     type Pool = Pool;
@@ -55,6 +68,14 @@ impl Stack for SeaOrmStack {
         });
         let pool = Database::connect(options).now_or_never().expect("it does not connect yet");
         Pool(pool.expect("a URL"))
+    }
+
+    async fn bare(Pool(database): &Pool, user: Uuid) -> Result<Uuid, TransactionError> {
+        let transaction = database.begin().await?;
+        set_user(&transaction, user).await?;
+        let project = insert(&transaction, "bare").await?;
+        transaction.commit().await?;
+        Ok(project)
     }
 
     fn connections(Pool(pool): &Pool) -> Connections {
@@ -101,6 +122,12 @@ impl Stack for SeaOrmStack {
 pub(crate) async fn insert(to: &impl ConnectionTrait, name: &str) -> Result<Uuid, DbErr> {
     let insert = Statement::from_sql_and_values(DbBackend::Postgres, INSERT, [name.into()]);
     to.query_one_raw(insert).await?.ok_or(DbErr::RecordNotInserted)?.try_get("", "id")
+}
+
+/// Sets the user, without the layer.
+pub(crate) async fn set_user(to: &impl ConnectionTrait, user: Uuid) -> Result<(), DbErr> {
+    let set = "SELECT set_config('app.current_user_id', $1, true)";
+    to.execute_raw(Statement::from_sql_and_values(DbBackend::Postgres, set, [user.to_string().into()])).await.map(drop)
 }
 
 /// A repository that has a transaction of its own.

@@ -2,11 +2,9 @@
 
 mod conflicts;
 mod connections;
-mod disconnects;
 mod errors;
 mod handle;
 mod hooks;
-mod round_trips;
 mod savepoints;
 mod stack;
 

@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, time::Duration};
 
-use driver_suite::{Connections, DEADLOCK, End, INSERT, PoolOptions, Stack, Step};
+use driver_suite::{Connections, DEADLOCK, End, INSERT, PoolOptions, Stack, Step, round_trips::Expected};
 use http::Extensions;
 use sqlx::{
     AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool,
@@ -16,6 +16,18 @@ pub(crate) struct SqlxStack;
 
 impl Stack for SqlxStack {
     const IS_EXCLUSIVE: bool = true;
+    const NOTICED: &'static [&'static str] = &[];
+    /// The insert takes two: it is not prepared.
+    const ROUND_TRIPS: Expected = Expected {
+        bare: 6,           // ping, BEGIN, the user, insert, COMMIT
+        user: 1,           // set_config
+        keyed: 6,          // BEGIN, claim, insert, record, COMMIT
+        replayed: 4,       // BEGIN, claim, the record of a key that is not free, ROLLBACK
+        without_key: 6,    // BEGIN, the user, insert, a look, COMMIT
+        with_savepoint: 7, // BEGIN, claim, savepoint, insert, record, COMMIT
+        final_error: 8,    // BEGIN, claim, savepoint, insert, ROLLBACK TO, record, COMMIT
+        returned: 1,       // ping
+    };
 
     type Driver = Sqlx;
     type Pool = PgPool;
@@ -37,6 +49,15 @@ impl Stack for SqlxStack {
                 Box::pin(async move { connection.execute(sqlx::raw_sql(setup)).await.map(drop) })
             })
             .connect_lazy_with(options)
+    }
+
+    async fn bare(pool: &PgPool, user: Uuid) -> Result<Uuid, TransactionError> {
+        let mut transaction = pool.begin().await?;
+        let set = "SELECT set_config('app.current_user_id', $1, true)";
+        sqlx::query(set).bind(user.to_string()).execute(&mut *transaction).await?;
+        let project = insert(&mut transaction, "bare").await?;
+        transaction.commit().await?;
+        Ok(project)
     }
 
     fn connections(pool: &PgPool) -> Connections {

@@ -58,9 +58,22 @@ pub async fn roll_back_and_keep_the_connection<S: Stack>() {
     }
 }
 
-/// The statement would hold its locks without a client. The connection is kept or closed.
+/// A statement that would hold its locks without a client.
+const SLEEP: &str = "SELECT pg_sleep(3600)";
+
+/// Whatever the timeout of the store is.
+pub async fn cancel_the_statement_that_runs_and_keep_the_connection<S: Stack>() {
+    let (database, owner, pool) = counting::<S>().await;
+    let service = hanging::<S>(&database, patient::<S>(pool.clone()), SLEEP).await;
+    for key in [service.key, None] {
+        hang_up(&service.with_key(key), &owner, SLEEP).await;
+        assert_clean::<S>(&pool).await;
+    }
+    assert_eq!((opened(&owner).await, rows(&owner).await), (1, [0, 0, 0]));
+}
+
+/// The connection is kept or closed.
 pub async fn end_the_statement_that_does_not_end_in_time<S: Stack>() {
-    const SLEEP: &str = "SELECT pg_sleep(3600)";
     let (database, owner, pool) = counting::<S>().await;
     let impatient = store::<S>(pool.clone()).timeout(Duration::from_secs(2));
     let service = hanging::<S>(&database, impatient, SLEEP).await;

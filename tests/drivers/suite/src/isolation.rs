@@ -181,10 +181,24 @@ pub async fn a_conflict_is_reported_if_the_handler_notes_it_whatever_it_answers<
     }
 }
 
-/// A driver that does not see the errors of statements knows only that the transaction has failed.
+pub async fn a_conflict_that_the_driver_notices_is_reported_whatever_the_handler_answers<S: Stack>() {
+    let answers: [Answer<S>; 2] = [
+        |_, _| Err(Status::internal("something is wrong")),
+        |_, _| Err(Status::failed_precondition("a final error")),
+    ];
+    for statement in S::NOTICED {
+        for answer in answers {
+            assert_eq!(lose(statement, answer).await, Some(Reason::Conflict), "{statement}");
+        }
+    }
+}
+
+/// A driver that does not notice a conflict knows only that the transaction has failed.
 pub async fn a_conflict_that_the_handler_swallows_is_not_committed<S: Stack>() {
-    let reason = lose::<S>(DEADLOCK, |_, _| Ok(Uuid::nil())).await;
-    assert!(matches!(reason, Some(Reason::Conflict | Reason::NotCommitted)), "{reason:?}");
+    for statement in [DEADLOCK, SERIALIZATION_FAILURE] {
+        let reason = if S::NOTICED.contains(&statement) { Reason::Conflict } else { Reason::NotCommitted };
+        assert_eq!(lose::<S>(statement, |_, _| Ok(Uuid::nil())).await, Some(reason), "{statement}");
+    }
 }
 
 pub async fn another_error_is_not_taken_for_a_conflict<S: Stack>() {

@@ -21,11 +21,10 @@
 //! | [`lost_answers`] | a COMMIT whose answer is lost |
 //! | [`owned`] | transactions without a call |
 //! | [`reserved`] | reserved mode, and stores that cannot be asked |
+//! | [`round_trips`] | how many round trips to the server calls take |
 //! | [`savepoints`] | nested transactions |
 //! | [`session`] | users and settings |
 //! | [`without_key`] | calls without a key or without a user |
-//!
-//! [`round_trips`] has tests whose numbers are the driver's.
 
 mod conformance;
 mod database;

@@ -5,7 +5,6 @@ use std::fmt;
 use tonic::{Code, Status};
 use tonic_idempotency::policy::ProcedureBuilder;
 use tonic_idempotency_tests::{Database, Proxy};
-use uuid::Uuid;
 
 use crate::{Call, Service, Stack, all_are_back, fill, pool_through_proxy};
 
@@ -61,25 +60,23 @@ pub struct Expected {
     pub returned: usize,
 }
 
-/// `bare` is the handler with the client library alone, for a user: it inserts a project.
-pub async fn are_at_most_one_more_than_those_of_the_handler_alone<S: Stack>(
-    expected: Expected,
-    bare: impl AsyncFn(&S::Pool, Uuid),
-) {
+/// The statements of the store are prepared.
+pub async fn are_at_most_one_more_than_those_of_the_handler_alone<S: Stack>() {
+    let expected = S::ROUND_TRIPS;
     let database = Database::new().await;
     let mut count = RoundTrips::<S>::new(&database).await;
     let pool = count.pool.clone();
     let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
     let user = service.user.expect("a user");
     // The statements are prepared once for each connection.
-    bare(&pool, user).await;
+    S::bare(&pool, user).await.expect("a project");
     let other = service.with_new_key();
     other.create("shop").await.expect("a call");
     other.create("shop").await.expect("a replay");
     service.with_key(None).create("shop").await.expect("a call");
     count.take().await;
 
-    bare(&pool, user).await;
+    S::bare(&pool, user).await.expect("a project");
     assert_eq!(count.take().await, expected.bare + expected.returned, "the handler alone");
     service.create("shop").await.expect("a call");
     assert_eq!(count.take().await, expected.keyed + expected.returned, "a call with a key");
@@ -92,7 +89,8 @@ pub async fn are_at_most_one_more_than_those_of_the_handler_alone<S: Stack>(
 }
 
 /// A savepoint, and the rollback to it.
-pub async fn are_more_with_final_errors<S: Stack>(expected: Expected) {
+pub async fn are_more_with_final_errors<S: Stack>() {
+    let expected = S::ROUND_TRIPS;
     let database = Database::new().await;
     let mut count = RoundTrips::<S>::new(&database).await;
     let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);

@@ -105,6 +105,7 @@ macro_rules! driver_tests {
             }
             disconnects {
                 roll_back_and_keep_the_connection
+                cancel_the_statement_that_runs_and_keep_the_connection
                 end_the_statement_that_does_not_end_in_time
                 leave_clean_connections_whatever_they_interrupt
                 do_not_cancel_a_handler_that_goes_on
@@ -148,6 +149,7 @@ macro_rules! driver_tests {
                 a_call_that_loses_a_deadlock_is_aborted_and_can_be_retried
                 a_conflict_is_reported_if_the_answer_has_it_as_its_source
                 a_conflict_is_reported_if_the_handler_notes_it_whatever_it_answers
+                a_conflict_that_the_driver_notices_is_reported_whatever_the_handler_answers
                 a_conflict_that_the_handler_swallows_is_not_committed
                 another_error_is_not_taken_for_a_conflict
                 a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored
@@ -181,6 +183,10 @@ macro_rules! driver_tests {
                 a_record_that_has_expired_is_swept
                 a_call_without_a_store_is_refused_or_runs_unprotected_if_that_is_the_policy
                 an_outcome_that_cannot_be_recorded_is_recorded_later
+            }
+            round_trips {
+                are_at_most_one_more_than_those_of_the_handler_alone
+                are_more_with_final_errors
             }
             savepoints {
                 are_kept_or_rolled_back_alone

@@ -10,6 +10,8 @@ use tonic_idempotency::store::{
 };
 use uuid::Uuid;
 
+use crate::round_trips::Expected;
+
 /// A driver with its client library, as an application uses them: how it makes a pool, and what a handler does with its
 /// transaction. It is a type without values.
 ///
@@ -25,6 +27,13 @@ pub trait Stack: Send + Sync + Sized + 'static {
     /// Whether the library prepares its statements behind PgBouncer, too. PgBouncer then has to track them; if the installed version
     /// cannot, the tests behind PgBouncer are left out.
     const NEEDS_TRACKING: bool = false;
+
+    /// The conflicts that the driver notices by itself, whatever the handler answers: none, one, or both of
+    /// [`DEADLOCK`](crate::DEADLOCK) and [`SERIALIZATION_FAILURE`](crate::SERIALIZATION_FAILURE).
+    const NOTICED: &'static [&'static str];
+
+    /// The round trips of its calls.
+    const ROUND_TRIPS: Expected;
 
     /// The driver.
     type Driver: Driver;
@@ -43,6 +52,14 @@ pub trait Stack: Send + Sync + Sized + 'static {
 
     /// Makes a pool, inside of a runtime. It connects when it is used, and waits no longer than about two seconds for a connection.
     fn pool(options: PoolOptions) -> Self::Pool;
+
+    /// Inserts a project for a user with the client library alone, in a transaction in which `app.current_user_id` is set: as a handler does
+    /// without the layer.
+    ///
+    /// # Errors
+    ///
+    /// Those of the statements.
+    fn bare(pool: &Self::Pool, user: Uuid) -> impl Future<Output = Result<Uuid, Self::Error>> + Send;
 
     /// Counts the connections of a pool.
     fn connections(pool: &Self::Pool) -> Connections;
