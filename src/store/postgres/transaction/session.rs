@@ -25,7 +25,7 @@ use crate::store::{
     postgres::deadpool::Deadpool,
 };
 
-/// A connection in a transaction, which any number of [`Transaction`]s share until the call ends.
+/// A connection in a transaction, which any number of [`Transaction`](super::Transaction)s share until the call ends.
 pub struct TransactionSession {
     /// Each statement holds a read lock. [`end`](Self::end) takes the write lock and the connection.
     connection: RwLock<Option<InTransaction<Deadpool>>>,
