@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use tokio::time::sleep;
 use tonic::{Code, Request, Response, Status};
-use tonic_idempotency::{Execution, store::driver::Exclusive};
+use tonic_idempotency::{
+    Execution,
+    store::driver::{Exclusive, Session as _},
+};
 
 use self::proto::{EnterReply, EnterRequest, ledger_server};
 use crate::{

@@ -15,7 +15,9 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
 };
-use tonic_idempotency::store::driver::{AcquireError, AcquireErrorKind, Driver, DriverError, Exclusive};
+use tonic_idempotency::store::driver::{
+    AcquireError, AcquireErrorKind, ConnectionPool, Driver, DriverError, Exclusive,
+};
 
 use super::{
     connection::{Connection, Wire},
@@ -150,12 +152,15 @@ impl Pool {
 }
 
 impl Driver for Pool {
-    type Connection = Connection;
     type Session = Exclusive<Self>;
 
     fn is_conflict(error: &(dyn Error + 'static)) -> bool {
         error.downcast_ref().is_some_and(DriverError::is_conflict)
     }
+}
+
+impl ConnectionPool for Pool {
+    type Connection = Connection;
 
     async fn acquire(&self) -> Result<Connection, AcquireError> {
         self.0.process.gate().await;

@@ -7,6 +7,7 @@ use simulation::{
     world::{Host, Link, Process, Weather, World, run},
 };
 use tokio::time::sleep;
+use tonic_idempotency::store::driver::Session as _;
 use tonic_idempotency::{
     KeyId, OwnerId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
