@@ -31,11 +31,6 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = humantime::parse_duration)]
     pub outbox_delay: Duration,
 
-    /// The client library of PostgreSQL that the store and the handlers use. All but the default need the program built with the
-    /// feature of the same name.
-    #[arg(long, value_enum, value_name = "DRIVER", default_value_t = DriverArg::TokioPostgres)]
-    pub driver: DriverArg,
-
     /// How long a create call waits before it commits.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     pub handler_delay: Duration,
@@ -72,15 +67,6 @@ pub struct Args {
     pub verbose: bool,
 }
 
-/// A driver on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DriverArg {
-    /// sqlx, with its pool.
-    Sqlx,
-    /// tokio-postgres, with deadpool.
-    TokioPostgres,
-}
-
 /// A mode on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
@@ -113,11 +99,8 @@ pub enum StorePolicyArg {
 impl Args {
     /// Starts logging to stderr, at the level set by `RUST_LOG` or else by `--verbose`.
     pub fn init_tracing(&self) {
-        let default = if self.verbose {
-            "debug,h2=info,hyper_util=info,sqlx=warn,tokio_postgres=warn"
-        } else {
-            "info,sqlx=warn,tokio_postgres=warn"
-        };
+        let default =
+            if self.verbose { "debug,h2=info,hyper_util=info,tokio_postgres=warn" } else { "info,tokio_postgres=warn" };
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
         tracing_subscriber::fmt()
             .with_env_filter(filter)
@@ -143,7 +126,6 @@ mod tests {
     fn defaults_are_as_documented() {
         let args = Args::parse_from(["organization"]);
         assert_eq!(args.listen, "127.0.0.1:50051");
-        assert_eq!(args.driver, DriverArg::TokioPostgres);
         assert_eq!(args.outbox_delay, Duration::from_secs(3));
         assert_eq!(args.handler_delay, Duration::ZERO);
         assert_eq!((args.ready_file, args.hosts), (None, Vec::new()));
@@ -152,9 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_modes_and_policies_are_parsed_by_name() {
-        assert_eq!(Args::parse_from(["organization", "--driver", "sqlx"]).driver, DriverArg::Sqlx);
-        assert!(Args::try_parse_from(["organization", "--driver", "odbc"]).is_err());
+    fn modes_and_policies_are_parsed_by_name() {
         let args = Args::parse_from(["organization", "--mode", "reserved", "--on-lease-ended", "refuse"]);
         assert_eq!((args.mode, args.on_lease_ended), (Some(ModeArg::Reserved), Some(LeasePolicyArg::Refuse)));
         assert!(Args::try_parse_from(["organization", "--mode", "neither"]).is_err());

@@ -1,4 +1,4 @@
-//! The abstraction over the client libraries of PostgreSQL that the sample can run on.
+//! The abstraction over the client libraries of PostgreSQL. The sample has one; the fault harness runs it on the others.
 
 use std::{fmt, time::Duration};
 

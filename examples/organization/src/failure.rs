@@ -1,9 +1,7 @@
 //! The statuses for failed statements and connections. The caller gets a short message, the log the cause.
 
-use std::fmt;
-
 use deadpool_postgres::PoolError;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 use tonic::{Code, Status};
 use tonic_idempotency::store::{TransactionError, TransactionErrorKind};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -22,32 +20,30 @@ pub(crate) fn of_statement(error: &tokio_postgres::Error) -> Status {
         tracing::error!(error = %chain(error), "a statement failed");
         return Status::internal("a database statement failed");
     };
-    of_refusal(refused.code().code(), refused.constraint(), refused)
+    of_refusal(refused)
 }
 
 /// Converts an error in the call's transaction. All errors except a refused statement are converted by the layer.
 pub(crate) fn of_transaction(error: TransactionError) -> Status {
     match error.as_db_error() {
-        Some(refused) if error.kind() == TransactionErrorKind::Refused => {
-            of_refusal(refused.code().code(), refused.constraint(), refused)
-        }
+        Some(refused) if error.kind() == TransactionErrorKind::Refused => of_refusal(refused),
         _ => error.into(),
     }
 }
 
 /// Converts the server's refusal of a statement, by its SQLSTATE and the name of the violated constraint.
-pub(crate) fn of_refusal(code: &str, constraint: Option<&str>, error: &dyn fmt::Display) -> Status {
+fn of_refusal(error: &DbError) -> Status {
     // The name of the constraint, such as `projects_fk_cluster`, tells which resource is missing.
-    if code == SqlState::FOREIGN_KEY_VIOLATION.code()
-        && let Some((_, missing)) = constraint.and_then(|name| name.rsplit_once("_fk_"))
+    if error.code() == &SqlState::FOREIGN_KEY_VIOLATION
+        && let Some((_, missing)) = error.constraint().and_then(|name| name.rsplit_once("_fk_"))
     {
         return not_found(missing);
     }
-    if code == SqlState::INSUFFICIENT_PRIVILEGE.code() {
+    if error.code() == &SqlState::INSUFFICIENT_PRIVILEGE {
         tracing::warn!(%error, "a statement was refused");
         return Status::permission_denied("the user is not allowed to do this");
     }
-    if is_away(code) {
+    if is_away(error.code()) {
         tracing::warn!(%error, "the database is shutting down, or has become a standby");
         return Status::unavailable("the database is unavailable; try again");
     }
@@ -62,15 +58,14 @@ pub(crate) fn not_found(what: &str) -> Status {
     Status::with_error_details(Code::NotFound, description, details)
 }
 
-fn is_away(code: &str) -> bool {
+fn is_away(code: &SqlState) -> bool {
     [
         SqlState::ADMIN_SHUTDOWN,
         SqlState::CANNOT_CONNECT_NOW,
         SqlState::CRASH_SHUTDOWN,
         SqlState::READ_ONLY_SQL_TRANSACTION,
     ]
-    .iter()
-    .any(|away| away.code() == code)
+    .contains(code)
 }
 
 /// Formats an error and its causes in one line.

@@ -7,11 +7,11 @@
 //! | `server` | **how the idempotency layer is added to the services** |
 //! | `protocols` | **how one port serves every protocol**, and web pages |
 //! | `services` | the handlers |
-//! | `on_sqlx` | the same handlers, and their database access, with sqlx (feature `sqlx`) |
 //! | `call` | the context of a call that writes: its user and its key, and the steps that it passes |
 //! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
 //! | `database`, `fields`, `failure` | the handlers' database access, validation and error statuses |
-//! | `driver`, `on_tokio_postgres` | what there is once for each client library of PostgreSQL |
+//! | `on_tokio_postgres` | **the pools, the store and the services on tokio-postgres**; `examples/drivers` has a service on each other driver |
+//! | `driver` | what the fault harness replaces, to run the sample on the other drivers |
 //! | `lost_answer` | answers that do not arrive, to show what a client does then |
 //! | `api_token` | the tokens of API keys |
 //! | [`migrations`], `resource_types` | the sample's own tables, and the resource types whose creation is recorded |
@@ -34,8 +34,6 @@ mod hosts;
 mod lost_answer;
 mod metrics;
 pub mod migrations;
-#[cfg(feature = "sqlx")]
-mod on_sqlx;
 mod on_tokio_postgres;
 mod outbox;
 mod playground;
@@ -49,14 +47,12 @@ mod signals;
 mod statement;
 mod tour;
 
-pub use args::{Args, DriverArg, LeasePolicyArg, ModeArg, StorePolicyArg};
+pub use args::{Args, LeasePolicyArg, ModeArg, StorePolicyArg};
 pub use auth::Caller;
 pub use bootstrap::{ALICE, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGANIZATION, bootstrap};
 pub use call::{Call, step, wait};
 pub use database::{API_ROLE, Database, LOGIN_ROLE, pool};
 pub use driver::{ApiDatabase, Driver, set_up};
-#[cfg(feature = "sqlx")]
-pub use on_sqlx::sqlx_pool;
 pub use on_tokio_postgres::TokioPostgres;
 pub use resource_types::resource_types;
 pub use run::{Error, run, run_on};

@@ -7,7 +7,6 @@ use tokio::{net::TcpListener, time};
 
 use crate::{
     ALICE, Args, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGANIZATION,
-    args::DriverArg,
     auth::Issuer,
     bootstrap,
     driver::{ApiDatabase, Driver},
@@ -33,19 +32,12 @@ const GRACE: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 ///
-/// The address is in use, no database was found, the database cannot be migrated, or the program was built without the
-/// driver.
+/// The address is in use, no database was found, or the database cannot be migrated.
 pub async fn run(args: Args) -> Result<(), Error> {
-    match args.driver {
-        DriverArg::TokioPostgres => run_on::<TokioPostgres>(args).await,
-        #[cfg(feature = "sqlx")]
-        DriverArg::Sqlx => run_on::<crate::on_sqlx::Sqlx>(args).await,
-        #[cfg(not(feature = "sqlx"))]
-        DriverArg::Sqlx => Err("this program was built without sqlx: build it with `--features sqlx`".into()),
-    }
+    run_on::<TokioPostgres>(args).await
 }
 
-/// Does the same as [`run`] on another driver, whatever the arguments say.
+/// Does the same as [`run`] on another driver.
 ///
 /// # Errors
 ///

@@ -7,10 +7,6 @@
 //!
 //! `retries` shows that the retry policies of gRPC's libraries obey the layer.
 
-/// The features that the sample is built with, and the flags that every process of it gets.
-const FEATURES: &str = "";
-const FLAGS: [&str; 0] = [];
-
 mod behaviour;
 mod buf;
 mod call;

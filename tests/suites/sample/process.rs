@@ -48,12 +48,12 @@ impl Process {
 
     /// Starts the sample with additional environment variables.
     pub(crate) fn spawn_with(database_url: Option<&str>, flags: &[&str], variables: &[(&str, &OsStr)]) -> Self {
-        let mut command = Command::new(example("organization", super::FEATURES));
+        let mut command = Command::new(example("organization", ""));
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::new_v4().to_string());
         fs::create_dir_all(&directory).expect("a directory for the sample's files");
         let log = |name| File::create(directory.join(name)).expect("a log file");
 
-        command.arg("--ready-file").arg(directory.join("ready.json")).args(super::FLAGS).args(flags);
+        command.arg("--ready-file").arg(directory.join("ready.json")).args(flags);
         command
             .env_remove("RUST_LOG")
             .envs(variables.iter().copied())
