@@ -9,11 +9,11 @@ use clap::{Parser, ValueEnum};
 pub(crate) struct Args {
     /// The measurements to run. By default all of them, one after the other.
     measurements: Vec<Measurement>,
-    /// The number of records: those that are moved, that are in the large table, that are swept, or that live during the day. By default
-    /// those of the goals: 10 million; for `claims` 100 million, or 30 if the disk does not hold more; for `day` 2 million.
+    /// The number of records: those that are moved, that are in the large table, or that are swept. By default
+    /// those of the goals: 10 million; for `claims` 100 million, or 30 if the disk does not hold more.
     #[arg(long)]
     rows: Option<u64>,
-    /// How long each measurement of calls takes, in seconds; for `day`, how long a day is.
+    /// How long each measurement of calls takes, in seconds.
     #[arg(long)]
     seconds: Option<u64>,
     /// The number of concurrent callers.
@@ -39,12 +39,10 @@ pub(crate) enum Measurement {
     Claims,
     /// A sweep of many records.
     Sweep,
-    /// A day of autovacuum.
-    Day,
 }
 
 impl Measurement {
-    const ALL: [Self; 4] = [Self::Way, Self::Claims, Self::Sweep, Self::Day];
+    const ALL: [Self; 3] = [Self::Way, Self::Claims, Self::Sweep];
 }
 
 impl Args {

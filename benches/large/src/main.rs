@@ -5,11 +5,9 @@
 //! | `way` | the way of a table in use to partitions: the longest wait for a lock, and the calls meanwhile |
 //! | `claims` | claims in a large table, compared with a small one |
 //! | `sweep` | a sweep of many expired records, and the calls meanwhile |
-//! | `day` | the space of a table during a day of calls and sweeps, with the autovacuum settings of the migrations |
 
 mod args;
 mod claims;
-mod day;
 mod disk;
 mod load;
 mod logged;
@@ -42,7 +40,6 @@ async fn main() -> Result<(), Error> {
             Measurement::Way => way::measure(&args, &progress).await?,
             Measurement::Claims => claims::measure(&args, &progress).await?,
             Measurement::Sweep => sweep::measure(&args, &progress).await?,
-            Measurement::Day => day::measure(&args, &progress).await?,
         };
         println!("{section}");
         if args.write {

@@ -82,11 +82,6 @@ impl Table {
         format!("{}{asked}", self.server.describe())
     }
 
-    /// A connection of the superuser.
-    pub(crate) fn owner(&self) -> &Client {
-        &self.owner
-    }
-
     /// Opens a further connection of the superuser.
     pub(crate) async fn connect(&self) -> Result<Client, Error> {
         connect(self.server.url()).await
