@@ -25,12 +25,7 @@ pub(crate) fn with_decimals(figure: f64, decimals: usize) -> String {
 
 /// Formats the median and the extremes of the rounds: `1.23 (1.10–1.40)`. A figure that was the same in all rounds stands alone:
 /// `2`.
-pub(crate) fn spread(spread: Spread) -> String {
-    spread_with_decimals(spread, decimals(spread.median))
-}
-
-/// Like [`spread`], with the given number of decimals.
-pub(crate) fn spread_with_decimals(spread: Spread, decimals: usize) -> String {
+pub(crate) fn spread(spread: Spread, decimals: usize) -> String {
     let median = with_decimals(spread.median, decimals);
     if spread.min == spread.max {
         return median;
@@ -99,10 +94,9 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_has_the_decimals_of_its_median() {
-        assert_eq!(spread(Spread { median: 1.234, min: 0.9, max: 12.0 }), "1.23 (0.90–12.00)");
-        assert_eq!(spread(Spread { median: 2.0, min: 2.0, max: 2.0 }), "2");
-        assert_eq!(spread(Spread { median: 12_345.6, min: 9_000.2, max: 20_000.0 }), "12,346 (9,000–20,000)");
+    fn a_spread_has_its_extremes_if_its_rounds_differ() {
+        assert_eq!(spread(Spread { median: 1.234, min: 0.9, max: 12.0 }, 2), "1.23 (0.90–12.00)");
+        assert_eq!(spread(Spread { median: 2.0, min: 2.0, max: 2.0 }, 0), "2");
     }
 
     #[test]

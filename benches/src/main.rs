@@ -7,7 +7,6 @@
 //! | `layer` | the layer alone, without a database |
 //! | `database` | claim, complete and replay on PostgreSQL |
 //! | `drivers` | the same with each driver (feature `drivers`) |
-//! | `growth` | large tables, and calls during a sweep |
 
 mod args;
 mod context;
@@ -15,13 +14,13 @@ mod database;
 #[cfg(feature = "drivers")]
 mod drivers;
 mod format;
-mod growth;
 mod hash;
 mod hostile;
 mod layer;
 mod report;
 mod section;
 mod spread;
+mod unary;
 
 use std::{
     io::{self, Write as _},
@@ -44,10 +43,6 @@ pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> Result<ExitCode, Error> {
     let args = Args::parse();
-    if let Some(server) = args.layer_server {
-        layer::serve_until_input_ends(server).await?;
-        return Ok(ExitCode::SUCCESS);
-    }
     if args.is_whole() && cfg!(debug_assertions) {
         return Err(
             "a debug build says nothing about speed: use cargo run --release -p benchmarks --features drivers".into()
@@ -68,8 +63,7 @@ async fn main() -> Result<ExitCode, Error> {
         report.replace(&root.join("results/benchmarks.md"))?;
         context.progress("results/benchmarks.md has been written");
     } else {
-        let printed = if args.goals { report.goals_to_markdown() } else { report.to_markdown() };
-        io::stdout().write_all(printed.as_bytes())?;
+        io::stdout().write_all(report.to_markdown().as_bytes())?;
         context.progress("done; results/benchmarks.md is unchanged");
     }
     if args.smoke {
@@ -85,12 +79,11 @@ async fn main() -> Result<ExitCode, Error> {
 
 async fn measure(part: Part, context: &Context, args: &Args) -> Result<Section, Error> {
     match part {
-        Part::Database => database::measure(context, args.extent(), args.profiled()).await,
+        Part::Database => database::measure(context, args.goals).await,
         #[cfg(feature = "drivers")]
         Part::Drivers => drivers::measure(context).await,
-        Part::Growth => growth::measure(context).await,
         Part::Hash => hash::measure(context).await,
         Part::Hostile => hostile::measure(context).await,
-        Part::Layer => layer::measure(context).await,
+        Part::Layer => layer::measure(context),
     }
 }

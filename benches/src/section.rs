@@ -11,16 +11,9 @@ pub(crate) struct Section {
     /// The measurement and its method.
     pub(crate) text: String,
     /// The answer to "what will it cost me?", if this part has it.
-    pub(crate) summary: Option<Summary>,
+    pub(crate) summary: Option<Table>,
     pub(crate) tables: Vec<Table>,
     pub(crate) goals: Vec<Goal>,
-}
-
-/// The costs of the layer, for the top of the report.
-#[derive(Debug)]
-pub(crate) struct Summary {
-    pub(crate) sentences: [String; 4],
-    pub(crate) table: Table,
 }
 
 /// A table whose first column is text; the other columns are figures.
@@ -51,6 +44,15 @@ pub(crate) enum Bound {
 }
 
 impl Goal {
+    /// A goal whose limit is not known.
+    pub(crate) fn new(measure: impl Into<String>, bound: Bound, figure: Spread, unit: impl Into<String>) -> Self {
+        Self { measure: measure.into(), bound, figure, unit: unit.into(), limit: None }
+    }
+
+    pub(crate) fn limited_by(self, limit: &str) -> Self {
+        Self { limit: Some(limit.to_owned()), ..self }
+    }
+
     pub(crate) fn is_met(&self) -> bool {
         self.bound.holds(self.figure.median)
     }
@@ -65,7 +67,7 @@ impl Goal {
             self.bound.holds(written) == self.is_met()
         };
         let decimals = (format::decimals(median)..ENOUGH).find(tells).unwrap_or(ENOUGH);
-        format::spread_with_decimals(self.figure, decimals)
+        format::spread(self.figure, decimals)
     }
 }
 
@@ -105,7 +107,7 @@ mod tests {
 
     fn goal(bound: Bound, median: f64) -> Goal {
         let figure = Spread { median, min: median, max: median + 1.0 };
-        Goal { measure: "speed".to_owned(), bound, figure, unit: "× bare".to_owned(), limit: None }
+        Goal::new("speed", bound, figure, "× bare")
     }
 
     #[test]
@@ -114,10 +116,7 @@ mod tests {
         assert!(!goal(Bound::AtLeast(0.9), 0.8999).is_met());
         assert!(goal(Bound::AtMost(3.0), 3.0).is_met());
         assert!(!goal(Bound::AtMost(3.0), 3.0001).is_met());
-    }
-
-    #[test]
-    fn a_figure_that_is_not_a_number_meets_no_goal() {
+        // A figure that is not a number meets no goal.
         assert!(!goal(Bound::AtLeast(0.9), f64::NAN).is_met());
         assert!(!goal(Bound::AtMost(3.0), f64::NAN).is_met());
     }

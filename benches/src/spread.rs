@@ -1,7 +1,5 @@
 //! A figure that was measured in several rounds.
 
-use std::fmt;
-
 /// The median of several rounds, and their extremes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -32,15 +30,6 @@ impl Spread {
     }
 }
 
-/// Writes the median and the extremes, with the precision of the format (by default two decimals).
-impl fmt::Display for Spread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let decimals = f.precision().unwrap_or(2);
-        let Self { median, min, max } = self;
-        write!(f, "{median:.decimals$} ({min:.decimals$}–{max:.decimals$})")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +45,5 @@ mod tests {
     fn ratios_are_taken_round_by_round() {
         let ratios = Spread::of_ratios(&[1.0, 4.0, 9.0], &[2.0, 4.0, 3.0]);
         assert_eq!(ratios, Spread { median: 1.0, min: 0.5, max: 3.0 });
-        assert_eq!(format!("{ratios:.1}"), "1.0 (0.5–3.0)");
     }
 }

@@ -3,22 +3,18 @@
 
 use std::{net::SocketAddr, task::Waker};
 
-use bytes::{BufMut as _, BytesMut};
-use http_body_util::{BodyExt as _, Full};
 use organization::CLUSTER;
-use prost::Message as _;
 use tokio::{
     runtime::{self, Runtime},
     task::{block_in_place, yield_now},
 };
 use tonic::{body::Body, service::Routes};
-use tower::{Service as _, ServiceExt};
 use uuid::Uuid;
 
 use super::{
     contender::{BARE, Contender, FLOOR, RESERVED, TRANSACTIONAL},
     in_flight::{Gate, HELD, HOLD, held_bare, held_reserved},
-    plan::{Call, LARGE, SMALL},
+    plan::SMALL,
     proto::CreateProjectRequest,
     world::World,
 };
@@ -28,6 +24,7 @@ use crate::{
     format,
     section::{Bound, Goal, Table},
     spread::Spread,
+    unary,
 };
 
 const CREATE: &str = "/benchmarks.database.v1.ProjectService/CreateProject";
@@ -38,32 +35,14 @@ const WARM_UP: usize = 20;
 /// The calls of which the one that allocates least counts: maps and buffers grow now and then.
 const CALLS: usize = 30;
 
-const COUNTED: [(Call, Contender, usize); 8] = [
-    (Call::First, BARE, SMALL),
-    (Call::First, FLOOR, SMALL),
-    (Call::First, TRANSACTIONAL, SMALL),
-    (Call::First, RESERVED, SMALL),
-    (Call::Replay, TRANSACTIONAL, SMALL),
-    (Call::First, BARE, LARGE),
-    (Call::First, FLOOR, LARGE),
-    (Call::First, TRANSACTIONAL, LARGE),
-];
+const COUNTED: [Contender; 4] = [BARE, FLOOR, TRANSACTIONAL, RESERVED];
 
-/// The allocations of each kind of call, and the memory of each call in flight in bytes.
+/// The allocations of a first call of each contender and their bytes, and the memory of each call in flight in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Allocations {
-    calls: Vec<Counted>,
+    calls: [(u64, u64); COUNTED.len()],
     /// Bare, and in reserved mode.
     in_flight: [f64; 2],
-}
-
-#[derive(Clone, Debug)]
-struct Counted {
-    call: Call,
-    contender: Contender,
-    payload: usize,
-    allocations: u64,
-    bytes: u64,
 }
 
 impl Allocations {
@@ -71,47 +50,37 @@ impl Allocations {
         context.progress("counting allocations");
         let address = world.address()?;
         block_in_place(|| {
-            let calls = COUNTED.into_iter().map(|(call, contender, payload)| {
-                let (allocations, bytes) = of_a_call(world, address, call, contender, payload)?;
-                Ok(Counted { call, contender, payload, allocations, bytes })
-            });
-            let calls = calls.collect::<Result<_, Error>>()?;
+            let mut calls = [(0, 0); COUNTED.len()];
+            for (counted, contender) in calls.iter_mut().zip(COUNTED) {
+                *counted = of_a_call(world, address, contender)?;
+            }
             Ok(Self { calls, in_flight: while_handlers_wait(context, world)? })
         })
     }
 
     pub(super) fn goals(&self) -> [Goal; 3] {
-        let first = self
-            .calls
-            .iter()
-            .find(|counted| (counted.call, counted.contender, counted.payload) == (Call::First, TRANSACTIONAL, SMALL));
-        let (allocations, bytes) =
-            first.map_or((f64::NAN, f64::NAN), |counted| (counted.allocations as f64, counted.bytes as f64));
+        let [.., (allocations, bytes), _] = self.calls;
         let [bare, reserved] = self.in_flight;
-        let goal = |measure: String, bound, figure, unit: &str| Goal {
-            measure,
-            bound: Bound::AtMost(bound),
-            figure: Spread::of([figure]),
-            unit: unit.to_owned(),
-            limit: None,
+        let of_a_call = |bound, figure, unit| {
+            let measure = "transactional first call, without HTTP/2";
+            Goal::new(measure, Bound::AtMost(bound), Spread::of([figure]), unit)
         };
         [
-            goal("transactional first call, without HTTP/2".to_owned(), 140.0, allocations, "allocations"),
-            goal("transactional first call, without HTTP/2".to_owned(), 48.0, bytes / 1_000.0, "KB allocated"),
-            goal(
+            of_a_call(140.0, allocations as f64, "allocations"),
+            of_a_call(48.0, bytes as f64 / 1_000.0, "KB allocated"),
+            Goal::new(
                 format!("{} calls in flight in reserved mode, on the heap", HELD[1]),
-                4.0,
-                (reserved - bare) / 1_024.0,
+                Bound::AtMost(4.0),
+                Spread::of([(reserved - bare) / 1_024.0]),
                 "KiB per call",
             ),
         ]
     }
 
     pub(super) fn tables(&self) -> [Table; 2] {
-        let of_a_call = |counted: &Counted| {
-            let Counted { call, contender, payload, allocations, bytes } = counted;
+        let of_a_call = |(contender, (allocations, bytes)): (Contender, &(u64, u64))| {
             vec![
-                format!("{}, {}, {}", call.name(), contender.name, format::bytes(*payload as f64)),
+                format!("first call, {}, {}", contender.name, format::bytes(SMALL as f64)),
                 allocations.to_string(),
                 format::figure(*bytes as f64),
             ]
@@ -121,7 +90,7 @@ impl Allocations {
             Table {
                 caption: "Allocations of a call without HTTP/2, with those of the client of the database".to_owned(),
                 columns: ["", "allocations", "bytes"].map(str::to_owned).to_vec(),
-                rows: self.calls.iter().map(of_a_call).collect(),
+                rows: COUNTED.into_iter().zip(&self.calls).map(of_a_call).collect(),
             },
             Table {
                 caption: format!("Memory of each of {} calls in flight while its handler waits, in bytes", HELD[1]),
@@ -137,29 +106,18 @@ impl Allocations {
     }
 }
 
-/// Returns the allocations of one call, and their bytes.
-fn of_a_call(
-    world: &World,
-    address: SocketAddr,
-    call: Call,
-    contender: Contender,
-    payload: usize,
-) -> Result<(u64, u64), Error> {
+/// Returns the allocations of one first call, and their bytes.
+fn of_a_call(world: &World, address: SocketAddr, contender: Contender) -> Result<(u64, u64), Error> {
     let runtime = runtime()?;
-    let recorded = Uuid::new_v4();
-    let key = || match call {
-        Call::First => Uuid::new_v4(),
-        Call::Replay => recorded,
-    };
-    let payload = vec![0x5a; payload];
+    let payload = [0x5a; SMALL];
     let mut routes = runtime.block_on(async { world.routes(contender, address) })?;
     for _ in 0..WARM_UP {
-        runtime.block_on(answer(&mut routes, request(key(), &payload)?))?;
+        runtime.block_on(unary::answer(&mut routes, request(Uuid::new_v4(), &payload)?))?;
     }
     let mut least = (u64::MAX, u64::MAX);
     for _ in 0..CALLS {
-        let (request, mut answered) = (request(key(), &payload)?, Ok(()));
-        let info = allocation_counter::measure(|| answered = runtime.block_on(answer(&mut routes, request)));
+        let (request, mut answered) = (request(Uuid::new_v4(), &payload)?, Ok(()));
+        let info = allocation_counter::measure(|| answered = runtime.block_on(unary::answer(&mut routes, request)));
         answered?;
         least = least.min((info.count_total, info.bytes_total));
     }
@@ -179,12 +137,12 @@ fn while_handlers_wait(context: &Context, world: &World) -> Result<[f64; 2], Err
 
 /// Begins calls that are held, and returns the memory of each.
 fn bytes_of_each(runtime: &Runtime, mut routes: Routes, gate: &Gate, calls: usize) -> Result<f64, Error> {
-    runtime.block_on(answer(&mut routes, request(Uuid::new_v4(), b"at once")?))?;
+    runtime.block_on(unary::answer(&mut routes, request(Uuid::new_v4(), b"at once")?))?;
     let mut held = Vec::with_capacity(calls);
     let begin = async {
         for _ in 0..calls {
             let request = request(Uuid::new_v4(), HOLD)?;
-            let mut call = Box::pin(ready(&mut routes).await?.call(request));
+            let mut call = Box::pin(unary::begin(&mut routes, request).await?);
             if call.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())).is_ready() {
                 return Err("a call that was to be held has ended".into());
             }
@@ -206,33 +164,8 @@ fn runtime() -> Result<Runtime, Error> {
     Ok(runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Makes a request as tonic's server receives it from hyper.
 fn request(key: Uuid, payload: &[u8]) -> Result<http::Request<Body>, Error> {
     let message =
         CreateProjectRequest { cluster_id: CLUSTER.to_string(), name: "project".to_owned(), payload: payload.to_vec() };
-    let message = message.encode_to_vec();
-    let mut framed = BytesMut::with_capacity(5 + message.len());
-    framed.put_u8(0);
-    framed.put_u32(message.len().try_into()?);
-    framed.put_slice(&message);
-    let request = http::Request::post(CREATE)
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .header("user-agent", "tonic/0.14")
-        .header("idempotency-key", key.to_string());
-    Ok(request.body(Body::new(Full::new(framed.freeze())))?)
-}
-
-/// Makes a call, and reads its response to the end, as a connection does.
-async fn answer(routes: &mut Routes, request: http::Request<Body>) -> Result<(), Error> {
-    let mut body = ready(routes).await?.call(request).await?.into_body();
-    let mut has_message = false;
-    while let Some(frame) = body.frame().await {
-        has_message |= frame?.is_data();
-    }
-    if has_message { Ok(()) } else { Err("a counted call failed".into()) }
-}
-
-async fn ready(routes: &mut Routes) -> Result<&mut Routes, Error> {
-    Ok(ServiceExt::<http::Request<Body>>::ready(routes).await?)
+    unary::request(CREATE, &message, Some(key))
 }

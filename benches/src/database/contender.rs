@@ -2,7 +2,7 @@
 
 use tonic_idempotency::policy::{EffectPolicy, Mode};
 
-use super::{by_hand::Way, go_interceptor::Wiring};
+use super::by_hand::Way;
 
 /// A way to answer a CreateProject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) struct Contender {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
     ByHand(Way),
-    GoInterceptor(Wiring, Statements),
+    GoInterceptor,
     Layer(Layer),
     /// No guard.
     None,
@@ -28,36 +28,13 @@ pub(crate) enum Guard {
 pub(crate) struct Layer {
     pub(crate) mode: Mode,
     pub(crate) effect: EffectPolicy,
-    pub(crate) statements: Statements,
-    pub(crate) batches: Batches,
-    pub(crate) replays: Replays,
-}
-
-/// The way in which a guard sends its statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Statements {
-    /// As the product does by default: prepared once for each connection.
-    AsItComes,
-    /// Parsed and planned each time, which works behind any PgBouncer.
-    Parsed,
-}
-
-/// Whether calls that wait share statements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Batches {
-    /// As it comes: they do.
-    AsItComes,
-    /// Each call has statements of its own: `max_batch(1)`.
-    Off,
-}
-
-/// The source of replays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Replays {
-    /// The layer's memory, if it has answered this call before.
-    Memory,
-    /// The store.
-    Store,
+    /// Whether statements are parsed and planned each time, which works behind any PgBouncer, instead of as it comes: prepared once for each
+    /// connection.
+    pub(crate) parses: bool,
+    /// Whether calls that wait share statements, as it comes.
+    pub(crate) batches: bool,
+    /// Whether replays are from the layer's memory, if it has answered this call before.
+    pub(crate) remembers: bool,
 }
 
 pub(crate) const BARE: Contender = Contender { name: "bare handler", guard: Guard::None };
@@ -72,53 +49,36 @@ pub(crate) const SEQUENCE: Contender = Contender { name: "by hand, SELECT first"
 pub(crate) const PRIMARY_KEY: Contender = Contender { name: "primary-key SELECT", guard: Guard::PrimaryKey };
 
 pub(crate) const GO_LEANEST: Contender =
-    go_interceptor("Go interceptor, leanest wiring", Wiring::Leanest, Statements::AsItComes);
-
-pub(crate) const GO_LEANEST_PARSED: Contender =
-    go_interceptor("Go interceptor, leanest wiring, parsed", Wiring::Leanest, Statements::Parsed);
-
-pub(crate) const GO_PRODUCT: Contender =
-    go_interceptor("Go interceptor, as its product wires it", Wiring::Product, Statements::AsItComes);
+    Contender { name: "Go interceptor, leanest wiring", guard: Guard::GoInterceptor };
 
 pub(crate) const RESERVED: Contender = layer("reserved", RESERVED_LAYER);
 
-pub(crate) const RESERVED_PARSED: Contender =
-    layer("reserved, parsed", Layer { statements: Statements::Parsed, ..RESERVED_LAYER });
+pub(crate) const RESERVED_PARSED: Contender = layer("reserved, parsed", Layer { parses: true, ..RESERVED_LAYER });
 
 pub(crate) const RESERVED_ALONE: Contender =
-    layer("reserved, without batches", Layer { batches: Batches::Off, ..RESERVED_LAYER });
+    layer("reserved, without batches", Layer { batches: false, ..RESERVED_LAYER });
 
 pub(crate) const RESERVED_HERE: Contender = layer("reserved, same server", RESERVED_HERE_LAYER);
 
 pub(crate) const RESERVED_HERE_ALONE: Contender =
-    layer("reserved, same server, without batches", Layer { batches: Batches::Off, ..RESERVED_HERE_LAYER });
+    layer("reserved, same server, without batches", Layer { batches: false, ..RESERVED_HERE_LAYER });
 
 pub(crate) const TRANSACTIONAL: Contender = layer("transactional", TRANSACTIONAL_LAYER);
 
 pub(crate) const TRANSACTIONAL_PARSED: Contender =
-    layer("transactional, parsed", Layer { statements: Statements::Parsed, ..TRANSACTIONAL_LAYER });
+    layer("transactional, parsed", Layer { parses: true, ..TRANSACTIONAL_LAYER });
 
 pub(crate) const TRANSACTIONAL_ALONE: Contender =
-    layer("transactional, without batches", Layer { batches: Batches::Off, ..TRANSACTIONAL_LAYER });
+    layer("transactional, without batches", Layer { batches: false, ..TRANSACTIONAL_LAYER });
 
-pub(crate) const FROM_MEMORY: Contender =
-    layer("from memory", Layer { replays: Replays::Memory, ..TRANSACTIONAL_LAYER });
+pub(crate) const FROM_MEMORY: Contender = layer("from memory", Layer { remembers: true, ..TRANSACTIONAL_LAYER });
 
-const RESERVED_LAYER: Layer = Layer {
-    mode: Mode::Reserved,
-    effect: EffectPolicy::Anywhere,
-    statements: Statements::AsItComes,
-    batches: Batches::AsItComes,
-    replays: Replays::Store,
-};
+const RESERVED_LAYER: Layer =
+    Layer { mode: Mode::Reserved, effect: EffectPolicy::Anywhere, parses: false, batches: true, remembers: false };
 
 const RESERVED_HERE_LAYER: Layer = Layer { effect: EffectPolicy::SameServer, ..RESERVED_LAYER };
 
 const TRANSACTIONAL_LAYER: Layer = Layer { mode: Mode::Transactional, ..RESERVED_LAYER };
-
-const fn go_interceptor(name: &'static str, wiring: Wiring, statements: Statements) -> Contender {
-    Contender { name, guard: Guard::GoInterceptor(wiring, statements) }
-}
 
 const fn layer(name: &'static str, layer: Layer) -> Contender {
     Contender { name, guard: Guard::Layer(layer) }

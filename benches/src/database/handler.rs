@@ -1,8 +1,11 @@
 //! The handler of all contenders: a CreateProject like the sample's, with prepared statements and without any delay.
 
-use deadpool_postgres::Pool;
+use deadpool_postgres::{GenericClient, Pool};
 use organization::Caller;
-use tokio_postgres::types::Type;
+use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
+};
 use tonic::{Request, Response, Status};
 use tonic_idempotency::{Execution, Transaction};
 use uuid::Uuid;
@@ -10,10 +13,10 @@ use uuid::Uuid;
 use super::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
 
 /// The statement that sets the user of a transaction.
-pub(super) const SET_USER: &str = "SELECT set_config('app.current_user_id', $1, true)";
+pub(crate) const SET_USER: &str = "SELECT set_config('app.current_user_id', $1, true)";
 
 /// The statement of the handler. A trigger writes a row of the outbox.
-pub(super) const INSERT: &str = "INSERT INTO tenant.projects (cluster_id, name) VALUES ($1, $2) RETURNING id";
+pub(crate) const INSERT: &str = "INSERT INTO tenant.projects (cluster_id, name) VALUES ($1, $2) RETURNING id";
 
 /// A handler that inserts a project: in the call's transaction, or else in one of its own: BEGIN, the user, the INSERT, COMMIT.
 /// The response returns the payload of the request.
@@ -27,16 +30,20 @@ impl Projects {
         Self { pool }
     }
 
-    async fn insert(&self, execution: &Execution, user: Uuid, cluster: Uuid, name: &str) -> Result<Uuid, Status> {
+    pub(crate) async fn insert(
+        &self,
+        execution: &Execution,
+        user: Uuid,
+        cluster: Uuid,
+        name: &str,
+    ) -> Result<Uuid, Status> {
         let mut connection = self.pool.get().await.map_err(internal)?;
         let transaction = connection.transaction().await.map_err(internal)?;
-        let set_user = transaction.prepare_typed_cached(SET_USER, &[Type::TEXT]).await.map_err(internal)?;
-        transaction.query(&set_user, &[&user.to_string()]).await.map_err(internal)?;
-        let insert = transaction.prepare_typed_cached(INSERT, &[Type::UUID, Type::TEXT]).await.map_err(internal)?;
-        let row = transaction.query_one(&insert, &[&cluster, &name]).await.map_err(internal)?;
+        query(&transaction, SET_USER, &[(&user.to_string(), Type::TEXT)]).await?;
+        let id = id(&query(&transaction, INSERT, &[(&cluster, Type::UUID), (&name, Type::TEXT)]).await?)?;
         execution.effect_committed();
         transaction.commit().await.map_err(internal)?;
-        row.try_get(0).map_err(internal)
+        Ok(id)
     }
 }
 
@@ -59,10 +66,26 @@ impl ProjectService for Projects {
     }
 }
 
-async fn insert_in(transaction: &Transaction, cluster: Uuid, name: &str) -> Result<Uuid, Status> {
+pub(crate) async fn insert_in(transaction: &Transaction, cluster: Uuid, name: &str) -> Result<Uuid, Status> {
     let insert = transaction.prepare_cached(INSERT).await?;
     let row = transaction.query_one(&insert, &[&cluster, &name]).await?;
     row.try_get(0).map_err(internal)
+}
+
+/// Executes a statement, prepared once for each connection.
+pub(super) async fn query(
+    client: &impl GenericClient,
+    sql: &str,
+    parameters: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<Vec<Row>, Status> {
+    let (values, types): (Vec<_>, Vec<_>) = parameters.iter().cloned().unzip();
+    let statement = client.prepare_typed_cached(sql, &types).await.map_err(internal)?;
+    client.query(&statement, &values).await.map_err(internal)
+}
+
+/// Returns the id of the row that was inserted.
+pub(super) fn id(rows: &[Row]) -> Result<Uuid, Status> {
+    rows.first().ok_or_else(|| Status::internal("no row"))?.try_get(0).map_err(internal)
 }
 
 /// Returns the user who calls.

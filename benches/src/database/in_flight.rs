@@ -16,14 +16,12 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval, timeout},
 };
-use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status, service::Routes};
 use uuid::Uuid;
 
 use super::{
     contender::{Guard, RESERVED},
     handler::Projects,
-    load::Client,
     plan::SMALL,
     proto::{
         CreateProjectRequest, CreateProjectResponse,
@@ -49,33 +47,23 @@ const WAVE: usize = 256;
 /// The time after which held calls that have not reached their handlers never will.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The name of the server's connections.
-const NAME: &str = "benchmarks_in_flight";
-
 /// The results, by the number of calls that are held.
 #[derive(Clone, Debug)]
 pub(super) struct InFlight {
     /// The latencies of each round.
     latencies: [Vec<Latencies>; HELD.len()],
-    /// The most connections that the server had.
-    pub(super) connections: usize,
-    /// The statements of the layer that a connection keeps prepared.
-    pub(super) prepared: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Latencies {
-    p50: Duration,
-    p99: Duration,
+pub(super) struct Latencies {
+    pub(super) p50: Duration,
+    pub(super) p99: Duration,
 }
 
 impl InFlight {
     pub(super) async fn measure(context: &Context, world: &World) -> Result<Self, Error> {
-        let connections = Connections::count(world).await?;
         let gate = Gate::default();
-        let url = format!("{}?application_name={NAME}", world.url(world.address()?)?);
-        let pool = organization::pool(&url)?;
-        let client = Served::start(held_reserved(pool.clone(), gate.clone())?).await?;
+        let client = Served::start(held_reserved(world.pool(world.address()?)?, gate.clone())?).await?;
         let mut latencies = [const { Vec::new() }; HELD.len()];
         let rounds = context.rounds(ROUNDS);
         for round in 0..rounds {
@@ -87,17 +75,12 @@ impl InFlight {
             }
             held.end().await?;
         }
-        Ok(Self { latencies, connections: connections.most(), prepared: prepared(&pool).await? })
+        Ok(Self { latencies })
     }
 
-    /// Returns the median latency of the calls beside those at this index of [`HELD`].
-    pub(super) fn p50(&self, index: usize) -> Spread {
-        Spread::of(self.latencies[index].iter().map(|round| round.p50.as_secs_f64()))
-    }
-
-    /// Returns their latency at the 99th percentile.
-    pub(super) fn p99(&self, index: usize) -> Spread {
-        Spread::of(self.latencies[index].iter().map(|round| round.p99.as_secs_f64()))
+    /// Returns a latency of the calls beside those at this index of [`HELD`].
+    pub(super) fn latency(&self, index: usize, of: fn(&Latencies) -> Duration) -> Spread {
+        Spread::of(self.latencies[index].iter().map(|round| of(round).as_secs_f64()))
     }
 
     /// Returns the 99th percentile beside the most calls, over that beside the fewest, round by round.
@@ -120,12 +103,6 @@ pub(super) fn held_reserved(pool: Pool, gate: Gate) -> Result<Routes, Error> {
 /// A handler that holds calls, without the layer.
 pub(super) fn held_bare(pool: Pool, gate: Gate) -> Result<Routes, Error> {
     Ok(authenticated(ProjectServiceServer::new(Holding { gate, projects: Projects::new(pool) })))
-}
-
-/// Counts the layer's statements that a connection of this pool keeps prepared.
-async fn prepared(pool: &Pool) -> Result<i64, Error> {
-    const COUNT: &str = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%tenant.idempotency%'";
-    Ok(pool.get().await?.query_one(COUNT, &[]).await?.try_get(0)?)
 }
 
 /// Calls at a fixed rate. A latency counts from the time at which the call was to be made.
@@ -241,35 +218,5 @@ impl Gate {
         });
         // Fails only if the sender is gone, which this is.
         let _ = self.released.subscribe().wait_for(|released| *released > ticket).await;
-    }
-}
-
-/// Counts the server's connections, again and again.
-struct Connections {
-    most: watch::Receiver<usize>,
-    _counting: AbortOnDropHandle<Result<(), Error>>,
-}
-
-impl Connections {
-    async fn count(world: &World) -> Result<Self, Error> {
-        const COUNT: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
-        const EVERY: Duration = Duration::from_millis(50);
-        let superuser = world.connect().await?;
-        let (sender, most) = watch::channel(0);
-        let counting = tokio::spawn(async move {
-            let count = superuser.prepare(COUNT).await?;
-            let mut ticks = interval(EVERY);
-            loop {
-                ticks.tick().await;
-                let connections: i64 = superuser.query_one(&count, &[&NAME]).await?.try_get(0)?;
-                let connections = usize::try_from(connections)?;
-                sender.send_modify(|most| *most = connections.max(*most));
-            }
-        });
-        Ok(Self { most, _counting: AbortOnDropHandle::new(counting) })
-    }
-
-    fn most(&self) -> usize {
-        *self.most.borrow()
     }
 }

@@ -9,13 +9,13 @@ use std::{
 };
 
 use hdrhistogram::Histogram;
-use organization::CLUSTER;
 use tokio::task::JoinSet;
-use tonic::{Request, metadata::MetadataValue};
 use uuid::Uuid;
 
-use super::proto::{CreateProjectRequest, project_service_client::ProjectServiceClient};
-use super::usage::{ServerProcesses, own_processor_time};
+use super::{
+    usage::{ServerProcesses, own_processor_time},
+    world::Served,
+};
 use crate::Error;
 
 /// The keys of the calls.
@@ -39,7 +39,6 @@ pub(crate) struct Load {
 /// The results of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
-    pub(crate) calls: u64,
     /// Calls per second.
     pub(crate) throughput: f64,
     pub(crate) p50: Duration,
@@ -55,7 +54,7 @@ impl Load {
     pub(crate) async fn run_for(
         &self,
         time: Duration,
-        client: &impl Client,
+        client: &Served,
         server: &ServerProcesses,
     ) -> Result<Figures, Error> {
         let deadline = Instant::now() + time;
@@ -66,7 +65,7 @@ impl Load {
     pub(crate) async fn run_times(
         &self,
         calls: usize,
-        client: &impl Client,
+        client: &Served,
         server: &ServerProcesses,
     ) -> Result<Figures, Error> {
         self.run(client, server, move |call| call < calls).await
@@ -74,7 +73,7 @@ impl Load {
 
     async fn run(
         &self,
-        client: &impl Client,
+        client: &Served,
         server: &ServerProcesses,
         more: impl Fn(usize) -> bool + Clone + Send + 'static,
     ) -> Result<Figures, Error> {
@@ -106,7 +105,6 @@ impl Load {
         let elapsed = started.elapsed();
         let per_call = |time: Duration| time.div_f64(latencies.len().max(1) as f64);
         Ok(Figures {
-            calls: latencies.len(),
             throughput: latencies.len() as f64 / elapsed.as_secs_f64(),
             p50: Duration::from_nanos(latencies.value_at_quantile(0.5)),
             p99: Duration::from_nanos(latencies.value_at_quantile(0.99)),
@@ -126,30 +124,4 @@ impl Load {
 /// Latencies in nanoseconds, to three digits.
 fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are no more than five")
-}
-
-/// The client of a load. Clones share their connection.
-pub(crate) trait Client: Clone + Send + 'static {
-    fn create_project(&mut self, key: Uuid, payload: Vec<u8>) -> impl Future<Output = Result<(), Error>> + Send;
-}
-
-impl<T> Client for ProjectServiceClient<T>
-where
-    T: tonic::client::GrpcService<tonic::body::Body> + Clone + Send + 'static,
-    T::ResponseBody: http_body::Body<Data = bytes::Bytes> + Send + 'static,
-    <T::ResponseBody as http_body::Body>::Error: Into<tonic::codegen::StdError> + Send,
-    T::Error: Into<tonic::codegen::StdError>,
-    T::Future: Send,
-{
-    async fn create_project(&mut self, key: Uuid, payload: Vec<u8>) -> Result<(), Error> {
-        let size = payload.len();
-        let mut request =
-            Request::new(CreateProjectRequest { cluster_id: CLUSTER.to_string(), name: "project".to_owned(), payload });
-        request.metadata_mut().insert("idempotency-key", MetadataValue::try_from(key.to_string())?);
-        let response = ProjectServiceClient::create_project(self, request).await?.into_inner();
-        if response.payload.len() != size || response.project_id.len() != 36 {
-            return Err("a call was not answered with its own response".into());
-        }
-        Ok(())
-    }
 }

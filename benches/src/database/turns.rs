@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use super::{
     contender::Contender,
-    load::{Client, Figures, Load},
+    load::{Figures, Load},
     usage::ServerProcesses,
+    world::Served,
 };
 use crate::{Error, spread::Spread};
 
 /// A contender, its client and its load.
-#[derive(Clone, Debug)]
-pub(crate) struct Entrant<C, K = Contender> {
+pub(crate) struct Entrant<K = Contender> {
     pub(crate) contender: K,
-    pub(crate) client: C,
+    pub(crate) client: Served,
     pub(crate) load: Load,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Turns<K = Contender> {
 impl<K: Copy + PartialEq> Turns<K> {
     /// Measures each entrant once in each round, for the given time. Every other round goes through them in reverse.
     pub(crate) async fn taken(
-        entrants: &[Entrant<impl Client, K>],
+        entrants: &[Entrant<K>],
         rounds: usize,
         time: Duration,
         server: &ServerProcesses,

@@ -9,7 +9,7 @@ use std::{
 
 use deadpool_postgres::Pool;
 use http::{Request, Response};
-use organization::{ALICE, BOB, Caller};
+use organization::{ALICE, BOB, CLUSTER, Caller};
 use scratch_postgres::{Server, Source};
 use tokio::net::TcpListener;
 use tokio_postgres::{Config, NoTls};
@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{
     Status,
     body::Body,
+    metadata::MetadataValue,
     server::NamedService,
     service::{Routes, interceptor::InterceptedService},
     transport::{self, Channel, Endpoint, server::TcpIncoming},
@@ -32,16 +33,15 @@ use tower_layer::Layer as _;
 use uuid::Uuid;
 
 use super::proto::{
-    PROJECT,
+    CreateProjectRequest, PROJECT,
     project_service_client::ProjectServiceClient,
     project_service_server::{ProjectService, ProjectServiceServer},
 };
 use super::{
     by_hand::ByHand,
-    contender::{Batches, Contender, Guard, Layer, Replays, Statements},
-    go_interceptor::{Connections, GoInterceptor, ProductProjects, Wiring},
+    contender::{Contender, Guard, Layer},
+    go_interceptor::GoInterceptor,
     handler::Projects,
-    load::Client,
     primary_key::PrimaryKey,
     usage::ServerProcesses,
 };
@@ -58,7 +58,8 @@ impl World {
     pub(crate) async fn start() -> Result<Self, Error> {
         let server = Server::start_as_deployed(&[Source::Installed]).await?;
         organization::bootstrap(server.url()).await?;
-        let superuser = connect(server.url()).await?;
+        let (superuser, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
+        tokio::spawn(connection);
         superuser.batch_execute(include_str!("world.sql")).await?;
         let processes = ServerProcesses::of(&superuser).await?;
         Ok(Self { server, superuser, processes })
@@ -67,16 +68,6 @@ impl World {
     /// Describes the server in one line.
     pub(crate) fn describe(&self) -> &str {
         self.server.describe()
-    }
-
-    /// A connection that bypasses row-level security.
-    pub(crate) fn superuser(&self) -> &tokio_postgres::Client {
-        &self.superuser
-    }
-
-    /// Opens another connection that bypasses row-level security.
-    pub(crate) async fn connect(&self) -> Result<tokio_postgres::Client, Error> {
-        connect(self.server.url()).await
     }
 
     /// The address of the server.
@@ -125,12 +116,9 @@ impl World {
             Guard::None => authenticated(ProjectServiceServer::new(Projects::new(pool))),
             Guard::ByHand(way) => authenticated(ProjectServiceServer::new(ByHand::new(pool, way))),
             Guard::PrimaryKey => authenticated(ProjectServiceServer::new(PrimaryKey::new(pool))),
-            Guard::GoInterceptor(wiring, statements) => {
-                let connections = Connections::new(pool.clone(), wiring, statements);
-                match wiring {
-                    Wiring::Leanest => behind_go_interceptor(Projects::new(pool), connections),
-                    Wiring::Product => behind_go_interceptor(ProductProjects::new(connections.clone()), connections),
-                }
+            Guard::GoInterceptor => {
+                let guarded = GoInterceptor::new(Projects::new(pool.clone()), pool);
+                authenticated(ProjectServiceServer::new(guarded))
             }
             Guard::Layer(layer) => {
                 let handler = Projects::new(self.pool(database)?);
@@ -152,21 +140,11 @@ impl World {
     }
 }
 
-fn behind_go_interceptor(handler: impl ProjectService, connections: Connections) -> Routes {
-    authenticated(ProjectServiceServer::new(GoInterceptor::new(handler, connections)))
-}
-
 /// Builds the store of a layer.
 pub(super) fn store(pool: Pool, layer: Layer) -> PostgresStore {
     let store = PostgresStore::new(pool, organization::resource_types());
-    let store = match layer.statements {
-        Statements::AsItComes => store,
-        Statements::Parsed => store.prepared_statements(PreparedStatements::Never),
-    };
-    match layer.batches {
-        Batches::AsItComes => store,
-        Batches::Off => store.max_batch(1),
-    }
+    let store = if layer.parses { store.prepared_statements(PreparedStatements::Never) } else { store };
+    if layer.batches { store } else { store.max_batch(1) }
 }
 
 /// Puts the layer around a handler.
@@ -176,21 +154,12 @@ pub(super) fn behind_layer(
     layer: Layer,
     adjust: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
 ) -> Result<Routes, Error> {
-    let Layer { mode, effect, replays, .. } = layer;
+    let Layer { mode, effect, remembers, .. } = layer;
     let builder = IdempotencyLayer::builder(PROJECT).store(store).procedure(
         Procedure::builder("/benchmarks.database.v1.ProjectService/CreateProject").mode(mode).effect(effect),
     );
-    let builder = match replays {
-        Replays::Memory => builder,
-        Replays::Store => builder.replay_cache_bytes(0),
-    };
+    let builder = if remembers { builder } else { builder.replay_cache_bytes(0) };
     Ok(authenticated(adjust(builder).build()?.layer(ProjectServiceServer::new(handler))))
-}
-
-async fn connect(url: &str) -> Result<tokio_postgres::Client, Error> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    tokio::spawn(connection);
-    Ok(client)
 }
 
 /// Authenticates every call as [`user`] of its key; one user has at most half of the transactions.
@@ -249,10 +218,20 @@ impl Served {
         let channel = Endpoint::try_from(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
         Ok(Self { client: ProjectServiceClient::new(channel), _server: server })
     }
-}
 
-impl Client for Served {
-    async fn create_project(&mut self, key: Uuid, payload: Vec<u8>) -> Result<(), Error> {
-        Client::create_project(&mut self.client, key, payload).await
+    /// Calls with this key, and checks the size of the response.
+    pub(crate) async fn create_project(&mut self, key: Uuid, payload: Vec<u8>) -> Result<(), Error> {
+        let size = payload.len();
+        let mut request = tonic::Request::new(CreateProjectRequest {
+            cluster_id: CLUSTER.to_string(),
+            name: "project".to_owned(),
+            payload,
+        });
+        request.metadata_mut().insert("idempotency-key", MetadataValue::try_from(key.to_string())?);
+        let response = self.client.create_project(request).await?.into_inner();
+        if response.payload.len() != size || response.project_id.len() != 36 {
+            return Err("a call was not answered with its own response".into());
+        }
+        Ok(())
     }
 }

@@ -14,8 +14,6 @@ pub(super) struct Findings {
     pub(super) turns: Turns<Contender>,
 }
 
-const GUARDED: [Guard; 3] = [Guard::Transactional, Guard::Replay, Guard::Reserved];
-
 impl Findings {
     pub(super) fn into_section(self) -> Section {
         Section {
@@ -24,52 +22,30 @@ impl Findings {
                 "The handler is written once for each driver, as an application on that driver has it: BEGIN, the user, one INSERT, COMMIT. The \
                  driver keeps its statements prepared. **× bare** is the throughput with the layer over that of the same handler on the same driver without it. \
                  {CONCURRENCY} callers call over HTTP/2, as above, with 100 bytes; the pool of a driver has {CONNECTIONS} connections, and the \
-                 store shares it with the handlers. Replays are from the store. All measurements take \
+                 store shares it with the handlers. All measurements take \
                  turns, in the same rounds.\n\n\
                  The goal: a driver's ratio is not below that of tokio-postgres, which can send BEGIN with the claim, and the record with \
                  COMMIT.\n\n{}.",
                 self.server
             ),
             summary: None,
-            tables: vec![self.throughputs(), self.latencies()],
+            tables: vec![self.throughputs()],
             goals: self.goals(),
         }
     }
 
     fn throughputs(&self) -> Table {
-        let mut columns = vec![String::new(), Guard::Bare.name().to_owned()];
-        columns.extend(GUARDED.iter().flat_map(|guard| [guard.name().to_owned(), "× bare".to_owned()]));
+        let throughput = |contender| format::rate(self.turns.spread(contender, |figures| figures.throughput).median);
         let row = |driver: Driver| {
-            let mut row = vec![driver.name().to_owned(), self.throughput((driver, Guard::Bare))];
-            for guard in GUARDED {
-                let ratio = self.turns.throughput_ratio((driver, guard), (driver, Guard::Bare));
-                row.extend([self.throughput((driver, guard)), format::spread_with_decimals(ratio, 2)]);
-            }
-            row
+            let (bare, guarded) = ((driver, Guard::Bare), (driver, Guard::Transactional));
+            let ratio = format::spread(self.turns.throughput_ratio(guarded, bare), 2);
+            vec![driver.name().to_owned(), throughput(bare), throughput(guarded), ratio]
         };
         Table {
             caption: format!("Throughput: {CONCURRENCY} at once, 100 B"),
-            columns,
+            columns: ["", Guard::Bare.name(), Guard::Transactional.name(), "× bare"].map(str::to_owned).to_vec(),
             rows: Driver::ALL.map(row).to_vec(),
         }
-    }
-
-    fn latencies(&self) -> Table {
-        let guards = [Guard::Bare, Guard::Transactional, Guard::Replay, Guard::Reserved];
-        let row = |driver: Driver| {
-            let latency = |guard| self.turns.spread((driver, guard), |figures| figures.p50.as_secs_f64()).median;
-            let latencies = guards.map(|guard| format::duration(latency(guard)));
-            [vec![driver.name().to_owned()], latencies.to_vec()].concat()
-        };
-        Table {
-            caption: format!("Median latency: {CONCURRENCY} at once, 100 B"),
-            columns: [vec![String::new()], guards.map(|guard| guard.name().to_owned()).to_vec()].concat(),
-            rows: Driver::ALL.map(row).to_vec(),
-        }
-    }
-
-    fn throughput(&self, contender: Contender) -> String {
-        format::rate(self.turns.spread(contender, |figures| figures.throughput).median)
     }
 
     fn goals(&self) -> Vec<Goal> {
@@ -79,16 +55,12 @@ impl Findings {
 
     fn goal(&self, driver: Driver, limit: &'static str) -> Goal {
         let ratios = |driver| self.turns.throughput_ratios((driver, Guard::Transactional), (driver, Guard::Bare));
-        Goal {
-            measure: format!(
-                "first call, transactional, {CONCURRENCY} at once, {}: throughput over the bare handler's on the same driver",
-                driver.name()
-            ),
-            bound: Bound::AtLeast(1.0),
-            figure: Spread::of_ratios(&ratios(driver), &ratios(Driver::TokioPostgres)),
-            unit: "× that of tokio-postgres".to_owned(),
-            limit: Some(limit.to_owned()),
-        }
+        let measure = format!(
+            "first call, transactional, {CONCURRENCY} at once, {}: throughput over the bare handler's on the same driver",
+            driver.name()
+        );
+        let ratio = Spread::of_ratios(&ratios(driver), &ratios(Driver::TokioPostgres));
+        Goal::new(measure, Bound::AtLeast(1.0), ratio, "× that of tokio-postgres").limited_by(limit)
     }
 }
 

@@ -13,9 +13,7 @@ mod service;
 mod sqlx;
 mod tokio_postgres;
 
-use std::{sync::Arc, time::Duration};
-
-use uuid::Uuid;
+use std::time::Duration;
 
 use self::{
     findings::Findings,
@@ -57,21 +55,18 @@ enum Driver {
 enum Guard {
     /// The handler, without the layer.
     Bare,
-    /// The layer, with the record of an earlier call.
-    Replay,
-    Reserved,
     Transactional,
 }
 
 /// A way to answer a CreateProject.
 type Contender = (Driver, Guard);
 
-type Entrants = Vec<Entrant<Served, Contender>>;
+type Entrants = Vec<Entrant<Contender>>;
 
 pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     let world = World::start().await?;
     let (url, pool) = (world.url(world.address()?)?, world.pool(world.address()?)?);
-    let mut entrants = of_driver(context, &world, Driver::TokioPostgres, tokio_postgres::Projects::new(pool)).await?;
+    let mut entrants = of_driver(context, &world, Driver::TokioPostgres, pool).await?;
     entrants.extend(of_driver(context, &world, Driver::Sqlx, sqlx::Projects::new(&url)?).await?);
     entrants.extend(of_driver(context, &world, Driver::Diesel, diesel::Projects::new(&url)?).await?);
     entrants.extend(of_driver(context, &world, Driver::SeaOrm, sea_orm::Projects::new(url).await?).await?);
@@ -92,20 +87,14 @@ async fn of_driver<H: Handler>(
     handler: H,
 ) -> Result<Entrants, Error> {
     let mut entrants = Vec::new();
-    for guard in [Guard::Bare, Guard::Transactional, Guard::Replay, Guard::Reserved] {
+    for guard in [Guard::Bare, Guard::Transactional] {
         context.progress(&format!("preparing {} {}", driver.name(), guard.name()));
-        let client = Served::start(Service(handler.clone()).guarded_by(guard)?).await?;
-        let mut load = Load { concurrency: CONCURRENCY, keys: Keys::New, payload: PAYLOAD };
+        let client = Served::start(Service::routes(handler.clone(), guard)?).await?;
+        let load = Load { concurrency: CONCURRENCY, keys: Keys::New, payload: PAYLOAD };
         // Opens the connections, and prepares their statements.
         load.run_times(context.count(512), &client, &world.processes).await?;
-        if guard == Guard::Replay {
-            let keys: Arc<[Uuid]> = (0..context.count(512)).map(|_| Uuid::new_v4()).collect();
-            load.keys = Keys::Recorded(Arc::clone(&keys));
-            load.run_times(keys.len(), &client, &world.processes).await?;
-        }
         entrants.push(Entrant { contender: (driver, guard), client, load });
     }
-    world.finish_all_work().await?;
     Ok(entrants)
 }
 
@@ -127,8 +116,6 @@ impl Guard {
     fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare handler",
-            Self::Replay => "replay",
-            Self::Reserved => "first call, reserved",
             Self::Transactional => "first call, transactional",
         }
     }

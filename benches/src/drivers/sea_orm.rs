@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use super::{
     CONNECTIONS, SET_ROLE,
-    service::{Handler, SET_USER, failed},
+    service::{Handler, failed},
 };
-use crate::Error;
+use crate::{Error, database::handler::SET_USER};
 
 mod project {
     use sea_orm::entity::prelude::*;

@@ -23,12 +23,6 @@ use crate::{
     },
 };
 
-/// The statement that sets the user of a transaction.
-pub(super) const SET_USER: &str = "SELECT set_config('app.current_user_id', $1, true)";
-
-/// The statement of the handler.
-pub(super) const INSERT: &str = "INSERT INTO tenant.projects (cluster_id, name) VALUES ($1, $2) RETURNING id";
-
 /// The handler on a driver.
 pub(super) trait Handler: Clone + Send + Sync + 'static {
     /// The store on the same pool, with prepared statements.
@@ -41,21 +35,26 @@ pub(super) trait Handler: Clone + Send + Sync + 'static {
     fn insert_in(call: &Extensions, cluster: Uuid, name: String) -> impl Future<Output = Result<Uuid, Status>> + Send;
 }
 
+/// The service on a driver, with a guard or without.
 #[derive(Clone)]
-pub(super) struct Service<H>(pub(super) H);
+pub(super) struct Service<H> {
+    handler: H,
+    guard: Guard,
+}
 
 impl<H: Handler> Service<H> {
-    pub(super) fn guarded_by(self, guard: Guard) -> Result<Routes, Error> {
-        let mode = match guard {
-            Guard::Bare => return Ok(authenticated(ProjectServiceServer::new(self))),
-            Guard::Reserved => Mode::Reserved,
-            Guard::Replay | Guard::Transactional => Mode::Transactional,
-        };
+    /// Returns the service, behind the layer unless it is bare.
+    pub(super) fn routes(handler: H, guard: Guard) -> Result<Routes, Error> {
+        let service = ProjectServiceServer::new(Self { handler: handler.clone(), guard });
+        if guard == Guard::Bare {
+            return Ok(authenticated(service));
+        }
+        let create = Procedure::builder("/benchmarks.database.v1.ProjectService/CreateProject");
         let layer = IdempotencyLayer::builder(PROJECT)
-            .store(self.0.store()?)
-            .procedure(Procedure::builder("/benchmarks.database.v1.ProjectService/CreateProject").mode(mode))
+            .store(handler.store()?)
+            .procedure(create.mode(Mode::Transactional))
             .replay_cache_bytes(0);
-        Ok(authenticated(layer.build()?.layer(ProjectServiceServer::new(InMode { handler: self.0, mode }))))
+        Ok(authenticated(layer.build()?.layer(service)))
     }
 }
 
@@ -65,30 +64,15 @@ impl<H: Handler> ProjectService for Service<H> {
         &self,
         request: Request<CreateProjectRequest>,
     ) -> Result<Response<CreateProjectResponse>, Status> {
-        let Caller { user } = *request.extensions().get().ok_or_else(|| Status::unauthenticated("no user"))?;
-        let CreateProjectRequest { cluster_id, name, payload } = request.into_inner();
-        let project = self.0.insert(user, cluster(&cluster_id)?, name).await?;
-        Ok(Response::new(CreateProjectResponse { project_id: project.to_string(), payload }))
-    }
-}
-
-/// The service behind the layer.
-struct InMode<H> {
-    handler: H,
-    mode: Mode,
-}
-
-#[tonic::async_trait]
-impl<H: Handler> ProjectService for InMode<H> {
-    async fn create_project(
-        &self,
-        request: Request<CreateProjectRequest>,
-    ) -> Result<Response<CreateProjectResponse>, Status> {
-        if self.mode == Mode::Reserved {
-            return Service(self.handler.clone()).create_project(request).await;
-        }
         let (_, call, CreateProjectRequest { cluster_id, name, payload }) = request.into_parts();
-        let project = H::insert_in(&call, cluster(&cluster_id)?, name).await?;
+        let cluster = cluster(&cluster_id)?;
+        let project = match self.guard {
+            Guard::Bare => {
+                let Caller { user } = *call.get().ok_or_else(|| Status::unauthenticated("no user"))?;
+                self.handler.insert(user, cluster, name).await?
+            }
+            Guard::Transactional => H::insert_in(&call, cluster, name).await?,
+        };
         Ok(Response::new(CreateProjectResponse { project_id: project.to_string(), payload }))
     }
 }

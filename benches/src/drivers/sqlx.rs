@@ -9,9 +9,12 @@ use uuid::Uuid;
 
 use super::{
     CONNECTIONS, SET_ROLE,
-    service::{Handler, INSERT, SET_USER, failed},
+    service::{Handler, failed},
 };
-use crate::Error;
+use crate::{
+    Error,
+    database::handler::{INSERT, SET_USER},
+};
 
 #[derive(Clone)]
 pub(super) struct Projects {

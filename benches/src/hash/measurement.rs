@@ -42,8 +42,10 @@ pub(crate) struct Measurement {
     costs: [Cost; Way::ALL.len()],
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Cost {
+    /// The calls of a round.
+    calls: u32,
     /// The time of one call, for each round.
     nanoseconds: Vec<f64>,
     /// The allocations of one call.
@@ -54,25 +56,18 @@ impl Measurement {
     pub(crate) fn take(context: &Context, hasher: &Hasher, shape: &Shape, encoding: Encoding) -> Result<Self, Error> {
         let wire = encoding.of(shape);
         let samplers = Way::ALL.map(|way| Sampler { hasher, way, wire });
-        let mut calls = [0; Way::ALL.len()];
-        let mut allocations = [0; Way::ALL.len()];
-        for (index, sampler) in samplers.iter().enumerate() {
+        let mut costs = Way::ALL.map(|_| Cost::default());
+        for (cost, sampler) in costs.iter_mut().zip(&samplers) {
             // Before allocations are counted, so that those which happen only once are not.
-            calls[index] = sampler.calls_in(context.time(SAMPLE))?;
-            allocations[index] = sampler.allocations()?;
+            cost.calls = sampler.calls_in(context.time(SAMPLE))?;
+            cost.allocations = sampler.allocations()?;
         }
-        let mut nanoseconds: [Vec<f64>; Way::ALL.len()] = Default::default();
         for _ in 0..context.rounds(ROUNDS) {
-            for (index, sampler) in samplers.iter().enumerate() {
-                let time = sampler.time(calls[index])?;
-                nanoseconds[index].push(time.as_secs_f64() * 1e9 / f64::from(calls[index]));
+            for (cost, sampler) in costs.iter_mut().zip(&samplers) {
+                let time = sampler.time(cost.calls)?;
+                cost.nanoseconds.push(time.as_secs_f64() * 1e9 / f64::from(cost.calls));
             }
         }
-        let mut costs = allocations.into_iter().zip(nanoseconds);
-        let costs = Way::ALL.map(|_| {
-            let (allocations, nanoseconds) = costs.next().unwrap_or_default();
-            Cost { nanoseconds, allocations }
-        });
         Ok(Self { shape: shape.id, encoding, bytes: wire.len(), costs })
     }
 
@@ -84,10 +79,6 @@ impl Measurement {
     /// Returns the time of one call.
     pub(crate) fn nanoseconds(&self, way: Way) -> Spread {
         Spread::of(self.cost(way).nanoseconds.iter().copied())
-    }
-
-    pub(crate) fn nanoseconds_per_byte(&self, way: Way) -> Spread {
-        Spread::of(self.cost(way).nanoseconds.iter().map(|figure| figure / self.bytes as f64))
     }
 
     /// Returns the ratio of the time of one way to that of another.

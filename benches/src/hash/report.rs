@@ -6,6 +6,7 @@ use super::{
     way::Way,
 };
 use crate::{
+    format,
     section::{Bound, Goal, Section, Table},
     spread::Spread,
 };
@@ -15,7 +16,7 @@ pub(super) fn section(measurements: &[Measurement]) -> Section {
         title: "The request hash",
         text: TEXT.to_owned(),
         summary: None,
-        tables: Encoding::ALL.into_iter().flat_map(|encoding| tables(measurements, encoding)).collect(),
+        tables: Encoding::ALL.map(|encoding| table(measurements, encoding)).into(),
         goals: goals(measurements),
     }
 }
@@ -26,47 +27,37 @@ the same hash. `Canonical::hash` reads the bytes by the message's descriptor: if
 not, it writes the canonical encoding and hashes that.
 
 It is compared with SHA-256 of the same bytes with the same crate, which is the lower bound, and with the alternative: decode the \
-message and encode it again in a fixed order. That works with the generated type if its maps are `BTreeMap`s (a layer around any \
-service does not know the type), or with a `DynamicMessage` whose maps are sorted while they are written. Before it is measured, \
-each of these has to give the same hash for a canonical and for another encoding. The ways take turns, and ratios are taken \
+message and encode it again in a fixed order, as a `DynamicMessage` whose maps are sorted while they are written: a layer around any \
+service does not know the generated type. Before it is measured, each has to give the same hash for a canonical and for another encoding. The ways take turns, and ratios are taken \
 within a round. Allocations are counted separately from the time.";
 
-fn tables(measurements: &[Measurement], encoding: Encoding) -> [Table; 2] {
-    let of_encoding = || measurements.iter().filter(move |measurement| measurement.encoding == encoding);
-    let columns = |first: &[&str]| {
-        let ways = Way::ALL.iter().map(|way| way.name());
-        first.iter().copied().chain(ways).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let times = of_encoding().map(|measurement| {
+fn table(measurements: &[Measurement], encoding: Encoding) -> Table {
+    let rows = measurements.iter().filter(|measurement| measurement.encoding == encoding).map(|measurement| {
         let mut row = vec![label(measurement), measurement.bytes.to_string()];
         row.extend(Way::ALL.map(|way| {
-            let (call, byte) = (measurement.nanoseconds(way), measurement.nanoseconds_per_byte(way));
-            format!("{call:.0}; {:.2}; {}", byte.median, measurement.allocations(way))
+            let (time, allocations) = (format::spread(measurement.nanoseconds(way), 0), measurement.allocations(way));
+            match way {
+                Way::Canonical => format!("{time}; {allocations}"),
+                _ => {
+                    let ratio = format::spread(measurement.ratio(way, Way::Canonical), 2);
+                    format!("{time}; {allocations}; × {ratio}")
+                }
+            }
         }));
         row
     });
-    let ratios = of_encoding().map(|measurement| {
-        let ratios = Way::ALL[1..].iter().map(|way| measurement.ratio(*way, Way::Canonical).to_string());
-        std::iter::once(label(measurement)).chain(ratios).collect()
-    });
-    let encoding = match encoding {
+    let messages = match encoding {
         Encoding::Canonical => "canonical messages",
         Encoding::Other => "messages that are not canonical",
     };
-    let mut ratio_columns = columns(&["message"]);
-    ratio_columns.remove(1);
-    [
-        Table {
-            caption: format!("Hash of {encoding}: ns per call (and the spread); ns per byte; allocations per call"),
-            columns: columns(&["message", "bytes"]),
-            rows: times.collect(),
-        },
-        Table {
-            caption: format!("Hash of {encoding}: the time of the other ways, × that of `Canonical::hash`"),
-            columns: ratio_columns,
-            rows: ratios.collect(),
-        },
-    ]
+    let columns = ["message", "bytes"].into_iter().chain(Way::ALL.map(Way::name));
+    Table {
+        caption: format!(
+            "Hash of {messages}: ns per call; allocations per call; the time, × that of `Canonical::hash`"
+        ),
+        columns: columns.map(str::to_owned).collect(),
+        rows: rows.collect(),
+    }
 }
 
 fn label(measurement: &Measurement) -> String {
@@ -82,45 +73,36 @@ fn goals(measurements: &[Measurement]) -> Vec<Goal> {
     for measurement in measurements {
         match measurement.encoding {
             Encoding::Canonical => goals.extend(canonical_goals(measurement)),
-            Encoding::Other => goals.push(Goal {
-                measure: format!("hash of a message that is not canonical: {}", label(measurement)),
-                bound: Bound::AtLeast(5.0),
-                figure: measurement.ratio(Way::Dynamic, Way::Canonical),
-                unit: "× faster than `DynamicMessage`".to_owned(),
-                limit: limit(measurement.shape).map(str::to_owned),
-            }),
+            Encoding::Other => {
+                let measure = format!("hash of a message that is not canonical: {}", label(measurement));
+                let ratio = measurement.ratio(Way::Dynamic, Way::Canonical);
+                let goal = Goal::new(measure, Bound::AtLeast(5.0), ratio, "× faster than `DynamicMessage`");
+                goals.push(Goal { limit: limit(measurement.shape).map(str::to_owned), ..goal });
+            }
         }
     }
     let canonical = measurements.iter().filter(|measurement| measurement.encoding == Encoding::Canonical);
-    goals.push(Goal {
-        measure: "hash of a canonical message, of any shape".to_owned(),
-        bound: Bound::AtMost(0.0),
-        figure: Spread::of(canonical.map(|measurement| measurement.allocations(Way::Canonical) as f64)),
-        unit: "allocations".to_owned(),
-        limit: None,
-    });
+    let allocations = Spread::of(canonical.map(|measurement| measurement.allocations(Way::Canonical) as f64));
+    let measure = "hash of a canonical message, of any shape";
+    goals.push(Goal::new(measure, Bound::AtMost(0.0), allocations, "allocations"));
     goals
 }
 
 fn canonical_goals(measurement: &Measurement) -> Vec<Goal> {
-    let goal = |bound, figure, unit: &str| Goal {
-        measure: format!("hash of a canonical message: {}", label(measurement)),
-        bound,
-        figure,
-        unit: unit.to_owned(),
-        limit: None,
+    let goal = |bound, figure, unit| {
+        Goal::new(format!("hash of a canonical message: {}", label(measurement)), bound, figure, unit)
     };
-    let speed = measurement.ratio(Way::Plain, Way::Canonical);
+    let speed = |least| {
+        goal(Bound::AtLeast(least), measurement.ratio(Way::Plain, Way::Canonical), "× the speed of plain SHA-256")
+    };
+    let (time, faster) =
+        (measurement.ratio(Way::Canonical, Way::Plain), measurement.ratio(Way::Dynamic, Way::Canonical));
     match measurement.shape {
-        ShapeId::Text => vec![goal(Bound::AtLeast(0.9), speed, "× the speed of plain SHA-256")],
-        ShapeId::Map => vec![goal(Bound::AtLeast(0.4), speed, "× the speed of plain SHA-256")],
+        ShapeId::Text => vec![speed(0.9)],
+        ShapeId::Map => vec![speed(0.4)],
         ShapeId::Labels => vec![
-            goal(Bound::AtMost(3.0), measurement.ratio(Way::Canonical, Way::Plain), "× the time of plain SHA-256"),
-            goal(
-                Bound::AtLeast(10.0),
-                measurement.ratio(Way::Dynamic, Way::Canonical),
-                "× faster than `DynamicMessage`",
-            ),
+            goal(Bound::AtMost(3.0), time, "× the time of plain SHA-256"),
+            goal(Bound::AtLeast(10.0), faster, "× faster than `DynamicMessage`"),
         ],
         _ => Vec::new(),
     }

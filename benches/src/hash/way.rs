@@ -1,14 +1,10 @@
 //! The ways to hash a message.
 
-use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use protobuf_canonical::Canonical;
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    dynamic,
-    proto::{Document, FILE_DESCRIPTOR_SET},
-};
+use super::{dynamic, proto::FILE_DESCRIPTOR_SET};
 use crate::Error;
 
 /// A way to hash a request message.
@@ -18,20 +14,17 @@ pub(crate) enum Way {
     Canonical,
     /// SHA-256 of the bytes themselves, which differs between encodings.
     Plain,
-    /// Decodes into the generated type, whose maps are `BTreeMap`s, and encodes again.
-    Prost,
     /// Decodes into a `DynamicMessage`, and encodes again with sorted maps.
     Dynamic,
 }
 
 impl Way {
-    pub(crate) const ALL: [Self; 4] = [Self::Canonical, Self::Plain, Self::Prost, Self::Dynamic];
+    pub(crate) const ALL: [Self; 3] = [Self::Canonical, Self::Plain, Self::Dynamic];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Canonical => "`Canonical::hash`",
             Self::Plain => "plain SHA-256",
-            Self::Prost => "prost, `BTreeMap`",
             Self::Dynamic => "`DynamicMessage`, sorted",
         }
     }
@@ -55,7 +48,6 @@ impl Hasher {
         Ok(match way {
             Way::Canonical => *self.canonical.hash(wire)?.as_bytes(),
             Way::Plain => Sha256::digest(wire).into(),
-            Way::Prost => Sha256::digest(Document::decode(wire)?.encode_to_vec()).into(),
             Way::Dynamic => {
                 let message = DynamicMessage::decode(self.descriptor.clone(), wire)?;
                 let mut encoded = Vec::with_capacity(wire.len());

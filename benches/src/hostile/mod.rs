@@ -23,10 +23,6 @@ const SMOKE_SIZE: usize = 64 << 10;
 
 const ROUNDS: usize = 7;
 
-const MOST_TIME: f64 = 10.0;
-
-const MOST_MEMORY: f64 = 3.0;
-
 const TEXT: &str = "\
 A client chooses the bytes that the layer hashes. Each of these messages has about 4 MiB, the default limit, and is made to cost as \
 much time or memory as possible. They are compared with a plain message of that size, a list of small messages that is not \
@@ -123,8 +119,8 @@ fn table(what: &str, measurements: &[Measurement]) -> Table {
         let refused = if measurement.is_refused { "refused" } else { "" };
         vec![
             measurement.name.to_owned(),
-            measurement.milliseconds.to_string(),
-            measurement.time.to_string(),
+            format::spread(measurement.milliseconds, 2),
+            format::spread(measurement.time, 2),
             format::figure(measurement.memory),
             refused.to_owned(),
         ]
@@ -140,15 +136,12 @@ fn table(what: &str, measurements: &[Measurement]) -> Table {
 fn goals(what: &str, measurements: &[Measurement]) -> [Goal; 2] {
     let longest = measurements.iter().map(|it| it.time).max_by(|a, b| a.median.total_cmp(&b.median));
     let largest = measurements.iter().map(|it| it.memory).max_by(f64::total_cmp);
-    let goal = |measure: &str, bound, figure, unit: &str| Goal {
-        measure: format!("{measure} of the most costly message, {what}"),
-        bound: Bound::AtMost(bound),
-        figure,
-        unit: unit.to_owned(),
-        limit: None,
+    let goal = |measure: &str, bound, figure| {
+        let measure = format!("{measure} of the most costly message, {what}");
+        Goal::new(measure, Bound::AtMost(bound), figure, "× that of a plain message")
     };
     [
-        goal("time", MOST_TIME, longest.unwrap_or(Spread::of([f64::NAN])), "× that of a plain message"),
-        goal("memory", MOST_MEMORY, Spread::of([largest.unwrap_or(f64::NAN)]), "× that of a plain message"),
+        goal("time", 10.0, longest.unwrap_or(Spread::of([f64::NAN]))),
+        goal("memory", 3.0, Spread::of([largest.unwrap_or(f64::NAN)])),
     ]
 }

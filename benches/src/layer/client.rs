@@ -66,7 +66,7 @@ where
         >,
 {
     let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
-    let request = || SayRequest { payload: vec![7; 100].into(), reply_bytes: 0, hold: false };
+    let request = || SayRequest { payload: vec![7; 100].into(), reply_bytes: 0 };
     let begun = Instant::now();
     runtime.block_on(async {
         for _ in 0..calls {

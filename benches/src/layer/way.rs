@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 /// The number of ways.
-pub(super) const WAYS: usize = 5;
+pub(super) const WAYS: usize = 4;
 
 /// A way to call the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +16,10 @@ pub(super) enum Way {
     First,
     /// With the key of a recorded call, replayed from the store.
     Replay,
-    /// With the key of a recorded call, replayed from the layer's memory.
-    Remembered,
 }
 
 impl Way {
-    pub(super) const ALL: [Self; WAYS] = [Self::Bare, Self::PassedThrough, Self::First, Self::Replay, Self::Remembered];
+    pub(super) const ALL: [Self; WAYS] = [Self::Bare, Self::PassedThrough, Self::First, Self::Replay];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -29,7 +27,6 @@ impl Way {
             Self::PassedThrough => "without a key",
             Self::First => "first call",
             Self::Replay => "replay",
-            Self::Remembered => "replay, from memory",
         }
     }
 
@@ -38,7 +35,7 @@ impl Way {
         match self {
             Self::Bare | Self::PassedThrough => None,
             Self::First => Some(Uuid::new_v4()),
-            Self::Replay | Self::Remembered => Some(Uuid::from_u128(0x8e03_978e_40d5_43dd_bc93_6894_a57f_9324)),
+            Self::Replay => Some(Uuid::from_u128(0x8e03_978e_40d5_43dd_bc93_6894_a57f_9324)),
         }
     }
 
@@ -47,6 +44,6 @@ impl Way {
     pub(super) fn in_turn(round: usize) -> [Self; WAYS + 2] {
         let [one, other] =
             if round.is_multiple_of(2) { [Self::Bare, Self::PassedThrough] } else { [Self::PassedThrough, Self::Bare] };
-        [one, other, other, one, Self::First, Self::Replay, Self::Remembered]
+        [one, other, other, one, Self::First, Self::Replay]
     }
 }

@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use super::{Report, Setting};
-use crate::section::{Section, Summary, Table};
+use crate::section::{Section, Table};
 
 const INTRODUCTION: &str = "\
 The command below has made this page, and all figures are from its run. [`benches/README.md`](../benches/README.md) says what is \
 measured, and how to read the figures: ratios are taken within a round, in which the things that are compared take turns, and `1.23 (1.10–1.40)` \
 is the median of the rounds with the least and the greatest. Each section below has the method and the results of one part. The goals, met \
 and missed, are [at the end](#goals), with the limits of those that are missed.";
-
-/// The limit of a missed goal for which no section states one.
-const NOT_PROFILED: &str = "It has no profile: [`benches/README.md`](../benches/README.md) says how to make one.";
 
 /// Returns the whole report: what the layer costs, how it was measured, the results, and the goals.
 pub(super) fn of(report: &Report) -> String {
@@ -22,13 +19,6 @@ pub(super) fn of(report: &Report) -> String {
     blocks.extend(report.sections.iter().flat_map(section));
     blocks.extend(goals(report));
     blocks.extend(limits(report));
-    blocks.join("\n\n") + "\n"
-}
-
-/// Returns a short report: the results and the goals.
-pub(super) fn of_goals(report: &Report) -> String {
-    let mut blocks: Vec<_> = report.sections.iter().flat_map(section).collect();
-    blocks.extend(goals(report));
     blocks.join("\n\n") + "\n"
 }
 
@@ -49,11 +39,9 @@ fn setting(report: &Report) -> String {
     table(&["", ""], rows.iter().map(|row| row.map(str::to_owned)), Align::Left)
 }
 
-fn summary(Summary { sentences, table }: &Summary) -> Vec<String> {
-    let mut blocks = vec!["## What will it cost me, and what would my own code cost me?".to_owned()];
-    blocks.extend(sentences.iter().cloned());
-    blocks.extend(captioned(table));
-    blocks
+fn summary(table: &Table) -> Vec<String> {
+    let heading = "## What will it cost me, and what would my own code cost me?".to_owned();
+    [vec![heading], captioned(table).to_vec()].concat()
 }
 
 fn section(section: &Section) -> Vec<String> {
@@ -70,7 +58,7 @@ fn captioned(Table { caption, columns, rows }: &Table) -> [String; 2] {
 fn limits(report: &Report) -> Option<String> {
     let mut limits: Vec<(&str, Vec<String>)> = Vec::new();
     for goal in report.missed() {
-        let limit = goal.limit.as_deref().unwrap_or(NOT_PROFILED);
+        let Some(limit) = goal.limit.as_deref() else { continue };
         let measure = format!("**{}** ({})", goal.measure, goal.unit);
         match limits.iter_mut().find(|(other, _)| *other == limit) {
             Some((_, measures)) => measures.push(measure),

@@ -31,11 +31,6 @@ impl Report {
         markdown::of(self)
     }
 
-    /// Returns the goals, the tables that they are from, and the limits of those that are missed.
-    pub(crate) fn goals_to_markdown(&self) -> String {
-        markdown::of_goals(self)
-    }
-
     /// Replaces the report of an earlier run, which stays as it was if the new one cannot be written.
     pub(crate) fn replace(&self, file: &Path) -> Result<(), Error> {
         let new = file.with_extension("md.new");

@@ -2,24 +2,12 @@
 //!
 //! The order is that of FUN-15, section 2.2 ("Lifecycle"); the user for row-level security (3.1) is set by the hooks of pgx's pool.
 //!
-//! | | awaited, for a first call | resets |
+//! | | awaited | resets |
 //! |---|---|---:|
-//! | leanest wiring | user, look-up; user, reserve; *BEGIN, user, INSERT, COMMIT*; user, complete: 10 | 3 |
-//! | as its product wires it | organisation, user, look-up; the same, reserve; the same, *BEGIN, INSERT, COMMIT*; the same, complete: 14 | 8 |
-//!
-//! | | awaited, for a replay | resets |
-//! |---|---|---:|
-//! | leanest wiring | user, look-up; user, status: 4 | 2 |
-//! | as its product wires it | organisation, user, look-up; the same, status: 6 | 4 |
-//!
-//! | module | holds |
-//! |---|---|
-//! | `connections` | the pool with its hooks |
-//! | `handler` | the handler on that pool |
+//! | first call | user, look-up; user, reserve; *BEGIN, user, INSERT, COMMIT*; user, complete: 10 | 3 |
+//! | replay | user, look-up; user, status: 4 | 2 |
 
-mod connections;
-mod handler;
-
+use deadpool_postgres::{Object, Pool};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::{
@@ -29,14 +17,14 @@ use tokio_postgres::{
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-pub(crate) use self::{
-    connections::{Connections, Wiring},
-    handler::ProductProjects,
-};
 use super::{
-    handler::{caller, internal, key, uuid},
+    handler::{caller, internal, key, query, uuid},
     proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
 };
+
+const SET_USER: &str = "SELECT set_config('app.current_user_id', $1, false)";
+
+const RESET_USER: &str = "RESET app.current_user_id";
 
 const LOOK_UP: &str = "SELECT procedure, request_hash, response_bytes, project_id FROM tenant.idempotency_keys \
      WHERE idempotency_key = $1 AND user_id = $2 AND expires > now()";
@@ -51,26 +39,46 @@ const STATUS: &str = "SELECT status FROM authz.outbox WHERE project_id = $1 ORDE
 
 const PROCEDURE: &str = "/benchmarks.database.v1.ProjectService/CreateProject";
 
-/// A handler behind the Go interceptor.
+/// A handler behind the Go interceptor, with the pool of the Go server. The hooks of that pool do the least that the interceptor works
+/// with: they set the user, whom row-level security needs, and reset it.
 #[derive(Debug)]
 pub(crate) struct GoInterceptor<S> {
     handler: S,
-    connections: Connections,
+    pool: Pool,
 }
 
 impl<S> GoInterceptor<S> {
-    pub(crate) fn new(handler: S, connections: Connections) -> Self {
-        Self { handler, connections }
+    pub(crate) fn new(handler: S, pool: Pool) -> Self {
+        Self { handler, pool }
     }
 
-    /// Executes one statement, on a connection that is acquired for it.
+    /// Executes one statement, on a connection that is acquired for it. The caller waits for the hook that sets the user, and, as in
+    /// pgx, not for the one that resets it before the connection goes back to the pool.
     async fn query(
         &self,
         user: Uuid,
         sql: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, Status> {
-        self.connections.acquire(user).await?.query(sql, parameters).await
+        let connection = HookedConnection(Some(self.pool.get().await.map_err(internal)?));
+        let acquired = connection.0.as_ref().ok_or_else(|| Status::internal("no connection"))?;
+        query(acquired, SET_USER, &[(&user.to_string(), Type::TEXT)]).await?;
+        query(acquired, sql, parameters).await
+    }
+}
+
+/// A connection whose user is reset when it is dropped. `None` once it is on its way back.
+struct HookedConnection(Option<Object>);
+
+impl Drop for HookedConnection {
+    fn drop(&mut self) {
+        let Some(connection) = self.0.take() else { return };
+        tokio::spawn(async move {
+            if connection.batch_execute(RESET_USER).await.is_err() {
+                // Closes it.
+                drop(Object::take(connection));
+            }
+        });
     }
 }
 
