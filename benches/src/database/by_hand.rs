@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{
-    handler::{INSERT, SET_USER, caller, id, internal, key, query, uuid},
+    handler::{INSERT, SET_USER, caller, internal, key, uuid},
     proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
 };
 
@@ -117,7 +117,9 @@ struct Call {
 impl Call {
     async fn insert(&self, transaction: &Transaction<'_>) -> Result<CreateProjectResponse, Status> {
         let columns: [(&(dyn ToSql + Sync), Type); 2] = [(&self.cluster, Type::UUID), (&self.name, Type::TEXT)];
-        Ok(self.response(id(&query(transaction, INSERT, &columns).await?)?))
+        let rows = query(transaction, INSERT, &columns).await?;
+        let row = rows.first().ok_or_else(|| Status::internal("no row"))?;
+        Ok(self.response(row.try_get(0).map_err(internal)?))
     }
 
     fn response(&self, project: Uuid) -> CreateProjectResponse {
@@ -143,7 +145,16 @@ impl ProjectService for ByHand {
     }
 }
 
-/// Executes a statement, as [`query`] does, and returns the number of changed rows.
+async fn query(
+    transaction: &Transaction<'_>,
+    sql: &str,
+    parameters: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<Vec<tokio_postgres::Row>, Status> {
+    let (values, types): (Vec<_>, Vec<_>) = parameters.iter().cloned().unzip();
+    let statement = transaction.prepare_typed_cached(sql, &types).await.map_err(internal)?;
+    transaction.query(&statement, &values).await.map_err(internal)
+}
+
 async fn execute(
     transaction: &Transaction<'_>,
     sql: &str,

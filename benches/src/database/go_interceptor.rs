@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{
-    handler::{caller, internal, key, query, uuid},
+    handler::{caller, internal, key, uuid},
     proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
 };
 
@@ -65,6 +65,13 @@ impl<S> GoInterceptor<S> {
         query(acquired, SET_USER, &[(&user.to_string(), Type::TEXT)]).await?;
         query(acquired, sql, parameters).await
     }
+}
+
+/// Executes a statement, prepared once for each connection.
+async fn query(connection: &Object, sql: &str, parameters: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, Status> {
+    let (values, types): (Vec<_>, Vec<_>) = parameters.iter().cloned().unzip();
+    let statement = connection.prepare_typed_cached(sql, &types).await.map_err(internal)?;
+    connection.query(&statement, &values).await.map_err(internal)
 }
 
 /// A connection whose user is reset when it is dropped. `None` once it is on its way back.

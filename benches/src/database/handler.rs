@@ -1,11 +1,8 @@
 //! The handler of all contenders: a CreateProject like the sample's, with prepared statements and without any delay.
 
-use deadpool_postgres::{GenericClient, Pool};
+use deadpool_postgres::Pool;
 use organization::Caller;
-use tokio_postgres::{
-    Row,
-    types::{ToSql, Type},
-};
+use tokio_postgres::types::Type;
 use tonic::{Request, Response, Status};
 use tonic_idempotency::{Execution, Transaction};
 use uuid::Uuid;
@@ -39,11 +36,13 @@ impl Projects {
     ) -> Result<Uuid, Status> {
         let mut connection = self.pool.get().await.map_err(internal)?;
         let transaction = connection.transaction().await.map_err(internal)?;
-        query(&transaction, SET_USER, &[(&user.to_string(), Type::TEXT)]).await?;
-        let id = id(&query(&transaction, INSERT, &[(&cluster, Type::UUID), (&name, Type::TEXT)]).await?)?;
+        let set_user = transaction.prepare_typed_cached(SET_USER, &[Type::TEXT]).await.map_err(internal)?;
+        transaction.query(&set_user, &[&user.to_string()]).await.map_err(internal)?;
+        let insert = transaction.prepare_typed_cached(INSERT, &[Type::UUID, Type::TEXT]).await.map_err(internal)?;
+        let row = transaction.query_one(&insert, &[&cluster, &name]).await.map_err(internal)?;
         execution.effect_committed();
         transaction.commit().await.map_err(internal)?;
-        Ok(id)
+        row.try_get(0).map_err(internal)
     }
 }
 
@@ -70,22 +69,6 @@ pub(crate) async fn insert_in(transaction: &Transaction, cluster: Uuid, name: &s
     let insert = transaction.prepare_cached(INSERT).await?;
     let row = transaction.query_one(&insert, &[&cluster, &name]).await?;
     row.try_get(0).map_err(internal)
-}
-
-/// Executes a statement, prepared once for each connection.
-pub(super) async fn query(
-    client: &impl GenericClient,
-    sql: &str,
-    parameters: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<Vec<Row>, Status> {
-    let (values, types): (Vec<_>, Vec<_>) = parameters.iter().cloned().unzip();
-    let statement = client.prepare_typed_cached(sql, &types).await.map_err(internal)?;
-    client.query(&statement, &values).await.map_err(internal)
-}
-
-/// Returns the id of the row that was inserted.
-pub(super) fn id(rows: &[Row]) -> Result<Uuid, Status> {
-    rows.first().ok_or_else(|| Status::internal("no row"))?.try_get(0).map_err(internal)
 }
 
 /// Returns the user who calls.
