@@ -16,6 +16,12 @@ pub(crate) struct Args {
     /// Measure what has goals in `database`, in about two minutes, and print the goals.
     #[arg(long, conflicts_with = "check")]
     pub(crate) goals: bool,
+    /// Count the allocations of calls of `database`, and the memory of calls in flight, in seconds, and print them.
+    #[arg(long, conflicts_with_all = ["check", "goals", "profile"])]
+    pub(crate) allocations: bool,
+    /// Profile by `perf` what has goals in `database`, met or missed. Without this, a run of everything profiles what misses them.
+    #[arg(long)]
+    pub(crate) profile: bool,
 }
 
 /// A part of the benchmarks, which is a section of the report. In the order of measurement.
@@ -33,7 +39,7 @@ impl Args {
     /// Returns the parts to measure, in order, each once.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let mut parts = match self.parts.is_empty() {
-            true if self.goals => vec![Part::Database],
+            true if self.goals || self.allocations || self.profile => vec![Part::Database],
             true => Part::value_variants().to_vec(),
             false => self.parts.clone(),
         };
@@ -44,7 +50,7 @@ impl Args {
 
     /// Returns whether the report is to replace results/benchmarks.md.
     pub(crate) fn is_whole(&self) -> bool {
-        self.parts.is_empty() && !self.smoke && !self.goals
+        self.parts.is_empty() && !(self.smoke || self.goals || self.allocations || self.profile)
     }
 }
 
@@ -74,7 +80,9 @@ mod tests {
     fn parts_are_measured_in_order_and_once() {
         assert_eq!(args(&[]).parts(), Part::value_variants());
         assert_eq!(args(&["layer", "hash", "layer"]).parts(), [Part::Hash, Part::Layer]);
-        assert_eq!(args(&["--goals"]).parts(), [Part::Database]);
+        for line in ["--goals", "--allocations", "--profile"] {
+            assert_eq!(args(&[line]).parts(), [Part::Database]);
+        }
         for part in Part::value_variants() {
             assert_eq!(args(&[part.name()]).parts(), [*part]);
         }
@@ -83,7 +91,7 @@ mod tests {
     #[test]
     fn only_a_whole_run_replaces_the_report() {
         assert!(args(&[]).is_whole() && args(&["--check"]).is_whole());
-        for line in ["--smoke", "hash", "--goals"] {
+        for line in ["--smoke", "hash", "--goals", "--allocations", "--profile"] {
             assert!(!args(&[line]).is_whole(), "{line}");
         }
     }

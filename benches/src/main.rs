@@ -79,7 +79,7 @@ async fn main() -> Result<ExitCode, Error> {
 
 async fn measure(part: Part, context: &Context, args: &Args) -> Result<Section, Error> {
     match part {
-        Part::Database => database::measure(context, args.goals).await,
+        Part::Database => database::measure(context, args).await,
         #[cfg(feature = "drivers")]
         Part::Drivers => drivers::measure(context).await,
         Part::Hash => hash::measure(context).await,

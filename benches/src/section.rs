@@ -49,10 +49,6 @@ impl Goal {
         Self { measure: measure.into(), bound, figure, unit: unit.into(), limit: None }
     }
 
-    pub(crate) fn limited_by(self, limit: &str) -> Self {
-        Self { limit: Some(limit.to_owned()), ..self }
-    }
-
     pub(crate) fn is_met(&self) -> bool {
         self.bound.holds(self.figure.median)
     }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{
     contender::{BARE, Contender, FLOOR, RESERVED, TRANSACTIONAL},
     in_flight::{Gate, HELD, HOLD, held_bare, held_reserved},
-    plan::SMALL,
+    plan::{Call, LARGE, SMALL},
     proto::CreateProjectRequest,
     world::World,
 };
@@ -35,9 +35,18 @@ const WARM_UP: usize = 20;
 /// The calls of which the one that allocates least counts: maps and buffers grow now and then.
 const CALLS: usize = 30;
 
-const COUNTED: [Contender; 4] = [BARE, FLOOR, TRANSACTIONAL, RESERVED];
+const COUNTED: [(Call, Contender, usize); 8] = [
+    (Call::First, BARE, SMALL),
+    (Call::First, FLOOR, SMALL),
+    (Call::First, TRANSACTIONAL, SMALL),
+    (Call::First, RESERVED, SMALL),
+    (Call::Replay, TRANSACTIONAL, SMALL),
+    (Call::First, BARE, LARGE),
+    (Call::First, FLOOR, LARGE),
+    (Call::First, TRANSACTIONAL, LARGE),
+];
 
-/// The allocations of a first call of each contender and their bytes, and the memory of each call in flight in bytes.
+/// The allocations of each kind of call and their bytes, and the memory of each call in flight in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Allocations {
     calls: [(u64, u64); COUNTED.len()],
@@ -51,15 +60,15 @@ impl Allocations {
         let address = world.address()?;
         block_in_place(|| {
             let mut calls = [(0, 0); COUNTED.len()];
-            for (counted, contender) in calls.iter_mut().zip(COUNTED) {
-                *counted = of_a_call(world, address, contender)?;
+            for (counted, (call, contender, payload)) in calls.iter_mut().zip(COUNTED) {
+                *counted = of_a_call(world, address, call, contender, payload)?;
             }
             Ok(Self { calls, in_flight: while_handlers_wait(context, world)? })
         })
     }
 
     pub(super) fn goals(&self) -> [Goal; 3] {
-        let [.., (allocations, bytes), _] = self.calls;
+        let [_, _, (allocations, bytes), ..] = self.calls;
         let [bare, reserved] = self.in_flight;
         let of_a_call = |bound, figure, unit| {
             let measure = "transactional first call, without HTTP/2";
@@ -78,13 +87,14 @@ impl Allocations {
     }
 
     pub(super) fn tables(&self) -> [Table; 2] {
-        let of_a_call = |(contender, (allocations, bytes)): (Contender, &(u64, u64))| {
-            vec![
-                format!("first call, {}, {}", contender.name, format::bytes(SMALL as f64)),
-                allocations.to_string(),
-                format::figure(*bytes as f64),
-            ]
-        };
+        let of_a_call =
+            |((call, contender, payload), (allocations, bytes)): ((Call, Contender, usize), &(u64, u64))| {
+                vec![
+                    format!("{}, {}, {}", call.name(), contender.name, format::bytes(payload as f64)),
+                    allocations.to_string(),
+                    format::figure(*bytes as f64),
+                ]
+            };
         let [bare, reserved] = self.in_flight;
         [
             Table {
@@ -106,17 +116,23 @@ impl Allocations {
     }
 }
 
-/// Returns the allocations of one first call, and their bytes.
-fn of_a_call(world: &World, address: SocketAddr, contender: Contender) -> Result<(u64, u64), Error> {
-    let runtime = runtime()?;
-    let payload = [0x5a; SMALL];
+/// Returns the allocations of one call, and their bytes.
+fn of_a_call(
+    world: &World,
+    address: SocketAddr,
+    call: Call,
+    contender: Contender,
+    payload: usize,
+) -> Result<(u64, u64), Error> {
+    let (runtime, payload, recorded) = (runtime()?, vec![0x5a; payload], Uuid::new_v4());
+    let key = || if call == Call::First { Uuid::new_v4() } else { recorded };
     let mut routes = runtime.block_on(async { world.routes(contender, address) })?;
     for _ in 0..WARM_UP {
-        runtime.block_on(unary::answer(&mut routes, request(Uuid::new_v4(), &payload)?))?;
+        runtime.block_on(unary::answer(&mut routes, request(key(), &payload)?))?;
     }
     let mut least = (u64::MAX, u64::MAX);
     for _ in 0..CALLS {
-        let (request, mut answered) = (request(Uuid::new_v4(), &payload)?, Ok(()));
+        let (request, mut answered) = (request(key(), &payload)?, Ok(()));
         let info = allocation_counter::measure(|| answered = runtime.block_on(unary::answer(&mut routes, request)));
         answered?;
         least = least.min((info.count_total, info.bytes_total));

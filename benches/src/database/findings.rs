@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{
     allocations::Allocations,
     contender::Contender,
-    goals,
     in_flight::{HELD, InFlight, RATE, ROUNDS},
     load::Figures,
     matrix::Matrix,
@@ -13,15 +12,16 @@ use super::{
 };
 use crate::{
     format,
-    section::{Section, Table},
+    section::{Goal, Section, Table},
 };
 
 /// The results of all measurements.
 pub(super) struct Findings {
     pub(super) server: String,
-    pub(super) near: Vec<Matrix>,
-    pub(super) in_flight: InFlight,
     pub(super) allocations: Allocations,
+    pub(super) near: Vec<Matrix>,
+    pub(super) in_flight: Option<InFlight>,
+    pub(super) goals: Vec<Goal>,
     pub(super) distant: Option<Distant>,
 }
 
@@ -64,13 +64,13 @@ impl Findings {
             .distant
             .as_ref()
             .map(|Distant { round_trip, matrices }| summary::table(&self.near, matrices, *round_trip));
-        let goals = goals::of(&self.near, &self.in_flight);
+        let tables = self.tables();
         Section {
             title: "Claim, complete and replay on PostgreSQL",
             text: format!("{TEXT}\n{}.", self.server),
             summary,
-            tables: self.tables(),
-            goals: goals.into_iter().chain(self.allocations.goals()).collect(),
+            tables,
+            goals: self.goals.into_iter().chain(self.allocations.goals()).collect(),
         }
     }
 
@@ -80,7 +80,7 @@ impl Findings {
             let far = format!(", a round trip takes {}", format::duration(round_trip.as_secs_f64()));
             tables.extend(matrices.iter().map(|matrix| figures_table(matrix, &far)));
         }
-        tables.push(in_flight_table(&self.in_flight));
+        tables.extend(self.in_flight.as_ref().map(in_flight_table));
         tables.extend(self.allocations.tables());
         tables
     }

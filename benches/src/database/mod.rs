@@ -8,7 +8,7 @@
 //! | `load`, `turns`, `matrix` | concurrent callers, contenders in turn, and what was measured |
 //! | `in_flight` | calls beside many that are in flight |
 //! | `allocations` | allocations of a call, and the memory of calls in flight |
-//! | `usage` | processor time |
+//! | `usage`, `profile` | processor time, and where it goes |
 //! | `goals`, `summary`, `findings` | the goals, the answer to "what will it cost me?", and the section of the report |
 
 mod allocations;
@@ -23,6 +23,7 @@ pub(crate) mod load;
 mod matrix;
 mod plan;
 mod primary_key;
+mod profile;
 pub(crate) mod proto;
 mod summary;
 pub(crate) mod turns;
@@ -39,6 +40,7 @@ use self::{
     allocations::Allocations,
     contender::{Contender, Guard},
     findings::{Distant, Findings},
+    goals::{Aim, Subject},
     in_flight::InFlight,
     load::{Keys, Load},
     matrix::Matrix,
@@ -47,24 +49,81 @@ use self::{
     turns::{Entrant, Turns},
     world::{Served, World},
 };
-use crate::{Error, context::Context, section::Section};
+use crate::{
+    Error,
+    args::Args,
+    context::Context,
+    section::{Goal, Section},
+};
 
 /// The time that a slower network adds to each round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 
-/// Measures the part; without the slower network, which no goal needs, if only the goals are asked for.
-pub(crate) async fn measure(context: &Context, is_for_goals: bool) -> Result<Section, Error> {
+/// Measures the part: all of it, what has goals, or allocations alone.
+pub(crate) async fn measure(context: &Context, args: &Args) -> Result<Section, Error> {
     let world = World::start().await?;
     let near = world.address()?;
-    let findings = Findings {
+    let mut findings = Findings {
         server: world.describe().to_owned(),
-        near: measure_rows(context, &world, &plan::ROWS, near).await?,
-        in_flight: InFlight::measure(context, &world).await?,
         allocations: Allocations::count(context, &world)?,
-        distant: if is_for_goals { None } else { Some(distant(context, &world, near).await?) },
+        near: Vec::new(),
+        in_flight: None,
+        goals: Vec::new(),
+        distant: None,
     };
+    if !args.allocations {
+        findings.near = measure_rows(context, &world, &plan::ROWS, near).await?;
+        let in_flight = InFlight::measure(context, &world).await?;
+        let aims = goals::of(&findings.near, &in_flight);
+        findings.goals = explained(context, &world, near, aims, args).await?;
+        findings.in_flight = Some(in_flight);
+    }
+    if !(args.allocations || args.goals) {
+        findings.distant = Some(distant(context, &world, near).await?);
+    }
     world.stop().await;
     Ok(findings.into_section())
+}
+
+/// Says of goals what limits them, from a profile of each contender: of missed ones, or of all or none if that is asked for.
+async fn explained(
+    context: &Context,
+    world: &World,
+    near: SocketAddr,
+    mut aims: Vec<Aim>,
+    args: &Args,
+) -> Result<Vec<Goal>, Error> {
+    let is_profiled = |aim: &Aim| args.profile || !(args.goals || aim.goal.is_met());
+    let mut subjects: Vec<Subject> = Vec::new();
+    for aim in aims.iter().filter(|aim| is_profiled(aim)) {
+        if !subjects.contains(&aim.subject) {
+            subjects.push(aim.subject);
+        }
+    }
+    for subject in subjects {
+        context.progress(&format!("profiling: {}", subject.name()));
+        let found = profile(context, world, near, subject).await?;
+        let mut of_subject: Vec<_> = aims.iter_mut().filter(|aim| aim.subject == subject && is_profiled(aim)).collect();
+        // One text for all goals of a subject, which the report then has once for each price.
+        let bases: Vec<_> = of_subject.iter().filter_map(|aim| aim.base.as_deref()).collect();
+        let beside = if bases.is_empty() { String::new() } else { format!(" In its turns, {}.", bases.join("; ")) };
+        let found = format!("Of {}, {found}{beside}", subject.name());
+        for aim in &mut of_subject {
+            aim.goal.limit = Some(format!("{found} What it would cost to pass that: {}", aim.price));
+        }
+    }
+    Ok(aims.into_iter().map(|aim| aim.goal).collect())
+}
+
+/// Describes where the time of a contender goes, or why that cannot be said.
+async fn profile(context: &Context, world: &World, near: SocketAddr, subject: Subject) -> Result<String, Error> {
+    let Subject { call, concurrency, payload, of } = subject;
+    let client = Served::start(world.routes(of, near)?).await?;
+    let entrant = entrant(context, world, of, client, Load { concurrency, keys: Keys::New, payload }, call).await?;
+    let found = profile::of(context, &entrant, &world.processes).await;
+    Ok(found.unwrap_or_else(|error| {
+        format!("there is no profile ({error}); `perf` has to be there, and allowed for this user.")
+    }))
 }
 
 /// Calls services whose database is behind a slower network.

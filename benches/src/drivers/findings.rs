@@ -60,7 +60,8 @@ impl Findings {
             driver.name()
         );
         let ratio = Spread::of_ratios(&ratios(driver), &ratios(Driver::TokioPostgres));
-        Goal::new(measure, Bound::AtLeast(1.0), ratio, "× that of tokio-postgres").limited_by(limit)
+        let goal = Goal::new(measure, Bound::AtLeast(1.0), ratio, "× that of tokio-postgres");
+        Goal { limit: Some(limit.to_owned()), ..goal }
     }
 }
 

@@ -11,6 +11,9 @@ measured, and how to read the figures: ratios are taken within a round, in which
 is the median of the rounds with the least and the greatest. Each section below has the method and the results of one part. The goals, met \
 and missed, are [at the end](#goals), with the limits of those that are missed.";
 
+/// The limit of a missed goal for which no section states one.
+const NOT_PROFILED: &str = "It has no profile: [`benches/README.md`](../benches/README.md) says how to make one.";
+
 /// Returns the whole report: what the layer costs, how it was measured, the results, and the goals.
 pub(super) fn of(report: &Report) -> String {
     let mut blocks = vec!["# Benchmarks".to_owned()];
@@ -58,7 +61,7 @@ fn captioned(Table { caption, columns, rows }: &Table) -> [String; 2] {
 fn limits(report: &Report) -> Option<String> {
     let mut limits: Vec<(&str, Vec<String>)> = Vec::new();
     for goal in report.missed() {
-        let Some(limit) = goal.limit.as_deref() else { continue };
+        let limit = goal.limit.as_deref().unwrap_or(NOT_PROFILED);
         let measure = format!("**{}** ({})", goal.measure, goal.unit);
         match limits.iter_mut().find(|(other, _)| *other == limit) {
             Some((_, measures)) => measures.push(measure),

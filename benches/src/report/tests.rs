@@ -42,7 +42,8 @@ fn a_report_has_its_costs_its_setting_its_sections_and_its_goals() {
     assert!(markdown.contains(section), "{markdown}");
     // Each limit once, and none of a goal that is met.
     let limit = "What limits those that are missed:\n\n- **map of strings** (× plain SHA-256); **a larger map** (× plain \
-                 SHA-256): Sorting it *takes* that.\n";
+                 SHA-256): Sorting it *takes* that.\n- **`a|b`** (allocations): It has no profile: \
+                 [`benches/README.md`](../benches/README.md) says how to make one.\n";
     assert!(markdown.ends_with(limit), "{markdown}");
 }
 
