@@ -7,13 +7,13 @@ use simulation::{
     world::{Host, Link, Process, Weather, World, run},
 };
 use tokio::time::sleep;
-use tonic_idempotency::store::driver::Session as _;
 use tonic_idempotency::{
     KeyId, OwnerId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{
         BeginOutcome, CallSession, Claim, ClaimOutcome, Completion, RequestHash, Reservation, Store, StoreErrorKind,
-        StoreTransaction, StoredResponse, TransactionOptions, driver::Exclusive,
+        StoreTransaction, StoredResponse, TransactionOptions,
+        driver::{Exclusive, Session as _},
     },
 };
 use uuid::Uuid;
