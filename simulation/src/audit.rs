@@ -219,10 +219,11 @@ impl Audit<'_> {
         }
         for (process, stopped) in &self.evidence.stopped {
             let is_later = |run: &&HandlerRun| {
-                run.process == *process && (run.began > *stopped || run.ended.is_some_and(|(time, _)| time > *stopped))
+                run.process.is(process) && (run.began > *stopped || run.ended.is_some_and(|(time, _)| time > *stopped))
             };
             if let Some(run) = self.evidence.runs.iter().find(is_later) {
-                let seen = format!("a call of operation {} goes on after {process} has been shut down", run.operation);
+                let seen =
+                    format!("a call of operation {} goes on after {process:?} has been shut down", run.operation);
                 self.broken("nothing is left", seen);
             }
         }

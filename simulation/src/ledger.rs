@@ -9,7 +9,7 @@ use std::{
 use tonic::Code;
 use tonic_idempotency::rejection::Reason;
 
-use crate::plan::End;
+use crate::{plan::End, world::Process};
 
 /// The evidence of one run of the simulation. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Evidence {
     /// How often the handler of an operation ran.
     pub counts: BTreeMap<usize, usize>,
     /// Processes that were shut down well, with no call left, and when.
-    pub stopped: Vec<(String, Duration)>,
+    pub stopped: Vec<(Process, Duration)>,
     /// Calls and connections that were left when all had ended.
     pub leftovers: Vec<String>,
 }
@@ -35,10 +35,12 @@ pub struct Evidence {
 pub struct HandlerRun {
     /// The operation whose message it got.
     pub operation: usize,
-    /// The process, by its host and number.
-    pub process: String,
+    /// The process.
+    pub process: Process,
     /// When it began.
     pub began: Duration,
+    /// Whether the other system will have it, or has it.
+    pub is_sent: bool,
     /// When its effect was there: of a reserved call when the other system had it, of a transactional one when the statement had succeeded.
     pub effect: Option<Duration>,
     /// When it ended, and how; of a run whose process was killed, never.
@@ -91,13 +93,18 @@ impl Ledger {
     }
 
     /// Notes that a handler begins. Returns the number of the run, and how often the operation ran before.
-    pub fn begin(&self, operation: usize, process: String, began: Duration) -> (usize, usize) {
+    pub fn begin(&self, operation: usize, process: Process, began: Duration) -> (usize, usize) {
         let mut evidence = self.lock();
-        evidence.runs.push(HandlerRun { operation, process, began, effect: None, ended: None });
+        evidence.runs.push(HandlerRun { operation, process, began, is_sent: false, effect: None, ended: None });
         let number = evidence.runs.len() - 1;
         let count = evidence.counts.entry(operation).or_default();
         *count += 1;
         (number, *count - 1)
+    }
+
+    /// Notes that the effect of a run is on its way to the other system.
+    pub fn send(&self, run: usize) {
+        self.lock().runs[run].is_sent = true;
     }
 
     /// Notes the effect of a run.

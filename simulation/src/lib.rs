@@ -6,7 +6,7 @@
 //! | [`plan`] | all that a seed decides: settings, operations, faults |
 //! | [`world`] | time, randomness, hosts and the network between them |
 //! | [`database`] | the statements of the store, in memory |
-//! | [`server`], [`service`] | the product's layer around a service |
+//! | [`server`], [`service`], [`reconciler`] | the product's layer around a service |
 //! | [`client`], [`network`] | those who call it |
 //! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
 //! | [`run`](mod@run), [`mod@shrink`], [`swarm`] | one seed; a failing one with less; many |
@@ -17,6 +17,7 @@ pub mod database;
 pub mod ledger;
 pub mod network;
 pub mod plan;
+pub mod reconciler;
 pub mod run;
 pub mod server;
 pub mod service;

@@ -24,6 +24,9 @@ struct Args {
     /// Stops after as many calls, with retries.
     #[arg(long, default_value_t = 100_000)]
     calls: u64,
+    /// Fails if fewer calls were made in the time.
+    #[arg(long, default_value_t = 0)]
+    least: u64,
     /// Stops after as many seconds.
     #[arg(long, default_value_t = 3600)]
     seconds: u64,
@@ -85,7 +88,10 @@ fn many(args: &Args) -> bool {
         }
         println!("cargo run -p simulation --release -- --seed {seed} --operations {} --story", args.operations);
     }
-    outcome.failures.is_empty()
+    if outcome.calls < args.least {
+        println!("too slow: {} calls were wanted", args.least);
+    }
+    outcome.failures.is_empty() && outcome.calls >= args.least
 }
 
 fn story(args: &Args) -> bool {

@@ -25,6 +25,7 @@ use crate::{
     database::{Database, Pool},
     ledger::Ledger,
     plan::{Operation, Settings},
+    reconciler::Witness,
     service::{FILE_DESCRIPTOR_SET, Service, proto::ledger_server::LedgerServer},
     world::{Host, Link, Process, World},
 };
@@ -112,8 +113,12 @@ impl Server {
             .policies(settings.policies.clone())
             .replay_cache_bytes(settings.replay_cache_bytes);
         if settings.is_narrow {
-            let (in_flight, waiting) = (Limit::new(12, 6), Limit::new(6, 3));
-            builder = builder.limits(Limits { in_flight, waiting, ..Limits::default() });
+            let (in_flight, waiting, unrecorded) = (Limit::new(12, 6), Limit::new(6, 3), Limit::new(4, 3));
+            builder = builder.limits(Limits { in_flight, waiting, unrecorded, ..Limits::default() });
+        }
+        for procedure in ["Send", "Enter"] {
+            let witness = Witness { operations: Arc::clone(&self.operations), ledger: self.ledger.clone() };
+            builder = builder.reconciler(format!("/ledger.v1.Ledger/{procedure}"), witness);
         }
         let layer = builder.build().expect("settings that are valid");
         let service = Service {
@@ -165,7 +170,7 @@ impl Server {
         let unfinished = shutdown.unfinished.len();
         self.world.tell(self.name(), format_args!("has shut down, with {unfinished} calls left"));
         if unfinished == 0 {
-            self.ledger.lock().stopped.push((format!("{process:?}"), self.world.time()));
+            self.ledger.lock().stopped.push((process.clone(), self.world.time()));
         }
         if must_end {
             let mut left = Vec::new();
@@ -187,7 +192,7 @@ impl Server {
     /// server sees the client hang up.
     pub async fn serve(&self, mut request: Request<Body>) -> Option<Response<Body>> {
         let instance = self.lock().clone().filter(|instance| instance.process.is_alive())?;
-        if let Some(caller) = caller(request.headers()) {
+        if let Some(caller) = caller_of(request.headers()) {
             request.extensions_mut().insert(caller);
         }
         let Instance { process, mut service, .. } = instance;
@@ -216,13 +221,18 @@ impl fmt::Debug for Server {
 }
 
 /// The authentication of the simulation.
-fn caller(headers: &http::HeaderMap) -> Option<Caller> {
+fn caller_of(headers: &http::HeaderMap) -> Option<Caller> {
     let text = |name| headers.get(name)?.to_str().ok();
-    let caller = Caller::new(UserId::new(text(USER)?.parse::<Uuid>().ok()?));
-    Some(match text(SCOPE) {
-        Some(scope) if scope != "0" => caller.in_scope(Scope::from_text(scope).ok()?),
-        _ => caller,
-    })
+    Some(caller(text(USER)?.parse().ok()?, text(SCOPE)?.parse().ok()?))
+}
+
+/// Returns the caller that a user is in a tenant; in the first, without one.
+pub(crate) fn caller(user: Uuid, scope: u8) -> Caller {
+    let caller = Caller::new(UserId::new(user));
+    match scope {
+        0 => caller,
+        _ => caller.in_scope(Scope::from_text(&scope.to_string()).expect("a digit")),
+    }
 }
 
 /// Waits for something that a process does; `None` if the process is killed before.

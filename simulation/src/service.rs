@@ -57,7 +57,7 @@ impl Service {
         let number = usize::try_from(message.operation).unwrap_or(usize::MAX);
         let operation = self.operations.iter().find(|operation| operation.number == number);
         let operation = operation.ok_or_else(|| Status::internal("no such operation"))?;
-        let (run, before) = self.ledger.begin(number, format!("{:?}", self.process), self.world.time());
+        let (run, before) = self.ledger.begin(number, self.process.clone(), self.world.time());
         let behaviour = operation.behaviour(before);
         self.tell(run, number, format_args!("begins: {:?}", behaviour.end));
         let ended = match procedure {
@@ -85,6 +85,7 @@ impl Service {
         self.process.gate().await;
         // From here on it may have happened.
         execution.effect_committed();
+        self.ledger.send(run);
         let _ = self.outside.carry().await;
         self.ledger.effect(run, self.world.time());
         let _ = self.outside.carry().await;

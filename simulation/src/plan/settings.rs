@@ -51,7 +51,7 @@ impl Settings {
             final_errors: final_errors.expect("codes that may be final"),
             on_in_progress: *random.one_of(&[InProgressPolicy::Abort, InProgressPolicy::Wait]),
             max_wait: seconds(random, 0.5, 20.0),
-            on_lease_ended: *random.one_of(&[LeasePolicy::Rerun, LeasePolicy::Refuse, LeasePolicy::Refuse]),
+            on_lease_ended: *random.one_of(&[LeasePolicy::Rerun, LeasePolicy::Refuse, LeasePolicy::Reconcile]),
             on_store_unavailable: match random.once_in(8) {
                 true => StorePolicy::Proceed,
                 false => StorePolicy::Reject,

@@ -89,6 +89,11 @@ impl Process {
         &self.0.host
     }
 
+    /// Returns whether this is the same process.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Returns its number on the host, from 1.
     pub fn number(&self) -> u32 {
         self.0.number

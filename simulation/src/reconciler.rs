@@ -1,0 +1,43 @@
+//! Finds out how abandoned calls ended: it asks the other system, which is the ledger.
+
+use std::{error::Error, sync::Arc};
+
+use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
+
+use crate::{ledger::Ledger, plan::Operation, server::caller, service::proto::EnterReply};
+
+/// A reconciler that is never wrong, and does not always know.
+#[derive(Clone, Debug)]
+pub struct Witness {
+    /// The operations of the plan.
+    pub operations: Arc<Vec<Operation>>,
+    /// The evidence.
+    pub ledger: Ledger,
+}
+
+impl Reconciler for Witness {
+    async fn reconcile(&self, abandoned: Abandoned) -> Result<Reconciliation, Box<dyn Error + Send + Sync>> {
+        let is_its = |operation: &&Operation| {
+            let owner = operation.user.map(|user| caller(user, operation.scope).owner());
+            owner == Some(abandoned.owner) && operation.key == *abandoned.key.as_uuid()
+        };
+        let operations: Vec<_> = self.operations.iter().filter(is_its).collect();
+        let evidence = self.ledger.lock();
+        let mut answer = Reconciliation::NotExecuted;
+        for (number, run) in evidence.runs.iter().enumerate() {
+            let Some(operation) = operations.iter().find(|operation| operation.number == run.operation) else {
+                continue;
+            };
+            let (run_id, owner, text) = (number as u64, operation.owner().to_string(), operation.text());
+            let goes_on = run.ended.is_none() && run.process.is_alive();
+            answer = match (run.effect, run.ended) {
+                (Some(_), _) if !goes_on => {
+                    return Ok(Reconciliation::completed(&EnterReply { run: run_id, owner, text }));
+                }
+                _ if goes_on || run.is_sent => Reconciliation::Unknown,
+                _ => answer,
+            };
+        }
+        Ok(answer)
+    }
+}
