@@ -15,7 +15,7 @@ use super::{
     row::Row,
     session::{Answer, Request},
     state::Ending,
-    statement::Action,
+    statement::Sent,
 };
 use crate::world::Signal;
 
@@ -89,7 +89,7 @@ impl Connection {
     ///
     /// [`DriverError`] if it fails.
     pub async fn insert_effect(&mut self, owner: Uuid, key: Uuid, call: u64) -> Result<(), DriverError> {
-        self.send(vec![Action::Effect { owner, key, call, is_unique: false }]).await.map(drop)
+        self.send(vec![Sent::effect(owner, key, call, false)]).await.map(drop)
     }
 
     /// As [`insert_effect`](Self::insert_effect), if no other call has this number.
@@ -98,11 +98,11 @@ impl Connection {
     ///
     /// [`DriverError`] if it fails.
     pub async fn insert_unique_effect(&mut self, owner: Uuid, key: Uuid, call: u64) -> Result<(), DriverError> {
-        self.send(vec![Action::Effect { owner, key, call, is_unique: true }]).await.map(drop)
+        self.send(vec![Sent::effect(owner, key, call, true)]).await.map(drop)
     }
 
     /// Sends statements in one round trip, and returns the rows of each.
-    pub(super) async fn send(&mut self, statements: Vec<Action>) -> Result<Vec<Vec<Row>>, DriverError> {
+    pub(super) async fn send(&mut self, statements: Vec<Sent>) -> Result<Vec<Vec<Row>>, DriverError> {
         let process = self.pool.process().clone();
         process.gate().await;
         let wire = self.wire.as_mut().expect("only `close` and `drop` take it out");
@@ -123,7 +123,7 @@ impl Connection {
     }
 
     /// Sends statements together, or one after the other.
-    async fn send_all(&mut self, statements: Vec<Action>) -> Result<Vec<Vec<Row>>, DriverError> {
+    async fn send_all(&mut self, statements: Vec<Sent>) -> Result<Vec<Vec<Row>>, DriverError> {
         if self.pool.sends_together() {
             return self.send(statements).await;
         }
@@ -143,12 +143,12 @@ impl driver::Connection for Connection {
     type Row = Row;
 
     async fn execute(&mut self, sql: &str) -> Result<(), DriverError> {
-        self.send(vec![Action::simple(sql)]).await.map(drop)
+        self.send(vec![Sent::simple(sql)]).await.map(drop)
     }
 
     async fn query(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, DriverError> {
-        let action = Action::of(statement);
-        Ok(self.send(vec![action]).await?.pop().unwrap_or_default())
+        let sent = Sent::query(statement);
+        Ok(self.send(vec![sent]).await?.pop().unwrap_or_default())
     }
 
     async fn begin(
@@ -157,7 +157,7 @@ impl driver::Connection for Connection {
         first: Statement<'_>,
         savepoint: Option<&str>,
     ) -> Result<Vec<Row>, DriverError> {
-        let statements = [Action::simple(begin), Action::of(first)].into_iter().chain(savepoint.map(Action::simple));
+        let statements = [Sent::simple(begin), Sent::query(first)].into_iter().chain(savepoint.map(Sent::simple));
         if let Some(wire) = &mut self.wire {
             (wire.begun, wire.is_in_conflict) = (None, false);
         }
@@ -172,8 +172,8 @@ impl driver::Connection for Connection {
 
     async fn commit(&mut self, roll_back: Option<&str>, record: Option<Statement<'_>>) -> Result<(), DriverError> {
         // A savepoint fails in a transaction that has failed, and outside of one.
-        let record = record.map_or_else(|| Action::simple("SAVEPOINT idempotency_end"), Action::of);
-        let statements = roll_back.map(Action::simple).into_iter().chain([record, Action::CommitTransaction]);
+        let record = record.map_or_else(|| Sent::simple("SAVEPOINT idempotency_end"), Sent::query);
+        let statements = roll_back.map(Sent::simple).into_iter().chain([record, Sent::simple("COMMIT")]);
         self.send_all(statements.collect()).await.map(drop)
     }
 

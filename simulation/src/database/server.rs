@@ -17,7 +17,7 @@ use super::{
     error::SqlError,
     pool::Pool,
     state::{Effect, Ending, Open, State, StoredRecord, StoredRow, id},
-    statement::Action,
+    statement::Sent,
     trouble::Trouble,
 };
 use crate::world::{Link, Process, World};
@@ -168,7 +168,7 @@ impl Database {
     ) -> Result<(), DriverError> {
         let pool = self.pool(process, link.clone(), 1);
         let mut connection = pool.connect().await.map_err(DriverError::lost)?;
-        connection.send(vec![Action::Effect { owner, key, call, is_unique }]).await.map(drop)
+        connection.send(vec![Sent::effect(owner, key, call, is_unique)]).await.map(drop)
     }
 
     /// Returns the committed effects, in the order of their commits.

@@ -1,6 +1,6 @@
 //! The server's side of a connection: [`Session`].
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
     select,
@@ -13,7 +13,7 @@ use super::{
     row::Row,
     server::Database,
     state::{Ending, Stop},
-    statement::Action,
+    statement::{Action, Sent},
     transaction::Transaction,
     trouble::Fate,
 };
@@ -31,7 +31,7 @@ pub(super) type Answer = Result<Vec<Vec<Row>>, SqlError>;
 /// Statements that are sent together.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) statements: Vec<Action>,
+    pub(super) statements: Vec<Sent>,
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
@@ -77,7 +77,7 @@ impl Session {
                 () = signal.notified() => continue,
                 request = self.requests.recv() => request,
                 () = self.process.killed() => None,
-                () = sleep(idle.unwrap_or(Duration::MAX)) => {
+                () = at(idle.map(|idle| Instant::now() + idle)) => {
                     self.database.lock().session(self.number).transaction = None;
                     self.database.wake_waiting();
                     return self.say_farewell(Ending::Told(SqlError::IDLE)).await;
@@ -158,16 +158,16 @@ impl Session {
         self.idle_timeout().map_or(KEEPALIVES, |idle| idle.min(KEEPALIVES))
     }
 
-    async fn carry_out(&mut self, signal: &Notify, statements: Vec<Action>) -> Answer {
+    async fn carry_out(&mut self, signal: &Notify, statements: Vec<Sent>) -> Answer {
         let mut rows = Vec::with_capacity(statements.len());
-        for action in statements {
+        for sent in statements {
             {
                 let mut state = self.database.lock();
                 let session = state.session(self.number);
                 (session.is_running, session.is_canceled) = (true, false);
-                session.busy_since = action.is_of_store().then(Instant::now);
+                session.busy_since = sent.is_of_store.then(Instant::now);
             }
-            let answer = self.run(signal, &action).await;
+            let answer = self.run(signal, &sent).await;
             let mut state = self.database.lock();
             let session = state.session(self.number);
             (session.is_running, session.busy_since) = (false, None);
@@ -175,13 +175,14 @@ impl Session {
                 Err(error) => error.code,
                 Ok(rows) => rows.first().and_then(|row| row.text("state").or(row.text("outcome"))).unwrap_or("done"),
             };
-            state.tell(format_args!("#{} {action}: {outcome}", self.number));
+            state.tell(format_args!("#{} {sent}: {outcome}", self.number));
             rows.push(answer?);
         }
         Ok(rows)
     }
 
-    async fn run(&self, signal: &Notify, action: &Action) -> Result<Vec<Row>, SqlError> {
+    async fn run(&self, signal: &Notify, sent: &Sent) -> Result<Vec<Row>, SqlError> {
+        let action = &sent.action;
         let fate = self.database.lock().draws.statement();
         self.meet_pooler(&fate)?;
         self.pause(signal, fate.latency).await?;
@@ -190,7 +191,7 @@ impl Session {
             return Err(error);
         }
         let was_open = self.database.lock().session(self.number).transaction.is_some();
-        let rows = self.execute(signal, action).await?;
+        let rows = self.execute(signal, sent).await?;
         let commits = match action {
             Action::CommitTransaction => true,
             _ => !was_open && !action.is_of_transaction(),
@@ -231,14 +232,14 @@ impl Session {
     }
 
     /// Carries out a statement, as soon as no other transaction has what it needs.
-    async fn execute(&self, signal: &Notify, action: &Action) -> Result<Vec<Row>, SqlError> {
-        let gives_up = action.lock_timeout().map(|time| Instant::now() + time);
+    async fn execute(&self, signal: &Notify, sent: &Sent) -> Result<Vec<Row>, SqlError> {
+        let gives_up = sent.action.lock_timeout().map(|time| Instant::now() + time);
         let mut waited = false;
         loop {
             let next_end = self.database.next_end();
             {
                 let mut state = self.database.lock();
-                let other = match state.attempt(self.number, action, waited) {
+                let other = match state.attempt(self.number, sent, waited) {
                     Ok(rows) => return Ok(rows),
                     Err(Stop::Error(error)) => return Err(error),
                     Err(Stop::Wait(other)) => other,
@@ -249,13 +250,13 @@ impl Session {
                     return Err(SqlError::DEADLOCK);
                 }
                 state.session(self.number).waits_for = Some(other);
-                state.tell(format_args!("#{} {action}: waits for #{other}", self.number));
+                state.tell(format_args!("#{} {sent}: waits for #{other}", self.number));
             }
             let ended = select! {
                 biased;
                 () = signal.notified() => self.check(),
                 () = next_end => Ok(()),
-                () = sleep_until(gives_up.unwrap_or_else(never)) => Err(SqlError::LOCK_NOT_AVAILABLE),
+                () = at(gives_up) => Err(SqlError::LOCK_NOT_AVAILABLE),
             };
             let mut state = self.database.lock();
             state.session(self.number).waits_for = None;
@@ -324,6 +325,10 @@ fn end(ended: &Signal<Option<Ending>>, ending: Ending) {
     ended.change(|ended| ended.is_none() && ended.replace(ending).is_none());
 }
 
-fn never() -> Instant {
-    Instant::now() + Duration::from_secs(86_400 * 365)
+/// Returns at this time; never, if there is none.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
 }

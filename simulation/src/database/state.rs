@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{
     error::SqlError,
     row::Row,
-    statement::Action,
+    statement::{Action, Sent},
     transaction::{Transaction, Work},
     trouble::Draws,
     upkeep::Allowances,
@@ -291,8 +291,8 @@ impl State {
     }
 
     /// Carries out a statement at this instant, or stops without having done anything. `waited` says whether it has stopped before.
-    pub(super) fn attempt(&mut self, session: u64, action: &Action, waited: bool) -> Result<Vec<Row>, Stop> {
-        let now = self.now();
+    pub(super) fn attempt(&mut self, session: u64, sent: &Sent, waited: bool) -> Result<Vec<Row>, Stop> {
+        let (now, action) = (self.now(), &sent.action);
         let it = self.session(session);
         let is_explicit = it.transaction.is_some();
         let ends_failure =
@@ -301,7 +301,7 @@ impl State {
             return Err(SqlError::FAILED_TRANSACTION.into());
         }
         let is_read_only = it.is_standby && !action.is_for_standby();
-        if is_explicit && action.is_procedure() {
+        if is_explicit && sent.is_procedure {
             self.fail(session);
             return Err(SqlError::FORBIDDEN_COMMIT.into());
         }
@@ -373,7 +373,7 @@ impl State {
             Action::Complete { reservation, completion } => self.complete(session, reservation, completion),
             Action::Effect { owner, key, call, is_unique } => self.effect(session, (*owner, *key), *call, *is_unique),
             Action::Extend { reservation, lease } => self.extend(session, reservation, *lease),
-            Action::InNoTransaction | Action::SelectOne => Ok(Vec::new()),
+            Action::SelectOne => Ok(Vec::new()),
             Action::Look(looks) => Ok(self.look(session, looks)),
             Action::LookUp { reservation, status_of } => Ok(self.look_up(session, reservation, status_of)),
             Action::NoType => Err(SqlError::NO_TYPE.into()),

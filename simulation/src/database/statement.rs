@@ -29,13 +29,24 @@ pub fn resource_types() -> ResourceTypes {
 static NAMES: LazyLock<HashMap<String, String>> =
     LazyLock::new(|| statements(resource_types()).into_iter().map(|(name, text)| (text, name)).collect());
 
+/// A statement that was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) name: &'static str,
+    /// Whether it is a procedure, which commits first, and so fails in a transaction block.
+    pub(super) is_procedure: bool,
+    /// Whether the store counts it, if it asks which of its statements still run.
+    pub(super) is_of_store: bool,
+    pub(super) action: Action,
+}
+
 /// The question about statements that run, up to the age that it ends in.
 static RUNNING: LazyLock<String> = LazyLock::new(|| {
     let (text, _) = NAMES.iter().find(|(_, name)| *name == "running").expect("the store asks it");
     text.trim_end_matches('0').to_owned()
 });
 
-/// A statement and its parameters.
+/// What a statement does, with its parameters.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Abandon(Reservation),
@@ -76,8 +87,6 @@ pub(super) enum Action {
         reservation: Reservation,
         lease: Duration,
     },
-    /// `DO $$ BEGIN COMMIT; END $$`
-    InNoTransaction,
     Look(Vec<(Reservation, Option<String>)>),
     LookUp {
         reservation: Reservation,
@@ -126,18 +135,20 @@ pub(super) struct Allowance {
     pub(super) seconds: f64,
 }
 
-impl Action {
+impl Sent {
     /// Recognises a statement.
     ///
     /// # Panics
     ///
     /// If it is not known, or has other parameters.
-    pub(super) fn of(statement: Statement<'_>) -> Self {
-        let Some(name) = NAMES.get(statement.sql) else { panic!("an unknown statement: {}", statement.sql) };
+    pub(super) fn query(statement: Statement<'_>) -> Self {
+        let Some((_, name)) = NAMES.get_key_value(statement.sql).filter(|(_, name)| *name != "running") else {
+            panic!("an unknown statement: {}", statement.sql)
+        };
         let mut given = Parameters(statement.parameters.iter());
         let action = given.action(name);
         assert!(given.0.next().is_none(), "further parameters of {name}");
-        action
+        Self::new(name, statement.sql, action)
     }
 
     /// Recognises a statement without parameters.
@@ -146,25 +157,38 @@ impl Action {
     ///
     /// If it is not known.
     pub(super) fn simple(sql: &str) -> Self {
-        match sql {
-            "" => Self::Empty,
+        let after = |words| sql.strip_prefix(words).map(str::to_owned);
+        let (name, action) = match sql {
+            "" => ("nothing", Action::Empty),
             "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE"
             | "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE"
-            | "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE" => Self::BeginTransaction,
-            "COMMIT" => Self::CommitTransaction,
-            "DO $$ BEGIN COMMIT; END $$" => Self::InNoTransaction,
-            "ROLLBACK" => Self::RollBack,
-            "SELECT 1" => Self::SelectOne,
-            _ => {
-                let after = |words| sql.strip_prefix(words).map(str::to_owned);
-                (after("SAVEPOINT ").map(Self::Savepoint))
-                    .or_else(|| after("ROLLBACK TO SAVEPOINT ").map(Self::RollBackTo))
-                    .or_else(|| after("RELEASE SAVEPOINT ").map(Self::ReleaseSavepoint))
-                    .unwrap_or_else(|| panic!("an unknown statement: {sql}"))
-            }
-        }
+            | "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE" => ("BEGIN", Action::BeginTransaction),
+            "COMMIT" => ("COMMIT", Action::CommitTransaction),
+            "DO $$ BEGIN COMMIT; END $$" => ("in no transaction", Action::SelectOne),
+            "ROLLBACK" => ("ROLLBACK", Action::RollBack),
+            "SELECT 1" => ("SELECT 1", Action::SelectOne),
+            _ => (after("SAVEPOINT ").map(|name| ("SAVEPOINT", Action::Savepoint(name))))
+                .or_else(|| Some(("ROLLBACK TO", Action::RollBackTo(after("ROLLBACK TO SAVEPOINT ")?))))
+                .or_else(|| Some(("RELEASE", Action::ReleaseSavepoint(after("RELEASE SAVEPOINT ")?))))
+                .unwrap_or_else(|| panic!("an unknown statement: {sql}")),
+        };
+        Self::new(name, sql, action)
     }
 
+    /// The handler's own statement.
+    pub(super) fn effect(owner: Uuid, key: Uuid, call: u64, is_unique: bool) -> Self {
+        Self::new("effect", "", Action::Effect { owner, key, call, is_unique })
+    }
+
+    fn new(name: &'static str, sql: &str, action: Action) -> Self {
+        let is_procedure = sql.starts_with("CALL ") || sql.starts_with("DO ");
+        // As the question about them says, whose pattern ignores case.
+        let is_of_store = sql.contains("idempotency") || sql.contains("COMMIT");
+        Self { name, is_procedure, is_of_store, action }
+    }
+}
+
+impl Action {
     /// Reads the age off the question about statements that run.
     ///
     /// # Panics
@@ -176,60 +200,6 @@ impl Action {
             panic!("an unknown question: {begin}; {sql}")
         };
         Duration::from_secs_f64(age)
-    }
-
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Self::Abandon(_) => "abandon",
-            Self::Abandoned(_) => "abandoned",
-            Self::Allow(_) => "allow",
-            Self::Ask => "ask",
-            Self::Begin { .. } => "begin",
-            Self::BeginTransaction => "BEGIN",
-            Self::BeginWithoutKey { .. } => "begin_without_key",
-            Self::Claim { .. } => "claim",
-            Self::Commit { .. } => "commit",
-            Self::Committed(_) => "committed",
-            Self::CommitTransaction => "COMMIT",
-            Self::Complete { .. } => "complete",
-            Self::Effect { .. } => "effect",
-            Self::Empty => "nothing",
-            Self::Extend { .. } => "extend",
-            Self::InNoTransaction => "in no transaction",
-            Self::Look(_) => "look",
-            Self::LookUp { .. } => "look_up",
-            Self::NoType => "a record of no type",
-            Self::Record { .. } => "record",
-            Self::Release(_) => "release",
-            Self::ReleaseSavepoint(_) => "RELEASE",
-            Self::RollBack => "ROLLBACK",
-            Self::RollBackTo(_) => "ROLLBACK TO",
-            Self::Savepoint(_) => "SAVEPOINT",
-            Self::SelectOne => "SELECT 1",
-            Self::Status { .. } => "status",
-            Self::Sweep { .. } => "sweep",
-            Self::Take { .. } => "take",
-            Self::Who => "who",
-            Self::WriteMany { .. } => "write_many",
-        }
-    }
-
-    /// Returns whether it is a procedure, which commits first, and so fails in a transaction block.
-    pub(super) fn is_procedure(&self) -> bool {
-        matches!(
-            self,
-            Self::Abandon(_)
-                | Self::Claim { .. }
-                | Self::Committed(_)
-                | Self::Complete { .. }
-                | Self::Extend { .. }
-                | Self::InNoTransaction
-                | Self::LookUp { .. }
-                | Self::Release(_)
-                | Self::Status { .. }
-                | Self::Sweep { .. }
-                | Self::WriteMany { .. }
-        )
     }
 
     /// Returns whether it begins, ends or divides a transaction, or is none at all.
@@ -248,25 +218,12 @@ impl Action {
 
     /// Returns whether it works on a standby. (A look answers nothing there.)
     pub(super) fn is_for_standby(&self) -> bool {
-        self.is_of_transaction()
-            || matches!(self, Self::Ask | Self::InNoTransaction | Self::Look(_) | Self::SelectOne | Self::Who)
+        self.is_of_transaction() || matches!(self, Self::Ask | Self::Look(_) | Self::SelectOne | Self::Who)
     }
 
     /// Returns its `lock_timeout`.
     pub(super) fn lock_timeout(&self) -> Option<Duration> {
         matches!(self, Self::WriteMany { .. }).then_some(Duration::from_millis(50))
-    }
-
-    /// Returns whether the store counts it, if it is asked which of its statements still run: those whose texts have "idempotency" or "commit".
-    pub(super) fn is_of_store(&self) -> bool {
-        match self {
-            Self::Savepoint(name) | Self::RollBackTo(name) | Self::ReleaseSavepoint(name) => {
-                name.contains("idempotency")
-            }
-            Self::Ask | Self::Effect { .. } | Self::Empty | Self::RollBack | Self::SelectOne | Self::Who => false,
-            // Its isolation level is READ COMMITTED.
-            _ => true,
-        }
     }
 
     fn key(&self) -> Option<Uuid> {
@@ -289,13 +246,15 @@ impl Action {
 }
 
 /// For the trace.
-impl fmt::Display for Action {
+impl fmt::Display for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())?;
-        match self {
-            Self::Look(looks) => write!(f, " of {}", looks.len()),
-            Self::WriteMany { claims, completions, .. } => write!(f, " of {} and {}", claims.len(), completions.len()),
-            _ => self.key().map_or(Ok(()), |key| write!(f, " {:.8}", key.as_simple())),
+        f.write_str(self.name)?;
+        match &self.action {
+            Action::Look(looks) => write!(f, " of {}", looks.len()),
+            Action::WriteMany { claims, completions, .. } => {
+                write!(f, " of {} and {}", claims.len(), completions.len())
+            }
+            action => action.key().map_or(Ok(()), |key| write!(f, " {:.8}", key.as_simple())),
         }
     }
 }
@@ -485,10 +444,19 @@ impl<'a> Parameters<'a> {
     }
 
     fn completion(&mut self) -> Result<Completion, SqlError> {
-        let (response, not_stored) = (self.bytes(), some(self.bool()));
-        let (error, metadata) = (self.bytes(), self.bytes());
-        let retention = some(self.double());
-        completion(response, not_stored, error, metadata, retention, self.text(), self.text())
+        let columns = self.columns();
+        completion(columns, self.text(), self.text())
+    }
+
+    /// Reads the columns of an outcome.
+    fn columns(&mut self) -> Columns<'a> {
+        Columns {
+            response: self.bytes(),
+            not_stored: some(self.bool()),
+            error: self.bytes(),
+            metadata: self.bytes(),
+            retention: some(self.double()),
+        }
     }
 
     fn record(&mut self, column: &str) -> Action {
@@ -497,15 +465,10 @@ impl<'a> Parameters<'a> {
         let procedure = some(self.text()).to_owned();
         let (canonical, arrived) = (some(self.bytes()), self.bytes());
         let claim = claim(reservation(owner, key, token), procedure, canonical, arrived);
-        let (response, not_stored) = (self.bytes(), some(self.bool()));
-        let (error, metadata) = (self.bytes(), self.bytes());
-        let retention = some(self.double());
+        let columns = self.columns();
         let resource = if column.is_empty() { None } else { self.text() };
-        let column = resource.map(|_| column);
-        match completion(response, not_stored, error, metadata, retention, column, resource) {
-            Ok(completion) => Action::Record { claim, completion },
-            Err(_) => Action::NoType,
-        }
+        completion(columns, resource.map(|_| column), resource)
+            .map_or(Action::NoType, |completion| Action::Record { claim, completion })
     }
 
     fn abandoned(&mut self) -> Action {
@@ -537,17 +500,16 @@ impl<'a> Parameters<'a> {
         let (responses, not_stored) = (self.many_bytes(), self.bools());
         let (errors, metadata) = (self.many_bytes(), self.many_bytes());
         let retentions = self.doubles();
-        let (columns, resources) = (self.many_texts(), self.many_texts());
+        let (names, resources) = (self.many_texts(), self.many_texts());
         let completions = reservations.into_iter().enumerate().filter_map(|(at, reservation)| {
-            let done = completion(
-                responses[at],
-                not_stored[at],
-                errors[at],
-                metadata[at],
-                retentions[at],
-                columns[at],
-                resources[at],
-            );
+            let columns = Columns {
+                response: responses[at],
+                not_stored: not_stored[at],
+                error: errors[at],
+                metadata: metadata[at],
+                retention: retentions[at],
+            };
+            let done = completion(columns, names[at], resources[at]);
             // One whose resource has no type is left as it is.
             Some((reservation, done.ok()?))
         });
@@ -588,15 +550,17 @@ fn claim(reservation: Reservation, procedure: String, canonical: &[u8], arrived:
     }
 }
 
-fn completion(
-    response: Option<&[u8]>,
+/// The columns of an outcome.
+struct Columns<'a> {
+    response: Option<&'a [u8]>,
     not_stored: bool,
-    error: Option<&[u8]>,
-    metadata: Option<&[u8]>,
+    error: Option<&'a [u8]>,
+    metadata: Option<&'a [u8]>,
     retention: f64,
-    column: Option<&str>,
-    resource: Option<&str>,
-) -> Result<Completion, SqlError> {
+}
+
+fn completion(columns: Columns<'_>, column: Option<&str>, resource: Option<&str>) -> Result<Completion, SqlError> {
+    let Columns { response, not_stored, error, metadata, retention } = columns;
     let response = match (response, error) {
         (Some(_), None) if not_stored => StoredResponse::NotStored,
         (Some(message), None) => StoredResponse::Message(StoredMessage {
