@@ -36,6 +36,11 @@ impl SqlError {
     pub(super) const TOO_LATE: Self = Self::new("40001", "the claim of the idempotency key came too late");
     pub(super) const UNIQUE: Self = Self::new("23505", "duplicate key value violates unique constraint");
 
+    /// Returns whether COMMIT may fail with it.
+    pub(super) fn may_end_commit(&self) -> bool {
+        [Self::DISK_FULL, Self::SERIALIZATION].contains(self)
+    }
+
     const fn new(code: &'static str, message: &'static str) -> Self {
         Self { code, message, is_fatal: false }
     }

@@ -2,7 +2,8 @@
 //!
 //! The store is the product's own, `SqlStore<Pool>`. A statement is known by its exact text, and carried out with the transitions of the
 //! store in memory; what the SQL functions do beyond these is written here, and says so. A statement happens at one instant, in a
-//! transaction of its own or in that of its session, and waits there for the rows and numbers that other transactions have written.
+//! transaction of its own or in that of its session, and waits for the rows and numbers that other transactions have written: then it
+//! begins anew, and holds nothing of its own meanwhile.
 //!
 //! What it leaves out: isolation levels other than READ COMMITTED, row-level security, the application's settings, triggers and
 //! foreign keys.

@@ -61,8 +61,9 @@ impl StoredRow {
                 ForeignPolicy::Rerun => LeasePolicy::Rerun,
                 other => panic!("an unknown policy: {other:?}"),
             };
-            let lease_expires = Some(now + self.lease_left(foreign_lease(claim), now));
-            Record { lease_expires, ..self.record.clone() }.claimed(&Claim { on_lease_ended, ..claim.clone() }, now)
+            let mut record = self.record.clone();
+            record.lease_expires = Some(now + self.lease_left(foreign_lease(claim), now));
+            record.claimed(&Claim { on_lease_ended, ..claim.clone() }, now)
         } else {
             self.record.claimed(claim, now)
         };

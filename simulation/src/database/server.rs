@@ -141,13 +141,15 @@ impl Database {
         state.statuses.extend(status.map(|status| (resource.to_string(), status)));
     }
 
-    /// Reserves a key as the Go interceptor does: without a token and a lease. Returns whether it had no row.
+    /// Reserves a key as the Go interceptor does: without a token and a lease. Returns whether it had no row. One that a transaction has written
+    /// counts as one, since nothing waits here.
     pub fn reserve_as_go(&self, claim: &Claim) -> bool {
         let mut state = self.lock();
         let (id, now, number) = (id(&claim.reservation), state.now(), state.next());
-        let is_new = !state.rows.contains_key(&id);
+        let is_new = !state.rows.contains_key(&id) && state.writer(id, None).is_none();
         if is_new {
-            let record = Record { token: Uuid::nil(), lease_expires: None, ..Record::reserved(claim, now) };
+            let mut record = Record::reserved(claim, now);
+            (record.token, record.lease_expires) = (Uuid::nil(), None);
             state.rows.insert(id, StoredRow { number, record, is_foreign: true });
         }
         is_new

@@ -186,17 +186,20 @@ impl Session {
         let fate = self.database.lock().draws.statement();
         self.meet_pooler(&fate)?;
         self.pause(signal, fate.latency).await?;
-        if let Some(error) = fate.error.filter(|_| !action.is_of_transaction()) {
-            self.database.lock().fail(self.number);
+        let is_commit = matches!(action, Action::CommitTransaction);
+        let is_met = |error: &SqlError| if is_commit { error.may_end_commit() } else { !action.is_of_transaction() };
+        if let Some(error) = fate.error.filter(is_met) {
+            let mut state = self.database.lock();
+            state.fail(self.number);
+            if is_commit {
+                state.commit(self.number);
+                self.database.wake_waiting();
+            }
             return Err(error);
         }
         let was_open = self.database.lock().session(self.number).transaction.is_some();
         let rows = self.execute(signal, sent).await?;
-        let commits = match action {
-            Action::CommitTransaction => true,
-            _ => !was_open && !action.is_of_transaction(),
-        };
-        if commits {
+        if is_commit || !was_open && !action.is_of_transaction() {
             self.commit(fate.commit).await?;
         } else if action.is_of_transaction() {
             self.database.wake_waiting();

@@ -256,11 +256,16 @@ impl State {
 
     /// Writes or deletes a row, if no other transaction has written it.
     pub(super) fn write(&mut self, session: u64, id: Id, row: Option<StoredRow>) -> Result<(), Stop> {
-        if let Some(other) = self.find_other(session, |work| work.rows.contains_key(&id)) {
+        if let Some(other) = self.writer(id, Some(session)) {
             return Err(Stop::Wait(other));
         }
         self.work(session).rows.insert(id, row);
         Ok(())
+    }
+
+    /// Returns the session, other than this one, whose transaction has written a row.
+    pub(super) fn writer(&self, id: Id, except: Option<u64>) -> Option<u64> {
+        self.find_other(except, |work| work.rows.contains_key(&id))
     }
 
     pub(super) fn insert(&mut self, session: u64, id: Id, record: Record) -> Result<(), Stop> {
@@ -279,11 +284,11 @@ impl State {
 
     /// Returns the other session that holds the advisory lock of a key.
     pub(super) fn lock_holder(&self, session: u64, id: Id) -> Option<u64> {
-        self.find_other(session, |work| work.locks.contains(&id))
+        self.find_other(Some(session), |work| work.locks.contains(&id))
     }
 
-    fn find_other(&self, session: u64, has: impl Fn(&Work) -> bool) -> Option<u64> {
-        let others = self.sessions.iter().filter(|(number, _)| **number != session);
+    fn find_other(&self, except: Option<u64>, has: impl Fn(&Work) -> bool) -> Option<u64> {
+        let others = self.sessions.iter().filter(|(number, _)| Some(**number) != except);
         others
             .filter_map(|(number, it)| Some((number, it.transaction.as_ref()?)))
             .find(|(_, it)| has(&it.work))
@@ -403,7 +408,7 @@ impl State {
             if self.effects.iter().any(is_same) || has(self.work(session)) {
                 return Err(SqlError::UNIQUE.into());
             }
-            if let Some(other) = self.find_other(session, has) {
+            if let Some(other) = self.find_other(Some(session), has) {
                 return Err(Stop::Wait(other));
             }
         }

@@ -112,7 +112,9 @@ impl State {
         if self.visible(session, id).is_some() {
             return Ok(false);
         }
-        self.insert(session, id, Record { created, ..Record::completed(claim, completion.clone(), now) })?;
+        let mut record = Record::completed(claim, completion.clone(), now);
+        record.created = created;
+        self.insert(session, id, record)?;
         Ok(true)
     }
 

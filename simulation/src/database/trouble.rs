@@ -66,13 +66,16 @@ pub(super) struct Fate {
     pub(super) is_left_open: bool,
 }
 
+/// An error, its chance, and its stream.
+type Drawn = (SqlError, fn(&Trouble) -> f64, Random);
+
 /// Draws what statements meet.
 #[derive(Debug)]
 pub(super) struct Draws {
     pub(super) trouble: Trouble,
     latency: Random,
     commit: Random,
-    errors: [(SqlError, fn(&Trouble) -> f64, Random); 5],
+    errors: [Drawn; 5],
     logins: Random,
     after: Random,
     changes: Random,

@@ -17,6 +17,7 @@ use crate::{
 
 /// The record of a key, and what changes it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Record {
     /// The fencing token of the call that holds or held the key.
     pub token: Uuid,
@@ -172,6 +173,7 @@ impl Record {
 
 /// The decision about a claim.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Look {
     /// Nothing holds the key.
     Absent,
