@@ -213,7 +213,7 @@ impl Session {
         }
     }
 
-    /// What a pooler does before a statement.
+    /// Lets a pooler change or lose the session before a statement.
     fn meet_pooler(&self, fate: &Fate) -> Result<(), SqlError> {
         let mut state = self.database.lock();
         let (next, now) = (state.next(), state.now());

@@ -1,4 +1,4 @@
-//! What the server has: rows, effects and sessions, and the frame in which a statement runs: [`State`].
+//! The contents of the server: rows, effects and sessions, and the frame in which a statement runs: [`State`].
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -75,7 +75,7 @@ pub struct StoredRecord {
     pub expires_in: Duration,
 }
 
-/// What sessions hold.
+/// The transactions and locks of sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open {
     /// All sessions, with those that do nothing.
@@ -135,7 +135,7 @@ impl From<SqlError> for Stop {
     }
 }
 
-/// What a commit has changed, to take it back.
+/// The rows and effects that a commit has changed, to take it back.
 #[derive(Debug)]
 struct Commit {
     rows: Vec<(Id, Option<StoredRow>)>,

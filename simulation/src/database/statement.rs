@@ -46,7 +46,7 @@ static RUNNING: LazyLock<String> = LazyLock::new(|| {
     text.trim_end_matches('0').to_owned()
 });
 
-/// What a statement does, with its parameters.
+/// A statement's meaning, with its parameters.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Abandon(Reservation),

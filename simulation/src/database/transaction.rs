@@ -18,7 +18,7 @@ use super::{
 pub(super) struct Transaction {
     /// When it began, by the database's clock.
     pub(super) begun: Instant,
-    /// What it has done, as of the last savepoint and since.
+    /// Its writes and settings, as of the last savepoint and since.
     pub(super) work: Work,
     savepoints: Vec<(String, Work)>,
     /// Whether a statement has failed.
@@ -27,7 +27,7 @@ pub(super) struct Transaction {
     pub(super) has_run: bool,
 }
 
-/// What a transaction has done: nobody else sees it, but for the locks.
+/// The writes, locks and settings of a transaction. Others see the locks alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
     /// The rows that it has written, and locks; `None` for those that it has deleted.

@@ -1,4 +1,4 @@
-//! What goes wrong in the server, and how often: [`Trouble`].
+//! Faults of the server, and how often they occur: [`Trouble`].
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl Trouble {
     };
 }
 
-/// What one statement meets.
+/// The faults that one statement meets.
 #[derive(Debug, Default)]
 pub(super) struct Fate {
     pub(super) latency: Duration,

@@ -1,4 +1,4 @@
-//! What goes wrong in the simulated database, and that a seed repeats it.
+//! Faults of the simulated database, and that a seed repeats them.
 
 use std::time::Duration;
 
