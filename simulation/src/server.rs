@@ -16,13 +16,13 @@ use tonic_idempotency::{
     Caller, IdempotencyLayer, Scope, UserId,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
     policy::{Limit, Limits},
-    store::{ResourceTypes, SqlStore},
+    store::SqlStore,
 };
 use tower::{Layer as _, Service as _, util::BoxCloneSyncService};
 use uuid::Uuid;
 
 use crate::{
-    database::{Database, Pool},
+    database::{Database, Pool, resource_types},
     ledger::Ledger,
     plan::{Operation, Settings},
     reconciler::Witness,
@@ -100,7 +100,7 @@ impl Server {
         let pool = |connections| self.database.pool(&process, self.to_database.clone(), connections);
         let pools: Vec<_> =
             [Some(settings.connections), settings.transaction_connections].into_iter().flatten().map(pool).collect();
-        let mut store = SqlStore::<Pool>::new(pools[0].clone(), ResourceTypes::none())
+        let mut store = SqlStore::<Pool>::new(pools[0].clone(), resource_types())
             .timeout(settings.timeout)
             .max_batch(settings.max_batch)
             .common_path(settings.common_path);
