@@ -1,19 +1,28 @@
 //! The simulation of some seeds.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use simulation::swarm::{Bounds, OPERATIONS, swarm};
 
 /// The same seed has to be the same in another process, whose memory lies elsewhere.
 #[test]
 fn are_the_same_in_each_process() {
-    let digests = || {
+    let begin = || {
         let mut program = Command::new(env!("CARGO_BIN_EXE_simulation"));
-        let output = program.args(["--digests", "--seed", "1", "--seeds", "50"]).output().expect("the program");
+        program.args(["--digests", "--seed", "1", "--seeds", "50", "--operations", "15"]).stdout(Stdio::piped());
+        program.spawn().expect("the program")
+    };
+    let [first, second] = [begin(), begin()].map(|program| {
+        let output = program.wait_with_output().expect("the program");
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).expect("text")
-    };
-    let (first, second) = (digests(), digests());
+    });
     let different: BTreeSet<_> = first.lines().zip(second.lines()).filter(|(one, other)| one != other).collect();
     assert!(different.is_empty() && first.lines().count() == 50, "{different:?}");
     let distinct: BTreeSet<_> = first.lines().map(|line| line.split(' ').nth(1)).collect();
