@@ -33,7 +33,7 @@ use crate::{
 pub struct Violation {
     /// The promise, by the table at the top of this file.
     pub promise: &'static str,
-    /// What was seen.
+    /// The evidence, in words.
     pub seen: String,
 }
 

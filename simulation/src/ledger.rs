@@ -15,7 +15,7 @@ use crate::{plan::End, world::Process};
 #[derive(Clone, Debug, Default)]
 pub struct Ledger(Arc<Mutex<Evidence>>);
 
-/// What there is in a ledger.
+/// The contents of a ledger.
 #[derive(Debug, Default)]
 pub struct Evidence {
     /// The runs of handlers, in the order in which they began.
@@ -58,11 +58,11 @@ pub struct Answer {
     pub got: Duration,
     /// Whether it was sent after all faults.
     pub is_last: bool,
-    /// What it knows.
+    /// Its contents.
     pub says: Says,
 }
 
-/// What an answer says.
+/// The contents of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
     /// It is done: by this run, for this owner, with this text; or replayed.
@@ -71,7 +71,7 @@ pub enum Says {
         run: usize,
         /// Whose it is.
         owner: String,
-        /// What it did.
+        /// The text that it has entered.
         text: String,
         /// Whether the answer says that it is a replay.
         is_replay: bool,

@@ -4,7 +4,11 @@ use std::{error::Error, sync::Arc};
 
 use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
 
-use crate::{ledger::Ledger, plan::Operation, server::caller, service::proto::EnterReply};
+use crate::{
+    ledger::Ledger,
+    plan::{Operation, caller},
+    service::proto::EnterReply,
+};
 
 /// A reconciler that is never wrong, and does not always know.
 #[derive(Clone, Debug)]

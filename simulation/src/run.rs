@@ -23,11 +23,11 @@ const QUIET: Duration = Duration::from_secs(120);
 pub struct Report {
     /// The number of calls that clients sent.
     pub calls: usize,
-    /// What was broken.
+    /// The promises that were broken.
     pub violations: Vec<Violation>,
     /// Equal for equal runs.
     pub digest: u64,
-    /// What happened, if it was asked for.
+    /// The lines of the trace, if they were asked for.
     pub lines: Vec<String>,
 }
 

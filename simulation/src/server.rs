@@ -13,18 +13,17 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use tonic::body::Body;
 use tonic_idempotency::{
-    Caller, IdempotencyLayer, Scope, UserId,
+    Caller, IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
     policy::{Limit, Limits},
     store::SqlStore,
 };
 use tower::{Layer as _, Service as _, util::BoxCloneSyncService};
-use uuid::Uuid;
 
 use crate::{
     database::{Database, Pool, resource_types},
     ledger::Ledger,
-    plan::{Operation, Settings},
+    plan::{Operation, Settings, caller},
     reconciler::Witness,
     service::{FILE_DESCRIPTOR_SET, Service, proto::ledger_server::LedgerServer},
     world::{Host, Link, Process, World},
@@ -224,15 +223,6 @@ impl fmt::Debug for Server {
 fn caller_of(headers: &http::HeaderMap) -> Option<Caller> {
     let text = |name| headers.get(name)?.to_str().ok();
     Some(caller(text(USER)?.parse().ok()?, text(SCOPE)?.parse().ok()?))
-}
-
-/// Returns the caller that a user is in a tenant; in the first, without one.
-pub(crate) fn caller(user: Uuid, scope: u8) -> Caller {
-    let caller = Caller::new(UserId::new(user));
-    match scope {
-        0 => caller,
-        _ => caller.in_scope(Scope::from_text(&scope.to_string()).expect("a digit")),
-    }
 }
 
 /// Waits for something that a process does; `None` if the process is killed before.

@@ -31,7 +31,7 @@ pub struct Bounds {
     pub threads: usize,
 }
 
-/// What many seeds have shown.
+/// The result of many seeds.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The number of seeds that have run.

@@ -56,9 +56,8 @@ const NO_SETTINGS: [&str; 13] = [
 ];
 
 /// The sources in which no files are in a circle.
-const WITHOUT_CIRCLES: [&str; 7] = [
+const WITHOUT_CIRCLES: [&str; 6] = [
     "chaos/src",
-    "simulation/src",
     "src",
     "crates/tonic-idempotency-client/src",
     "crates/tonic-idempotency-diesel/src",
@@ -102,7 +101,7 @@ fn weighs_no_more_than_its_budget() {
             most: 18,
             goal: 18,
         },
-        Row { of: "settings of a server", count: settings().len(), most: 69, goal: 60 },
+        Row { of: "settings of a server", count: settings().len(), most: 60, goal: 60 },
         Row { of: "lines of test and tool for 100 of the library", count: 100 * tools / library, most: 235, goal: 160 },
         Row {
             of: "doc comments that begin with What, Who, Where",
@@ -277,7 +276,7 @@ fn methods(builder: &str, files: &[&str]) -> BTreeSet<String> {
             if let Some(rest) = line.trim_start().strip_prefix("pub fn ") {
                 let name = rest.split(['(', '<']).next().unwrap_or_default();
                 let signature = text[text.find(line).unwrap_or_default()..].split('{').next().unwrap_or_default();
-                let sets = signature.contains("self,") || name == "allow_no_procedures" || name == "degrade_gracefully";
+                let sets = signature.contains("self,") || name == "allow_no_procedures";
                 if inside
                     && sets
                     && !hidden

@@ -16,6 +16,7 @@ pub use database::{
 pub use lines::Lines;
 pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
+use tonic_idempotency::policy::{Policies, StorePolicy};
 pub use until::until;
 
 /// Compiles the code of the documents. The package `page-tests` compiles that of the README, `docs/client.md` and `docs/drivers.md`.
@@ -45,4 +46,9 @@ mod documents {
     mod large_tables {}
     #[doc = include_str!("../../docs/settings.md")]
     mod settings {}
+}
+
+/// The default policies, but reserved calls run unprotected while the store cannot be asked.
+pub fn proceeding() -> Policies {
+    Policies { on_store_unavailable: StorePolicy::Proceed, ..Policies::default() }
 }

@@ -12,7 +12,7 @@ use tonic_health::ServingStatus;
 use tonic_idempotency::{
     IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
-    policy::{LeasePolicy, Mode, Procedure, ProcedureBuilder, StorePolicy},
+    policy::{LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, StorePolicy},
     proto::v1::operation_service_server,
     store::SessionSettings,
 };
@@ -62,7 +62,7 @@ impl<D: Driver> Service<D> {
         let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store.clone())
             // As the Go service does. A payment would rather be refused.
-            .degrade_gracefully()
+            .policies(Policies { on_store_unavailable: StorePolicy::Proceed, ..Policies::default() })
             // The layer names users whose ids are UUIDs; this names all of them, by the ids of their rows.
             .session_settings(|caller| {
                 SessionSettings::new().set("app.current_user_id", caller.owner().as_uuid().to_string())

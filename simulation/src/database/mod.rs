@@ -5,7 +5,7 @@
 //! transaction of its own or in that of its session, and waits for the rows and numbers that other transactions have written: then it
 //! begins anew, and holds nothing of its own meanwhile.
 //!
-//! What it leaves out: isolation levels other than READ COMMITTED, row-level security, the application's settings, triggers and
+//! It leaves out: isolation levels other than READ COMMITTED, row-level security, the application's settings, triggers and
 //! foreign keys.
 
 mod connection;

@@ -14,11 +14,11 @@ pub struct Fault {
     pub at: Duration,
     /// How long it lasts.
     pub lasts: Duration,
-    /// What happens.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What may happen.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A server is killed, and starts again when the fault is over.

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub use self::{
     fault::{Fault, Kind},
-    operation::{Behaviour, End, Operation, Procedure},
+    operation::{Behaviour, End, Operation, Procedure, caller},
     settings::Settings,
 };
 use crate::{database::Trouble, world::Random};
@@ -25,7 +25,7 @@ pub struct Plan {
     pub seed: u64,
     /// The settings of servers and store.
     pub settings: Settings,
-    /// What statements meet while there is trouble.
+    /// The chances of errors while there is trouble.
     pub trouble: Trouble,
     /// The operations, by their numbers.
     pub operations: Vec<Operation>,
@@ -33,7 +33,7 @@ pub struct Plan {
     pub faults: Vec<Fault>,
 }
 
-/// What a plan leaves out: numbers of operations, and of faults.
+/// The parts that a plan leaves out: numbers of operations, and of faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Omitted {
     /// The numbers of operations.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tonic_idempotency::policy::ExpiredKeyPolicy;
+use tonic_idempotency::{Caller, Scope, UserId, policy::ExpiredKeyPolicy};
 use uuid::{Builder, Uuid};
 
 use super::{LENGTH, Settings};
@@ -148,6 +148,19 @@ impl Operation {
     /// Returns the text of its request.
     pub fn text(&self) -> String {
         format!("entry {}", self.number)
+    }
+}
+
+/// Returns the caller that a user is in a tenant; in the first, without one.
+///
+/// # Panics
+///
+/// Never: a number is a scope.
+pub fn caller(user: Uuid, scope: u8) -> Caller {
+    let caller = Caller::new(UserId::new(user));
+    match scope {
+        0 => caller,
+        _ => caller.in_scope(Scope::from_text(&scope.to_string()).expect("a digit")),
     }
 }
 

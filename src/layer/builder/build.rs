@@ -20,7 +20,7 @@ use crate::{
         shared::{Protected, Shared},
         unprotected::UnprotectedKeys,
     },
-    policy::{ProcedureBuilder, ProcedureError, StorePolicy, read_options, resolve},
+    policy::{ProcedureBuilder, ProcedureError, read_options, resolve},
     store::{STATUS_TIMEOUT, StoreSettings},
     telemetry,
 };
@@ -41,10 +41,7 @@ impl IdempotencyLayerBuilder {
     ///
     /// [`BuildError`] if the descriptors are invalid or in an edition that is not supported, no procedure is opted in, or the
     /// configuration of a procedure or of the replayed metadata is invalid.
-    pub fn build(mut self) -> Result<IdempotencyLayer, BuildError> {
-        if self.degrade_gracefully {
-            self.policies.on_store_unavailable = StorePolicy::Proceed;
-        }
+    pub fn build(self) -> Result<IdempotencyLayer, BuildError> {
         if self.spans.secret.as_ref().is_some_and(|secret| secret.len() < SHORTEST_SECRET) {
             return Err(BuildError::ShortSecret);
         }

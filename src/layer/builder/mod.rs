@@ -85,7 +85,6 @@ pub struct IdempotencyLayerBuilder {
     adjust: Box<dyn Fn(ProcedureBuilder) -> ProcedureBuilder + Send + Sync>,
     allow_no_procedures: bool,
     policies: Policies,
-    degrade_gracefully: bool,
     reconcilers: Reconcilers,
     replay_hooks: ReplayHooks,
     store: Option<Arc<dyn DynStore>>,
@@ -119,7 +118,6 @@ impl IdempotencyLayerBuilder {
             adjust: Box::new(|procedure| procedure),
             allow_no_procedures: false,
             policies: Policies::default(),
-            degrade_gracefully: false,
             reconcilers: Reconcilers::default(),
             replay_hooks: ReplayHooks::default(),
             store: None,
@@ -189,24 +187,6 @@ impl IdempotencyLayerBuilder {
     /// Sets the default policies of procedures. Defaults to [`Policies::default`].
     pub fn policies(mut self, policies: Policies) -> Self {
         self.policies = policies;
-        self
-    }
-
-    /// Runs a reserved call unprotected, with a warning, while the store cannot be asked, as the Go interceptor does.
-    /// Defaults to refusing it. A call that runs unprotected has no reservation and leaves no record, so that a retry runs
-    /// it again.
-    ///
-    /// Sets the default of [`on_store_unavailable`](Policies::on_store_unavailable) to
-    /// [`StorePolicy::Proceed`](crate::policy::StorePolicy::Proceed), whatever [`policies`](Self::policies) says, and
-    /// nothing else. A procedure that sets the policy itself keeps it.
-    ///
-    /// ```
-    /// # use tonic_idempotency::{IdempotencyLayer, proto::FILE_DESCRIPTOR_SET, store::MemoryStore};
-    /// let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).degrade_gracefully();
-    /// # drop(builder);
-    /// ```
-    pub fn degrade_gracefully(mut self) -> Self {
-        self.degrade_gracefully = true;
         self
     }
 

@@ -15,7 +15,7 @@ use tonic_idempotency_redis::{Durability, RedisStore};
 
 use crate::{
     servers::{are_missing, at, cluster, on, on_cluster, store},
-    shop::{CREATE, Shop},
+    shop::{CREATE, Shop, proceeding},
 };
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -85,7 +85,7 @@ async fn a_call_is_refused_while_the_server_is_away() {
 
 #[tokio::test]
 async fn a_call_runs_unprotected_while_the_server_is_away_if_that_is_the_policy() {
-    let shop = Shop::with(|builder| builder.store(away()).degrade_gracefully()).await;
+    let shop = Shop::with(|builder| builder.store(away()).policies(proceeding())).await;
     shop.create("a").await.expect("an unprotected call");
     assert_eq!(shop.orders.started(), 1);
 }
@@ -97,7 +97,7 @@ async fn a_call_is_refused_without_the_replicas_whatever_the_policy() {
         return;
     }
     let durability = Durability::replicas(1).within(Duration::from_millis(50));
-    let shop = Shop::with(|builder| builder.store(store().durability(durability)).degrade_gracefully()).await;
+    let shop = Shop::with(|builder| builder.store(store().durability(durability)).policies(proceeding())).await;
     let error = shop.create("a").await.expect_err("no replica");
     assert_eq!((error.code(), Reason::of(&error)), (Code::Unavailable, Some(Reason::Overloaded)), "{error:?}");
     assert_eq!(shop.orders.started(), 0);

@@ -18,7 +18,7 @@ use tonic_idempotency_redis::RedisStore;
 use crate::{
     record::{HOUR, acquire, again, assert_replayed, claim, complete, completion, state},
     servers::{are_missing, on},
-    shop::Shop,
+    shop::{Shop, proceeding},
     until::until,
 };
 
@@ -235,7 +235,7 @@ async fn no_handler_runs_unprotected_because_a_server_refuses() {
     for trouble in TROUBLES {
         let server = Server::start(&[]).expect("a server");
         let store = on(&server).timeout(SHORT);
-        let make = || Shop::with(|builder| builder.store(store.clone()).degrade_gracefully());
+        let make = || Shop::with(|builder| builder.store(store.clone()).policies(proceeding()));
         let (shop, other) = (make().await, make().await);
         let created = shop.create("a").await.expect("the first call").into_inner();
         trouble.begin(&server);

@@ -20,7 +20,11 @@ use tonic::{
     service::InterceptorLayer,
     transport::{Channel, Server},
 };
-use tonic_idempotency::{IdempotencyLayer, UserId, layer::IdempotencyLayerBuilder};
+use tonic_idempotency::{
+    IdempotencyLayer, UserId,
+    layer::IdempotencyLayerBuilder,
+    policy::{Policies, StorePolicy},
+};
 use uuid::Uuid;
 
 /// The path of the procedure that [`Shop::create`] calls.
@@ -86,4 +90,9 @@ impl Shop {
         request.metadata_mut().insert("idempotency-key", self.key.to_string().parse().expect("a UUID is metadata"));
         self.client.clone().create_order(request).await
     }
+}
+
+/// The default policies, but calls run unprotected while the store cannot be asked.
+pub(crate) fn proceeding() -> Policies {
+    Policies { on_store_unavailable: StorePolicy::Proceed, ..Policies::default() }
 }

@@ -189,19 +189,10 @@ fn the_defaults_are_the_safe_ones() {
 }
 
 #[test]
-fn a_layer_that_degrades_gracefully_proceeds_unless_a_procedure_says_otherwise() {
-    let lease = Duration::from_secs(7);
-    // In any order with the layer's own policies.
-    let builder = || IdempotencyLayer::builder(FILE_DESCRIPTOR_SET);
-    let policies = Policies { lease, ..Policies::default() };
-    for builder in
-        [builder().degrade_gracefully().policies(policies), builder().policies(policies).degrade_gracefully()]
-    {
-        let layer = builder.build().expect("a layer");
-        let proceeds = Policies { on_store_unavailable: StorePolicy::Proceed, ..policies };
-        assert_eq!(*procedure(&layer, CREATE).policies(), proceeds);
-        assert_eq!(procedure(&layer, PAY).policies().on_store_unavailable, StorePolicy::Reject);
-    }
+fn a_layer_proceeds_unless_a_procedure_says_otherwise() {
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(proceeding()).build().expect("a layer");
+    assert_eq!(*procedure(&layer, CREATE).policies(), proceeding());
+    assert_eq!(procedure(&layer, PAY).policies().on_store_unavailable, StorePolicy::Reject);
 }
 
 #[test]

@@ -142,8 +142,8 @@ async fn a_user_has_limits_of_its_own_in_each_scope() {
 /// Whatever the policies, such a call does not run, neither protected nor unprotected.
 #[tokio::test]
 async fn a_call_with_an_id_that_is_empty_or_too_long_is_refused() {
-    let policies = Policies { on_no_user: UserPolicy::PassThrough, ..Policies::default() };
-    let shop = shop_with(|builder| builder.policies(policies).degrade_gracefully()).await;
+    let policies = Policies { on_no_user: UserPolicy::PassThrough, ..proceeding() };
+    let shop = shop_with(|builder| builder.policies(policies)).await;
     let [longest, long] = [255, 256].map(|length| "x".repeat(length));
     for who in [(&*long, None), ("", None), ("alice", Some(&*long)), ("alice", Some("")), (&*long, Some("acme"))] {
         let status = assert_refused(create(&shop, who, "a").await, Code::Internal, Reason::CallerInvalid);

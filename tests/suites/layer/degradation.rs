@@ -19,13 +19,13 @@ async fn shop_with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLay
 }
 
 /// A shop whose calls run unprotected while this store cannot be asked.
-async fn proceeding(store: &Watched) -> Shop {
-    Shop::in_memory(|builder| builder.store(store.clone()).degrade_gracefully()).await
+async fn shop_that_proceeds(store: &Watched) -> Shop {
+    Shop::in_memory(|builder| builder.store(store.clone()).policies(proceeding())).await
 }
 
 #[tokio::test]
 async fn runs_the_handler_unprotected_if_the_policy_is_to_proceed() {
-    let (shop, proxy, _database) = shop_with(|builder| builder.degrade_gracefully()).await;
+    let (shop, proxy, _database) = shop_with(|builder| builder.policies(proceeding())).await;
     proxy.cut();
     for finished in 1..=2 {
         let seen = shop.create("a").await.expect("a call");
@@ -41,7 +41,7 @@ async fn runs_the_handler_unprotected_if_the_policy_is_to_proceed() {
 #[tokio::test]
 async fn refuses_the_call_by_default_and_if_the_procedure_says_so() {
     let (by_default, by_default_proxy, _database) = shop().await;
-    let (shop, proxy, _other) = shop_with(|builder| builder.degrade_gracefully()).await;
+    let (shop, proxy, _other) = shop_with(|builder| builder.policies(proceeding())).await;
     by_default_proxy.cut();
     proxy.cut();
     for refused in [by_default.create("a").await, shop.pay("a").await] {
@@ -98,7 +98,7 @@ async fn releases_later_a_key_that_cannot_be_released_now() {
 async fn records_later_the_outcome_of_a_call_whose_claim_was_not_answered() {
     for (name, reason) in [("a", None), ("fail", None), ("effect and fail", Some(Reason::OutcomeUnknown))] {
         let store = Watched::default();
-        let shop = proceeding(&store).await;
+        let shop = shop_that_proceeds(&store).await;
         store.lose_answer(Operation::Claim);
         // It runs unprotected, though its key is reserved.
         let first = shop.create(name).await;
@@ -169,7 +169,7 @@ async fn a_shutdown_does_not_wait_for_claims_that_may_come_late() {
 async fn the_outcome_of_an_unprotected_call_is_recorded_also_if_its_claim_is_carried_out_late() {
     for runs_meanwhile in [true, false] {
         let store = Watched::default();
-        let shop = proceeding(&store).await;
+        let shop = shop_that_proceeds(&store).await;
         store.hold_claims_up();
         let call = shop.begin_create("hold").await;
         if !runs_meanwhile {
@@ -210,7 +210,7 @@ async fn an_outcome_whose_recording_was_not_answered_is_recorded_once() {
 async fn an_unprotected_call_whose_claim_may_stand_keeps_its_key_while_it_runs() {
     for kind in [StoreErrorKind::Interrupted, StoreErrorKind::Unreachable] {
         let store = Watched::default();
-        let shop = proceeding(&store).await;
+        let shop = shop_that_proceeds(&store).await;
         store.lose_answer_and_fail(Operation::Claim, kind);
         let call = shop.begin_create("hold").await;
         store.mend(Operation::Claim);
@@ -231,7 +231,7 @@ async fn an_unprotected_call_whose_claim_may_stand_keeps_its_key_while_it_runs()
 #[tokio::test(start_paused = true)]
 async fn an_unprotected_call_whose_claim_was_not_made_renews_nothing_and_loses_nothing() {
     let store = Watched::default();
-    let shop = proceeding(&store).await;
+    let shop = shop_that_proceeds(&store).await;
     store.fail(Operation::Claim, StoreErrorKind::Interrupted);
     let calls = [shop.spawn_create("hold"), shop.with_new_key().spawn_create("lose")];
     tokio::time::sleep(LEASE * 10).await;
@@ -250,7 +250,7 @@ async fn an_unprotected_call_whose_claim_was_not_made_renews_nothing_and_loses_n
 #[tokio::test(start_paused = true)]
 async fn an_unprotected_call_is_told_of_a_loss_only_once_its_claim_is_known_to_stand() {
     let store = Watched::default();
-    let shop = proceeding(&store).await;
+    let shop = shop_that_proceeds(&store).await;
     store.lose_answer(Operation::Claim);
     store.fail(Operation::Extend, StoreErrorKind::Unreachable);
     let call = shop.spawn_create("lose");

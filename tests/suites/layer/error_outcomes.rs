@@ -59,7 +59,7 @@ async fn is_not_said_if_the_store_has_not_taken_it() {
 #[tokio::test(start_paused = true)]
 async fn is_not_said_beside_an_error_of_a_call_that_runs_unprotected() {
     let store = Watched::default();
-    let shop = Shop::in_memory(|builder| some_are_final(builder).store(store.clone()).degrade_gracefully()).await;
+    let shop = Shop::in_memory(|builder| some_are_final(builder).store(store.clone()).policies(proceeding())).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     assert_eq!(said(shop.create("fail").await.expect_err("it fails")), None);
     // A header that the handler has set is not passed on as the layer's.

@@ -114,7 +114,7 @@ async fn are_refused_if_a_call_has_left_no_outcome() {
 #[tokio::test]
 async fn do_not_run_unprotected() {
     let store = Watched::default();
-    let shop = Shop::with(|builder| refusing(builder).store(store.clone()).degrade_gracefully()).await;
+    let shop = Shop::with(|builder| refusing(builder).store(store.clone()).policies(proceeding())).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     assert_refused(shop.with_key(Some(aged(2 * HOUR))).touch("a").await, Code::Unavailable, Reason::StoreUnavailable);
     assert_eq!(shop.handler.started(), 0);

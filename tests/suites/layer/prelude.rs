@@ -37,7 +37,7 @@ pub(crate) use tonic_idempotency::{
     },
 };
 pub(crate) use tonic_idempotency_tests::{
-    Database,
+    Database, proceeding,
     shop::{
         self, Counting, FILE_DESCRIPTOR_SET,
         proto::{CreateOrderReply, CreateOrderRequest, Order, shop_client::ShopClient},

@@ -136,7 +136,7 @@ async fn reports_unfinished_calls_when_the_time_is_up() {
 #[tokio::test(start_paused = true)]
 async fn reports_an_unfinished_unprotected_call() {
     let store = Watched::default();
-    let shop = Shop::in_memory(|builder| builder.store(store.clone()).degrade_gracefully()).await;
+    let shop = Shop::in_memory(|builder| builder.store(store.clone()).policies(proceeding())).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     let call = shop.begin_create("hold").await;
     assert_eq!(shop.handler.started(), 1);

@@ -500,7 +500,7 @@ async fn a_shutdown_wakes_and_refuses_waiters() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_gets_the_answer_of_a_call_that_ran_unprotected() {
     let store = Watched::default();
-    let shop = Shop::in_memory(|builder| wait(builder).store(store.clone()).degrade_gracefully()).await;
+    let shop = Shop::in_memory(|builder| wait(builder).store(store.clone()).policies(proceeding())).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     let calls = spawn(&shop, 4, "hold");
     quiet().await;

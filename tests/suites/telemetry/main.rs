@@ -23,7 +23,7 @@ use tonic_idempotency::{
     },
 };
 use tonic_idempotency_tests::{
-    Database, Lines,
+    Database, Lines, proceeding,
     shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},
     until,
 };
@@ -139,9 +139,9 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders").tracked());
     let store = PostgresStore::new(pool, ResourceTypes::new(types)).timeout(Duration::from_secs(30));
-    let policies = Policies { on_no_user: UserPolicy::PassThrough, ..Policies::default() };
+    let policies = Policies { on_no_user: UserPolicy::PassThrough, ..proceeding() };
     let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).policies(policies);
-    let layer = builder.degrade_gracefully().build().expect("a layer");
+    let layer = builder.build().expect("a layer");
     let handler = Counting::default();
     let wrapped = layer.layer(shop::server(handler.clone()));
     let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;

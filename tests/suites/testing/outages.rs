@@ -1,6 +1,7 @@
 //! A store that is away for a time.
 
 use tonic_idempotency::{layer::BuildError, testing::HarnessStore};
+use tonic_idempotency_tests::proceeding;
 
 use super::prelude::*;
 use super::{
@@ -28,7 +29,7 @@ async fn refuses_calls_until_it_is_back() {
 
 fn degrading() -> (Harness, OrderServiceClient<tonic_idempotency::testing::InProcess>) {
     let build = |store: HarnessStore<MemoryStore>| -> Result<_, BuildError> {
-        IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).degrade_gracefully().build()
+        IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).policies(proceeding()).build()
     };
     let harness = Harness::with_layer(MemoryStore::new(), build, OrderServiceServer::new(Orders(create)));
     let orders = OrderServiceClient::new(harness.channel());
