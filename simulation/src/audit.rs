@@ -94,8 +94,11 @@ impl Audit<'_> {
     fn may_follow(&self, first: usize, second: usize) -> bool {
         let [first, second] = [first, second].map(|number| &self.evidence.runs[number]);
         let policies = &self.plan.settings.policies;
+        // The retention is accurate to 1 %. That of a response counts from its completion, that of an unknown outcome from the claim.
+        let is_unknown = self.may_lose() || first.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        let counts_from = first.effect.filter(|_| !is_unknown).unwrap_or(first.began);
         let had_expired = policies.expired_keys == ExpiredKeyPolicy::Run
-            && (second.began + self.jumps()).saturating_sub(first.effect.unwrap_or(first.began)) >= policies.retention;
+            && (second.began + self.jumps()).saturating_sub(counts_from) >= policies.retention.mul_f64(0.98);
         let is_reserved = self.plan.operation(first.operation).procedure == Procedure::Send
             || self.plan.operation(second.operation).procedure == Procedure::Send;
         had_expired || is_reserved && self.may_run_again()
@@ -150,7 +153,11 @@ impl Audit<'_> {
         let lives = policies.retention + policies.retention / 50 + Duration::from_secs(1);
         let ended = of_run.and_then(|run| run.ended).map(|(time, _)| time + lives);
         match () {
-            () if owner != operation.owner().to_string() || text != operation.text() => {
+            () if owner != operation.owner().to_string() => Some("nobody sees another's data"),
+            // Of runs that were not protected, the reconciler cannot tell which request was first.
+            () if text != operation.text()
+                && !(policies.on_store_unavailable == StorePolicy::Proceed && self.may_lose()) =>
+            {
                 Some("nobody sees another's data")
             }
             () if !self.committed.get(run).is_some_and(|committed| *committed) => Some("an acknowledged effect stays"),
@@ -178,8 +185,15 @@ impl Audit<'_> {
             Reason::NoUser if operation.user.is_none() => None,
             Reason::OutcomeUnknown if self.may_lose() || self.evidence.runs.iter().any(unknown) => None,
             Reason::OutcomeUnknown => Some("an outcome is known"),
-            // A statement that is cancelled at once: by a time limit that the handler has set, for all that the layer knows.
-            Reason::NotCommitted if self.plan.faults.iter().any(|fault| fault.kind == Kind::Trouble) => None,
+            // A statement that is cancelled at once, by a time limit that the handler has set, for all that the layer knows; and a server that
+            // fails at each attempt.
+            // Another call has held the key meanwhile, in reserved mode, and has released it.
+            Reason::NotCommitted if others().count() > 1 => None,
+            Reason::NotCommitted | Reason::StoreFailed
+                if self.plan.faults.iter().any(|fault| fault.kind == Kind::Trouble) =>
+            {
+                None
+            }
             Reason::Conflict
             | Reason::InProgress
             | Reason::Overloaded
@@ -200,7 +214,7 @@ impl Audit<'_> {
         let is_alone = operation.duplicates == 0 && self.plan.operations.iter().filter(shares).count() == 1;
         let is_on_the_way = |(number, run): (usize, &HandlerRun)| {
             run.operation == operation.number
-                && run.began < answer.got
+                && (answer.sent..answer.got).contains(&run.began)
                 && answer.got + self.jumps() < run.began + self.plan.settings.policies.retention
                 && self.committed[number]
                 && run.ended.is_none_or(|(_, end)| end != End::ErrorAfterEffect)

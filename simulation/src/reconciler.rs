@@ -32,14 +32,14 @@ impl Reconciler for Witness {
             let Some(operation) = operations.iter().find(|operation| operation.number == run.operation) else {
                 continue;
             };
-            let (run_id, owner, text) = (number as u64, operation.owner().to_string(), operation.text());
+            let (owner, text) = (operation.owner().to_string(), operation.text());
             let goes_on = run.ended.is_none() && run.process.is_alive();
-            answer = match (run.effect, run.ended) {
-                (Some(_), _) if !goes_on => {
-                    return Ok(Reconciliation::completed(&EnterReply { run: run_id, owner, text }));
-                }
-                _ if goes_on || run.is_sent => Reconciliation::Unknown,
-                _ => answer,
+            // The last one counts: a record may have expired between two.
+            answer = match run.effect {
+                _ if goes_on => Reconciliation::Unknown,
+                Some(_) => Reconciliation::completed(&EnterReply { run: number as u64, owner, text }),
+                None if run.is_sent => Reconciliation::Unknown,
+                None => answer,
             };
         }
         Ok(answer)

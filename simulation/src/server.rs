@@ -11,6 +11,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
+use tokio::time::sleep;
 use tonic::body::Body;
 use tonic_idempotency::{
     Caller, IdempotencyLayer,
@@ -172,6 +173,8 @@ impl Server {
             self.ledger.lock().stopped.push((process.clone(), self.world.time()));
         }
         if must_end {
+            // What is given back in the background.
+            sleep(SHUTDOWN).await;
             let mut left = Vec::new();
             if unfinished > 0 {
                 left.push(format!("{} calls of {process:?} never end", unfinished));
