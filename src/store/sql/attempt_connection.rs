@@ -15,7 +15,7 @@ use super::{
     connection::Connections,
     driver::{AcquireError, Connection as _, Driver, DriverError},
     fault::Fault,
-    progress::{Progress, SentClaim},
+    operation_progress::{OperationProgress, SentClaim},
 };
 use crate::store::StoreError;
 
@@ -36,7 +36,7 @@ pub(super) enum Reset {
 pub(super) struct AttemptConnection<'a, D: Driver> {
     connection: Option<D::Connection>,
     connections: &'a Connections<D>,
-    progress: &'a Arc<Progress>,
+    progress: &'a Arc<OperationProgress>,
     reset: Reset,
     /// Whether it was asked for a reservation, and has not answered.
     claims: bool,
@@ -47,7 +47,7 @@ impl<'a, D: Driver> AttemptConnection<'a, D> {
         connection: D::Connection,
         reset: Reset,
         connections: &'a Connections<D>,
-        progress: &'a Arc<Progress>,
+        progress: &'a Arc<OperationProgress>,
     ) -> Self {
         Self { connection: Some(connection), connections, progress, reset, claims: false }
     }

@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use super::{
     attempt_connection::{Failure, Reset},
-    batch::{Lanes, Look, LookAt, SendMode, Writing},
+    batch::{Lanes, Look, LookAt, SendMode, WriteRequest},
     clock,
     columns::{arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, settings},
     connection::Connections,
     driver::{Connection as _, Driver, Row, Statement, Value},
-    operation::{Attempt, Operation},
+    operation::{AttemptPlan, Operation},
     row::{claim_outcome, column, only_row},
 };
 use crate::{
@@ -27,13 +27,13 @@ pub(super) async fn claim<D: Driver>(
     claim: &Claim,
 ) -> Result<ClaimOutcome, StoreError> {
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some());
-    let queued = &Queued::new(claim);
+    let queued = &QueueableClaim::new(claim);
     let expects_record = lanes.prediction.expects_record();
-    let ask = |attempt: Attempt| async move {
+    let ask = |attempt: AttemptPlan| async move {
         if expects_record && let Some(found) = find(operation, lanes, queued, attempt).await? {
             return Ok(found);
         }
-        let _slot = match operation.share(attempt, &lanes.write, || Writing::Claim(queued.claim())).await? {
+        let _slot = match operation.share(attempt, &lanes.write, || WriteRequest::Claim(queued.claim())).await? {
             SendMode::Alone(slot) => slot,
             SendMode::Refused => None,
             SendMode::Together(Some(())) => return Ok(ClaimOutcome::Acquired),
@@ -56,7 +56,7 @@ pub(super) async fn claim<D: Driver>(
 async fn claim_alone<D: Driver>(
     operation: &Operation<'_, D>,
     claim: &Claim,
-    attempt: Attempt,
+    attempt: AttemptPlan,
 ) -> Result<ClaimOutcome, Failure> {
     let connections = operation.connections();
     let mut asked = operation.connect(attempt, Reset::Nothing).await?;
@@ -109,8 +109,8 @@ pub(super) async fn look_for_record<D: Driver>(
     options: TransactionOptions,
 ) -> Result<Option<ClaimOutcome>, StoreError> {
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
-    let queued = &Queued::new(claim);
-    let ask = |attempt: Attempt| async move {
+    let queued = &QueueableClaim::new(claim);
+    let ask = |attempt: AttemptPlan| async move {
         if attempt.together {
             return find(operation, lanes, queued, attempt).await;
         }
@@ -127,7 +127,7 @@ async fn look_alone<D: Driver>(
     operation: &Operation<'_, D>,
     claim: &Claim,
     options: TransactionOptions,
-    attempt: Attempt,
+    attempt: AttemptPlan,
 ) -> Result<ClaimOutcome, Failure> {
     let begin = Begin::new(claim, options, attempt, LOOK);
     let sql = &operation.connections().sql().begin;
@@ -140,8 +140,8 @@ async fn look_alone<D: Driver>(
 async fn find<D: Driver>(
     operation: &Operation<'_, D>,
     lanes: &Lanes<D>,
-    queued: &Queued<'_>,
-    attempt: Attempt,
+    queued: &QueueableClaim<'_>,
+    attempt: AttemptPlan,
 ) -> Result<Option<ClaimOutcome>, Failure> {
     if !attempt.together {
         return Ok(None);
@@ -176,12 +176,12 @@ async fn find<D: Driver>(
 }
 
 /// A claim that is copied when it has to queue.
-struct Queued<'a> {
+struct QueueableClaim<'a> {
     claim: &'a Claim,
     copy: OnceLock<Arc<Claim>>,
 }
 
-impl<'a> Queued<'a> {
+impl<'a> QueueableClaim<'a> {
     fn new(claim: &'a Claim) -> Self {
         Self { claim, copy: OnceLock::new() }
     }
@@ -211,7 +211,7 @@ pub(super) struct Begin<'a> {
 }
 
 impl<'a> Begin<'a> {
-    pub(super) fn new(claim: &'a Claim, options: TransactionOptions, attempt: Attempt, until: f64) -> Self {
+    pub(super) fn new(claim: &'a Claim, options: TransactionOptions, attempt: AttemptPlan, until: f64) -> Self {
         Self {
             claim,
             request_hash: request_hash(&claim.request),

@@ -8,17 +8,17 @@ use std::{
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::progress::Progress;
+use super::operation_progress::OperationProgress;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Claims that have ended while an attempt of theirs had no answer, by their tokens: it may still arrive, or be in its COMMIT, and reserve the
 /// key. While the reservation is there, that changes nothing.
 #[derive(Default)]
-pub(super) struct LateClaims(Mutex<HashMap<Uuid, Arc<Progress>>>);
+pub(super) struct LateClaims(Mutex<HashMap<Uuid, Arc<OperationProgress>>>);
 
 impl LateClaims {
     /// Notes a claim that has ended, if an attempt of it may still reserve the key.
-    pub(super) fn note(&self, token: Uuid, progress: &Arc<Progress>) {
+    pub(super) fn note(&self, token: Uuid, progress: &Arc<OperationProgress>) {
         if progress.may_claim() {
             let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             claims.retain(|_, progress| progress.may_claim());
@@ -51,7 +51,7 @@ impl LateClaims {
         }
     }
 
-    fn of(&self, token: Uuid) -> Option<Arc<Progress>> {
+    fn of(&self, token: Uuid) -> Option<Arc<OperationProgress>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&token).map(Arc::clone)
     }
 }

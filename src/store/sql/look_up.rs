@@ -6,7 +6,7 @@ use super::{
     columns::settings,
     connection::Connections,
     driver::{Driver, Row, Statement},
-    operation::{Attempt, Operation},
+    operation::{AttemptPlan, Operation},
     row::{column, corrupt, status},
 };
 use crate::{
@@ -24,7 +24,7 @@ pub(super) async fn look_up<D: Driver>(
     let wanted = look_up.with_status && !tracked.is_empty();
     let operation = &Operation::new(connections).with_status(wanted).leaving_nothing();
     let tracked = tracked.as_slice();
-    let ask = |attempt: Attempt| async move {
+    let ask = |attempt: AttemptPlan| async move {
         let parameters = &[
             (*look_up.owner.as_uuid()).into(),
             (*look_up.key.as_uuid()).into(),

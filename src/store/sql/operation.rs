@@ -27,7 +27,7 @@ use super::{
     connection::{Connections, share_of},
     driver::{Connection as _, Driver, Statement},
     fault::{Fault, kind_without_connection},
-    progress::{Progress, Running, Waiting},
+    operation_progress::{OperationProgress, RunningOperation, WaitingAttempt},
     row::{RowOf, only_row},
 };
 use crate::{
@@ -56,7 +56,7 @@ const RECONNECT: Duration = Duration::from_millis(50);
 /// An operation on the connections of a pool.
 pub(super) struct Operation<'a, D: Driver> {
     connections: &'a Connections<D>,
-    progress: Arc<Progress>,
+    progress: Arc<OperationProgress>,
     /// When it began, for the operation's own times, and for those of the pool.
     begun: (Instant, std::time::Instant),
     /// How long the status may take; `None` if it is not asked for.
@@ -87,13 +87,13 @@ enum Reaction {
 
 /// The decision after a failed attempt.
 enum Next {
-    Again(Attempt, Duration),
+    Again(AttemptPlan, Duration),
     Fail(StoreError),
 }
 
 /// An attempt that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Attempt {
+pub(super) struct AttemptPlan {
     /// Whether to ask for the status of the created resource.
     pub(super) with_status: bool,
     /// Whether it may be sent in a batch with attempts of other operations, as only the first one may.
@@ -102,7 +102,7 @@ pub(super) struct Attempt {
     in_doubt: bool,
 }
 
-impl Attempt {
+impl AttemptPlan {
     /// Returns the resource type whose status to ask for.
     pub(super) fn status_of(self, claim: &Claim) -> Option<&str> {
         claim.resource_type.as_deref().filter(|_| self.with_status)
@@ -126,7 +126,7 @@ impl<'a, D: Driver> Operation<'a, D> {
     pub(super) fn until(connections: &'a Connections<D>, deadline: Instant) -> Self {
         Self {
             connections,
-            progress: Arc::new(Progress::new(deadline)),
+            progress: Arc::new(OperationProgress::new(deadline)),
             begun: (Instant::now(), std::time::Instant::now()),
             time_for_status: None,
             one_at_a_time: false,
@@ -153,13 +153,13 @@ impl<'a, D: Driver> Operation<'a, D> {
     /// other attempt has a better one.
     pub(super) async fn run<T, F>(
         &self,
-        attempt: impl Fn(Attempt) -> F,
+        attempt: impl Fn(AttemptPlan) -> F,
         is_conclusive: impl Fn(&T) -> bool,
     ) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        let make = |next: Attempt, pause: Duration| {
+        let make = |next: AttemptPlan, pause: Duration| {
             let pause = if pause.is_zero() { Either::Left(ready(())) } else { Either::Right(sleep(pause)) };
             let made = attempt(next);
             async move {
@@ -167,10 +167,10 @@ impl<'a, D: Driver> Operation<'a, D> {
                 (next, made.await)
             }
         };
-        let first = Attempt { with_status: self.time_for_status.is_some(), together: true, in_doubt: false };
+        let first = AttemptPlan { with_status: self.time_for_status.is_some(), together: true, in_doubt: false };
         let mut attempts = FuturesUnordered::new();
         attempts.push(make(first, Duration::ZERO));
-        let _running = Running(&self.progress);
+        let _running = RunningOperation(&self.progress);
         let mut failures = Failures::default();
         let mut inconclusive = None;
         let mut again = ASK_AGAIN.0;
@@ -203,7 +203,7 @@ impl<'a, D: Driver> Operation<'a, D> {
                     false
                 }
             };
-            attempts.push(make(Attempt { with_status, together: false, in_doubt: true }, Duration::ZERO));
+            attempts.push(make(AttemptPlan { with_status, together: false, in_doubt: true }, Duration::ZERO));
         }
         inconclusive.ok_or_else(|| self.out_of_time())
     }
@@ -260,14 +260,14 @@ impl<'a, D: Driver> Operation<'a, D> {
         self.connections
     }
 
-    pub(super) fn progress(&self) -> &Arc<Progress> {
+    pub(super) fn progress(&self) -> &Arc<OperationProgress> {
         &self.progress
     }
 
     /// Decides how an attempt goes: the first may wait for the answer of a batch, all others go alone.
     pub(super) async fn share<K: Kind>(
         &self,
-        attempt: Attempt,
+        attempt: AttemptPlan,
         lane: &Lane<D, K>,
         item: impl FnOnce() -> K::Item,
     ) -> Result<SendMode<D, K>, Failure> {
@@ -275,7 +275,7 @@ impl<'a, D: Driver> Operation<'a, D> {
     }
 
     /// Runs a statement that has one row as an attempt.
-    pub(super) async fn query_one(&self, attempt: Attempt, statement: Statement<'_>) -> Result<RowOf<D>, Failure> {
+    pub(super) async fn query_one(&self, attempt: AttemptPlan, statement: Statement<'_>) -> Result<RowOf<D>, Failure> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
         let row = asked.query(statement).await.and_then(only_row);
         asked.answered(row)
@@ -286,7 +286,7 @@ impl<'a, D: Driver> Operation<'a, D> {
     /// statement that only reads is cancelled if it has no answer in time.
     pub(super) async fn call(
         &self,
-        attempt: Attempt,
+        attempt: AttemptPlan,
         function: Statement<'_>,
         writes: bool,
     ) -> Result<Vec<RowOf<D>>, Failure> {
@@ -310,7 +310,7 @@ impl<'a, D: Driver> Operation<'a, D> {
     /// Runs the statement of a kind for one item as an attempt.
     pub(super) async fn run_alone<K: Kind>(
         &self,
-        attempt: Attempt,
+        attempt: AttemptPlan,
         item: &K::Item,
     ) -> Result<Option<K::Answer>, Failure> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
@@ -322,8 +322,12 @@ impl<'a, D: Driver> Operation<'a, D> {
     /// Takes a connection out of the pool, or makes one. An attempt in doubt looks first whether the server can be asked: in a
     /// round trip of its own. If a client leaves between two answers, PgBouncer before version 1.21 gives its server, and with it
     /// the second answer, to another client.
-    pub(super) async fn connect(&self, attempt: Attempt, reset: Reset) -> Result<AttemptConnection<'_, D>, Failure> {
-        let waiting = Waiting::new(&self.progress);
+    pub(super) async fn connect(
+        &self,
+        attempt: AttemptPlan,
+        reset: Reset,
+    ) -> Result<AttemptConnection<'_, D>, Failure> {
+        let waiting = WaitingAttempt::new(&self.progress);
         let connection = self.connections.driver().acquire().await.map_err(Failure::NoConnection)?;
         drop(waiting);
         self.progress.sends();
@@ -374,7 +378,7 @@ struct Failures {
 
 impl Failures {
     /// Decides what follows a failed attempt.
-    fn next(&mut self, operation: &Operation<'_, impl Driver>, made: Attempt, failure: Failure) -> Next {
+    fn next(&mut self, operation: &Operation<'_, impl Driver>, made: AttemptPlan, failure: Failure) -> Next {
         let made = made.alone();
         let error = match failure {
             Failure::Together { fault } => {

@@ -95,9 +95,9 @@ impl Drop for Ticket<'_> {
 }
 
 /// A task that asks. If it is dropped before its [end](Self::end), with its runtime, another task may ask.
-pub(super) struct Asking<'a>(&'a ParkedConnections);
+pub(super) struct InquiryTask<'a>(&'a ParkedConnections);
 
-impl<'a> Asking<'a> {
+impl<'a> InquiryTask<'a> {
     pub(super) fn new(parked: &'a ParkedConnections) -> Self {
         Self(parked)
     }
@@ -108,7 +108,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for InquiryTask<'_> {
     fn drop(&mut self) {
         self.0.state().is_asking = false;
     }

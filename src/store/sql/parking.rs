@@ -16,8 +16,8 @@ use tokio::{
 use super::{
     connection::Connections,
     driver::{Connection as _, ConnectionPool},
-    parked_connections::{Asking, Ticket},
-    progress::SentClaim,
+    operation_progress::SentClaim,
+    parked_connections::{InquiryTask, Ticket},
 };
 use crate::telemetry::Chain;
 
@@ -84,7 +84,7 @@ impl<D: ConnectionPool> Connections<D> {
 /// Asks the server which statements have ended, until no connection is parked.
 async fn ask<D: ConnectionPool>(connections: Connections<D>) {
     let parked = Arc::clone(connections.parked());
-    let asking = Asking::new(&parked);
+    let asking = InquiryTask::new(&parked);
     let [mut pause, longest] = PAUSES;
     let mut is_told = false;
     while let Some((places, age)) = parked.asks() {

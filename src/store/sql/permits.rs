@@ -78,7 +78,7 @@ impl Permits {
             return Ok(permit);
         }
         let (call, given) = self.line().enter(user);
-        let _waiting = Waiting { permits: self, user, call };
+        let _waiting = PermitWaiter { permits: self, user, call };
         self.serve();
         if let Ok(Ok(permit)) = timeout_at(deadline, given).await {
             return Ok(permit);
@@ -129,13 +129,13 @@ impl Drop for Permit {
 }
 
 /// A call that waits, or has waited.
-struct Waiting<'a> {
+struct PermitWaiter<'a> {
     permits: &'a Permits,
     user: User,
     call: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PermitWaiter<'_> {
     fn drop(&mut self) {
         let has_waited = self.permits.line().leave(self.user, self.call);
         if has_waited {

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use super::{
-    batch::{Kind, Lanes, Look, LookAt, Recording, Write, Writing},
+    batch::{Kind, Lanes, Look, LookAt, UnrecordedOutcome, Write, WriteRequest},
     claim,
     connection::Connections,
     driver::{Connection as _, Driver, class},
@@ -104,7 +104,7 @@ impl<S: Store, D: Driver> Probe<'_, S, D> {
     /// Tries the batched statements.
     async fn together(&mut self) -> Result<(), StoreError> {
         let claims = [(); 2].map(|()| Arc::new(Claim { lease: LIFE, ..of_owner() }));
-        let claiming = claims.each_ref().map(|claim| Writing::Claim(Arc::clone(claim)));
+        let claiming = claims.each_ref().map(|claim| WriteRequest::Claim(Arc::clone(claim)));
         self.shared::<Write>("claims together", &claiming.each_ref()).await?;
         let looks = claims.each_ref().map(|claim| {
             let Reservation { owner, key, .. } = claim.reservation;
@@ -113,7 +113,7 @@ impl<S: Store, D: Driver> Probe<'_, S, D> {
         });
         self.shared::<Look>("looks together", &looks.each_ref()).await?;
         let recordings = claims.each_ref().map(|claim| {
-            Writing::Recording(Box::new(Recording::new(self.resource_types, claim.reservation, expired())))
+            WriteRequest::Outcome(Box::new(UnrecordedOutcome::new(self.resource_types, claim.reservation, expired())))
         });
         self.shared::<Write>("records together", &recordings.each_ref()).await
     }

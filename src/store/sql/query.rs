@@ -7,7 +7,7 @@ use super::{
     batch::{Kind, Lane, SendMode},
     connection::Connections,
     driver::{Driver, Statement, Value},
-    operation::{Attempt, Operation},
+    operation::{AttemptPlan, Operation},
     row::{RowOf, corrupt, only_row},
 };
 use crate::store::StoreError;
@@ -56,7 +56,7 @@ impl<D: Driver> Connections<D> {
     ) -> Result<A, StoreError> {
         let operation = &Operation::new(self);
         let (item, read) = (&item, &read);
-        let ask = |attempt: Attempt| async move {
+        let ask = |attempt: AttemptPlan| async move {
             let _slot = match operation.share(attempt, lane, item).await? {
                 SendMode::Alone(slot) => slot,
                 SendMode::Together(Some(())) => return Ok(done),

@@ -102,7 +102,7 @@ impl RecordLimit {
     pub(super) fn keep<D: Driver>(&self, connections: &Connections<D>, owner: OwnerId, admitted: &mut AdmittedCall) {
         let (Some(user), Ok(runtime)) = (admitted.user.clone(), Handle::try_current()) else { return };
         let (limits, connections) = (self.clone(), connections.clone());
-        admitted.keeping = Some(Keeping(runtime.spawn(async move {
+        admitted.keeping = Some(AllowanceTask(runtime.spawn(async move {
             loop {
                 time::sleep(VALIDITY).await;
                 let one_at_a_time = user.asking.lock().await;
@@ -178,7 +178,7 @@ fn number(number: u64) -> i64 {
 #[derive(Debug)]
 pub(super) struct AdmittedCall {
     user: Option<Arc<User>>,
-    keeping: Option<Keeping>,
+    keeping: Option<AllowanceTask>,
 }
 
 impl AdmittedCall {
@@ -209,9 +209,9 @@ impl Drop for AdmittedCall {
 
 /// A task that keeps an allowance until this is dropped.
 #[derive(Debug)]
-struct Keeping(JoinHandle<()>);
+struct AllowanceTask(JoinHandle<()>);
 
-impl Drop for Keeping {
+impl Drop for AllowanceTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -220,13 +220,13 @@ impl Drop for Keeping {
 /// A user, as this process knows it.
 #[derive(Debug, Default)]
 struct User {
-    known: Mutex<Known>,
+    known: Mutex<UserState>,
     /// Held while the database is asked.
     asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct UserState {
     /// Calls that have been admitted and have not ended.
     in_flight: u64,
     /// Records that were made since the database was told.
@@ -267,7 +267,7 @@ impl Drop for Told<'_> {
 }
 
 impl User {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, UserState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 use super::{
-    batch::{Lanes, Recording, Writing},
+    batch::{Lanes, UnrecordedOutcome, WriteRequest},
     claim,
     columns::{Columns, resource_column, settings},
     connection::Connections,
@@ -301,8 +301,8 @@ impl<D: Driver> SqlStore<D> {
             resource.as_ref().map(|(_, id)| &**id).into(),
         ];
         let statement = Statement { sql: &self.connections.sql().complete, parameters };
-        let recording = || Recording::new(&self.resource_types, *reservation, completion.clone());
-        let recording = || Writing::Recording(Box::new(recording()));
+        let recording = || UnrecordedOutcome::new(&self.resource_types, *reservation, completion.clone());
+        let recording = || WriteRequest::Outcome(Box::new(recording()));
         let read = |row: &RowOf<D>| match column::<&str>(row, "outcome")? {
             "already_completed" => Ok(CompleteOutcome::AlreadyCompleted),
             "completed" => Ok(CompleteOutcome::Completed),

@@ -14,7 +14,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{
     TransactionError,
-    session::{TransactionSession, Watched},
+    session::{PendingStatement, TransactionSession},
 };
 use crate::store::{
     TransactionErrorKind,
@@ -149,7 +149,7 @@ struct Copy<C> {
     inner: Arc<Mutex<Option<Pin<Box<C>>>>>,
     /// Wakes its holder.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
-    watched: Watched<Arc<TransactionSession>>,
+    watched: PendingStatement<Arc<TransactionSession>>,
     _in_use: InUse,
 }
 
@@ -164,7 +164,7 @@ impl<C: Send + 'static> Copy<C> {
             }
         });
         let ended = Box::pin(session.ended().clone().cancelled_owned());
-        let watched = Watched { session: Arc::clone(session), level, answered: false };
+        let watched = PendingStatement { session: Arc::clone(session), level, answered: false };
         Self { inner, ended, watched, _in_use: session.copies() }
     }
 

@@ -12,7 +12,7 @@ use tonic::Request;
 
 use super::{
     CopyInSink, CopyOutStream, TransactionError,
-    session::{Entered, TransactionSession},
+    session::{StatementConnection, TransactionSession},
 };
 use crate::store::driver::{Level, Session as _};
 
@@ -272,7 +272,7 @@ impl Transaction {
     }
 
     /// Returns the connection for one statement.
-    pub(super) async fn enter(&self) -> Result<Entered<'_>, TransactionError> {
+    pub(super) async fn enter(&self) -> Result<StatementConnection<'_>, TransactionError> {
         self.session.enter(self.level).await
     }
 

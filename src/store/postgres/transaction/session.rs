@@ -37,11 +37,11 @@ pub struct TransactionSession {
 
 impl TransactionSession {
     /// Returns the connection for one statement of a handle of this level, after the rollback of dropped savepoints.
-    pub(super) async fn enter(&self, handle: Level) -> Result<Entered<'_>, TransactionError> {
+    pub(super) async fn enter(&self, handle: Level) -> Result<StatementConnection<'_>, TransactionError> {
         let in_use = self.usage.begin();
         let mut entered = match self.connection.try_read() {
             Ok(connection) if connection.is_some() && !self.ended.is_cancelled() => {
-                Entered { session: self, connection, level: handle, _in_use: in_use }
+                StatementConnection { session: self, connection, level: handle, _in_use: in_use }
             }
             _ => return Err(TransactionErrorKind::Ended.into()),
         };
@@ -141,7 +141,7 @@ impl fmt::Debug for TransactionSession {
 }
 
 /// The connection while a statement is sent and answered.
-pub(super) struct Entered<'a> {
+pub(super) struct StatementConnection<'a> {
     session: &'a TransactionSession,
     connection: RwLockReadGuard<'a, Option<InTransaction<Deadpool>>>,
     /// The level that the statement belongs to.
@@ -149,7 +149,7 @@ pub(super) struct Entered<'a> {
     _in_use: InUse,
 }
 
-impl Entered<'_> {
+impl StatementConnection<'_> {
     pub(super) fn level(&self) -> Level {
         self.level
     }
@@ -159,7 +159,7 @@ impl Entered<'_> {
         &self,
         answer: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, TransactionError> {
-        let mut watched = Watched { session: self.session, level: self.level, answered: false };
+        let mut watched = PendingStatement { session: self.session, level: self.level, answered: false };
         match self.session.ended.run_until_cancelled(answer).await {
             Some(Ok(answer)) => {
                 watched.answered = true;
@@ -206,7 +206,7 @@ impl Entered<'_> {
     }
 }
 
-impl Deref for Entered<'_> {
+impl Deref for StatementConnection<'_> {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
@@ -215,13 +215,13 @@ impl Deref for Entered<'_> {
 }
 
 /// A statement until its answer is noted. If this is dropped without an answer, that is noted.
-pub(super) struct Watched<S: Deref<Target = TransactionSession>> {
+pub(super) struct PendingStatement<S: Deref<Target = TransactionSession>> {
     pub(super) session: S,
     pub(super) level: Level,
     pub(super) answered: bool,
 }
 
-impl<S: Deref<Target = TransactionSession>> Watched<S> {
+impl<S: Deref<Target = TransactionSession>> PendingStatement<S> {
     /// Notes the error.
     pub(super) fn failed(&mut self, error: Error) -> TransactionError {
         self.answered = true;
@@ -233,7 +233,7 @@ impl<S: Deref<Target = TransactionSession>> Watched<S> {
     }
 }
 
-impl<S: Deref<Target = TransactionSession>> Drop for Watched<S> {
+impl<S: Deref<Target = TransactionSession>> Drop for PendingStatement<S> {
     fn drop(&mut self) {
         if !self.answered {
             self.session.levels().note_unanswered(self.level);

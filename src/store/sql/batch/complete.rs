@@ -11,14 +11,14 @@ use crate::store::{Completion, Reservation, ResourceTypes};
 
 /// An outcome that is to be recorded.
 #[derive(Debug)]
-pub(in crate::store::sql) struct Recording {
+pub(in crate::store::sql) struct UnrecordedOutcome {
     pub(super) reservation: Reservation,
     completion: Completion,
     /// The column of the created resource, and its id.
     resource: Option<(String, String)>,
 }
 
-impl Recording {
+impl UnrecordedOutcome {
     pub(in crate::store::sql) fn new(types: &ResourceTypes, reservation: Reservation, completion: Completion) -> Self {
         let resource = resource_column(types, &completion).map(|(column, id)| (column.to_owned(), id.into_owned()));
         Self { reservation, completion, resource }
@@ -35,7 +35,7 @@ impl Recording {
 
 /// Outcomes that are to be recorded, as the parameters of a statement. A reservation that is not held, or has an outcome, is sent alone, as
 /// is a resource of a type that the database does not know.
-pub(super) struct Completing<'a> {
+pub(super) struct CompletionParameters<'a> {
     pub(super) reservations: Reservations,
     responses: Vec<Option<&'a [u8]>>,
     not_stored: Vec<bool>,
@@ -46,8 +46,8 @@ pub(super) struct Completing<'a> {
     resources: Vec<Option<&'a str>>,
 }
 
-impl<'a> Completing<'a> {
-    pub(super) fn new(recordings: &[&'a Recording]) -> Self {
+impl<'a> CompletionParameters<'a> {
+    pub(super) fn new(recordings: &[&'a UnrecordedOutcome]) -> Self {
         let columns: Vec<_> = recordings.iter().map(|it| Columns::of(&it.completion.response)).collect();
         let resources = recordings.iter().map(|it| it.resource.as_ref());
         Self {

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A kind whose answer is the number of calls in the statement.
-pub(super) struct Counted<const WRITES: bool = false>;
+pub(super) struct CountKind<const WRITES: bool = false>;
 
 #[derive(Clone, Copy)]
 pub(super) struct Call {
@@ -47,7 +47,7 @@ impl Call {
     }
 }
 
-impl<const WRITES: bool> Kind for Counted<WRITES> {
+impl<const WRITES: bool> Kind for CountKind<WRITES> {
     const WRITES: bool = WRITES;
 
     type Item = Call;

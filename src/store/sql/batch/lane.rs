@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{
     kind::Kind,
-    queue::{MAX_STATEMENT, Queue, QueueAnswer, Queued},
+    queue::{MAX_STATEMENT, Queue, QueueAnswer, QueuedCall},
     refusals::Refusals,
     slots::{SLOW, Slots},
 };
@@ -23,7 +23,7 @@ use crate::{
         connection::Connections,
         driver::{Connection as _, Driver},
         fault::{Fault, is_missing},
-        progress::{Progress, SentClaim},
+        operation_progress::{OperationProgress, SentClaim},
     },
     telemetry,
 };
@@ -80,7 +80,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
     /// If the future is dropped, the call leaves the queue. If it was sent, it may be carried out.
     pub(in crate::store::sql) async fn enter(
         &self,
-        progress: &Arc<Progress>,
+        progress: &Arc<OperationProgress>,
         item: impl FnOnce() -> K::Item,
     ) -> Result<SendMode<D, K>, Failure> {
         if !self.0.refusals.allow() {
@@ -97,7 +97,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         if K::bytes(&item) > MAX_STATEMENT {
             return Ok(SendMode::Alone(None));
         }
-        let (queued, mut answered) = Queued::new(item, progress);
+        let (queued, mut answered) = QueuedCall::new(item, progress);
         let watched = {
             let mut state = self.state();
             if state.queue.push(queued).is_err() {
@@ -184,13 +184,13 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         }
     }
 
-    fn take(&self) -> Vec<Queued<Slot<D, K>, K>> {
+    fn take(&self) -> Vec<QueuedCall<Slot<D, K>, K>> {
         self.state().queue.take(self.0.max_batch)
     }
 
-    async fn ask(&self, connection: D::Connection, mut calls: Vec<Queued<Slot<D, K>, K>>) {
+    async fn ask(&self, connection: D::Connection, mut calls: Vec<QueuedCall<Slot<D, K>, K>>) {
         let connections = &self.0.connections;
-        let (begun, mut asked) = (Instant::now(), Asking::<D>(Some(connection)));
+        let (begun, mut asked) = (Instant::now(), BatchConnection::<D>(Some(connection)));
         // It is given up then.
         let until = begun + connections.share();
         calls.retain_mut(|call| call.sends(until));
@@ -258,7 +258,7 @@ impl<D: Driver, K: Kind> State<D, K> {
     }
 
     /// Takes the only call that waits; the slot is that of its own statement from here on.
-    fn take_only(&mut self, slot: u64) -> Option<Queued<Slot<D, K>, K>> {
+    fn take_only(&mut self, slot: u64) -> Option<QueuedCall<Slot<D, K>, K>> {
         let only = self.queue.take_only()?;
         self.slots.begin_alone(slot);
         self.last = 1;
@@ -318,14 +318,14 @@ async fn serve<D: Driver, K: Kind>(mut slot: Slot<D, K>) {
 }
 
 /// Takes the claims of calls whose answers are lost.
-fn claims<D: Driver, K: Kind>(calls: &mut [Queued<Slot<D, K>, K>]) -> Vec<SentClaim> {
-    calls.iter_mut().filter_map(Queued::take_claim).collect()
+fn claims<D: Driver, K: Kind>(calls: &mut [QueuedCall<Slot<D, K>, K>]) -> Vec<SentClaim> {
+    calls.iter_mut().filter_map(QueuedCall::take_claim).collect()
 }
 
 /// A connection with a batch under way. If this is dropped with it, it is closed.
-struct Asking<D: Driver>(Option<D::Connection>);
+struct BatchConnection<D: Driver>(Option<D::Connection>);
 
-impl<D: Driver> Drop for Asking<D> {
+impl<D: Driver> Drop for BatchConnection<D> {
     fn drop(&mut self) {
         if let Some(connection) = self.0.take() {
             connection.close();

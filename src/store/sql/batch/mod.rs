@@ -19,10 +19,10 @@ mod tests;
 mod write;
 
 pub(super) use self::{
-    complete::Recording,
+    complete::UnrecordedOutcome,
     kind::Kind,
     lane::{Lane, SendMode},
     lanes::Lanes,
     look::{Look, LookAt},
-    write::{Write, Writing},
+    write::{Write, WriteRequest},
 };

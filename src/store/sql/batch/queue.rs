@@ -17,7 +17,7 @@ use crate::{
         Reservation,
         sql::{
             fault::Fault,
-            progress::{Progress, SentClaim, Waiting},
+            operation_progress::{OperationProgress, SentClaim, WaitingAttempt},
         },
     },
 };
@@ -44,12 +44,12 @@ pub(super) enum QueueAnswer<S, K: Kind> {
 
 /// Calls that wait for the next statement, in the order of their arrival.
 pub(super) struct Queue<S, K: Kind> {
-    calls: VecDeque<Queued<S, K>>,
+    calls: VecDeque<QueuedCall<S, K>>,
     bytes: usize,
 }
 
 /// A call that waits. If it is dropped, the call is sent alone.
-pub(super) struct Queued<S, K: Kind> {
+pub(super) struct QueuedCall<S, K: Kind> {
     pub(super) item: K::Item,
     bytes: usize,
     stage: Stage,
@@ -58,11 +58,11 @@ pub(super) struct Queued<S, K: Kind> {
 
 /// The stage of a call.
 enum Stage {
-    Waits(Waiting),
+    Waits(WaitingAttempt),
     /// It was sent, and may reserve a key.
     Claims(SentClaim),
     /// It was sent, or is not to be sent any more.
-    Done(Arc<Progress>),
+    Done(Arc<OperationProgress>),
 }
 
 impl<S, K: Kind> Queue<S, K> {
@@ -80,7 +80,7 @@ impl<S, K: Kind> Queue<S, K> {
     }
 
     /// Adds a call, unless the queue is full.
-    pub(super) fn push(&mut self, call: Queued<S, K>) -> Result<(), Queued<S, K>> {
+    pub(super) fn push(&mut self, call: QueuedCall<S, K>) -> Result<(), QueuedCall<S, K>> {
         if !self.has_room_for(&call) {
             self.purge();
             if !self.has_room_for(&call) {
@@ -93,7 +93,7 @@ impl<S, K: Kind> Queue<S, K> {
     }
 
     /// Takes the only call, if there is only one.
-    pub(super) fn take_only(&mut self) -> Option<Queued<S, K>> {
+    pub(super) fn take_only(&mut self) -> Option<QueuedCall<S, K>> {
         if self.calls.len() > ROOM {
             return None;
         }
@@ -103,8 +103,8 @@ impl<S, K: Kind> Queue<S, K> {
 
     /// Takes the calls of the next statement: the first one, and those that may share it. A statement has each key and each token at most
     /// once.
-    pub(super) fn take(&mut self, max: usize) -> Vec<Queued<S, K>> {
-        let mut taken: Vec<Queued<S, K>> = Vec::with_capacity(max.min(self.calls.len()));
+    pub(super) fn take(&mut self, max: usize) -> Vec<QueuedCall<S, K>> {
+        let mut taken: Vec<QueuedCall<S, K>> = Vec::with_capacity(max.min(self.calls.len()));
         let mut left = Vec::new();
         let mut keys: HashSet<(OwnerId, KeyId)> = HashSet::with_capacity(taken.capacity());
         let mut tokens: HashSet<Uuid> = HashSet::with_capacity(taken.capacity());
@@ -138,7 +138,7 @@ impl<S, K: Kind> Queue<S, K> {
         mem::replace(self, Self::new())
     }
 
-    fn has_room_for(&self, call: &Queued<S, K>) -> bool {
+    fn has_room_for(&self, call: &QueuedCall<S, K>) -> bool {
         self.calls.len() < MAX_CALLS && self.bytes + call.bytes <= MAX_BYTES
     }
 
@@ -155,11 +155,14 @@ impl<S, K: Kind> Queue<S, K> {
     }
 }
 
-impl<S, K: Kind> Queued<S, K> {
+impl<S, K: Kind> QueuedCall<S, K> {
     /// Makes a call that waits, and the receiver of its answer.
-    pub(super) fn new(item: K::Item, progress: &Arc<Progress>) -> (Self, oneshot::Receiver<QueueAnswer<S, K>>) {
+    pub(super) fn new(
+        item: K::Item,
+        progress: &Arc<OperationProgress>,
+    ) -> (Self, oneshot::Receiver<QueueAnswer<S, K>>) {
         let (answer, answered) = oneshot::channel();
-        let (bytes, stage) = (K::bytes(&item), Stage::Waits(Waiting::new(progress)));
+        let (bytes, stage) = (K::bytes(&item), Stage::Waits(WaitingAttempt::new(progress)));
         (Self { item, bytes, stage, answer }, answered)
     }
 
@@ -197,7 +200,7 @@ impl<S, K: Kind> Queued<S, K> {
         let _ = self.answer.send(answer);
     }
 
-    fn progress(&self) -> &Arc<Progress> {
+    fn progress(&self) -> &Arc<OperationProgress> {
         match &self.stage {
             Stage::Waits(waiting) => waiting.progress(),
             Stage::Claims(claim) => claim.progress(),

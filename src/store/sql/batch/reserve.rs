@@ -10,7 +10,7 @@ use super::{
 use crate::{policy::EffectPolicy, store::Claim};
 
 /// Keys that are to be reserved, as the parameters of a statement. A key that has a row, even an expired one, is sent alone.
-pub(super) struct Reserving<'a> {
+pub(super) struct ReservationParameters<'a> {
     pub(super) reservations: Reservations,
     procedures: Vec<Option<&'a str>>,
     hashes: Vec<Option<&'a [u8]>>,
@@ -22,7 +22,7 @@ pub(super) struct Reserving<'a> {
     settings: Option<Vec<Option<&'a str>>>,
 }
 
-impl<'a> Reserving<'a> {
+impl<'a> ReservationParameters<'a> {
     pub(super) fn new(claims: &[&'a Claim]) -> Self {
         Self {
             reservations: claims.iter().map(|claim| &claim.reservation).collect(),

@@ -16,12 +16,12 @@ pub(super) const SLOW: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     pace: Pace,
-    taken: Vec<Taken>,
+    taken: Vec<TakenSlot>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Taken {
+struct TakenSlot {
     id: u64,
     begun: Instant,
     /// Whether it is for batches. The statement of one call is forgotten when it is slow.
@@ -32,7 +32,7 @@ impl Slots {
     /// Takes a slot, if another statement may run.
     pub(super) fn take(&mut self, batches: bool) -> Option<u64> {
         let now = Instant::now();
-        let is_quick = |taken: &Taken| now.duration_since(taken.begun) < SLOW;
+        let is_quick = |taken: &TakenSlot| now.duration_since(taken.begun) < SLOW;
         self.taken.retain(|taken| taken.batches || is_quick(taken));
         let quick = self.taken.iter().filter(|taken| is_quick(taken)).count();
         let slow = self.taken.len() - quick;
@@ -41,7 +41,7 @@ impl Slots {
         }
         let id = self.next;
         self.next += 1;
-        self.taken.push(Taken { id, begun: now, batches });
+        self.taken.push(TakenSlot { id, begun: now, batches });
         Some(id)
     }
 

@@ -9,28 +9,30 @@ use tokio::{
 };
 
 use super::{
-    fake::{Call, Counted, End, Fake},
+    fake::{Call, CountKind, End, Fake},
     lane::{Lane, SendMode},
     queue::{MAX_STATEMENT, ROOM},
     slots::SLOW,
 };
-use crate::store::sql::{attempt_connection::Failure, connection::Connections, fault::Fault, progress::Progress};
+use crate::store::sql::{
+    attempt_connection::Failure, connection::Connections, fault::Fault, operation_progress::OperationProgress,
+};
 
 const MAX_BATCH: usize = 4;
 
-type Entered<const WRITES: bool = false> = Result<SendMode<Fake, Counted<WRITES>>, Failure>;
+type EnterResult<const WRITES: bool = false> = Result<SendMode<Fake, CountKind<WRITES>>, Failure>;
 
-fn lane(database: &Fake) -> Lane<Fake, Counted> {
+fn lane(database: &Fake) -> Lane<Fake, CountKind> {
     Lane::new("counted", &Connections::new(database.clone(), Arc::default()), MAX_BATCH)
 }
 
-async fn enter<const WRITES: bool>(lane: &Lane<Fake, Counted<WRITES>>, call: Call) -> Entered<WRITES> {
-    let progress = Progress::new(Instant::now() + Duration::from_secs(3600)).into();
+async fn enter<const WRITES: bool>(lane: &Lane<Fake, CountKind<WRITES>>, call: Call) -> EnterResult<WRITES> {
+    let progress = OperationProgress::new(Instant::now() + Duration::from_secs(3600)).into();
     lane.enter(&progress, || call).await
 }
 
 /// The call's own statement is under way until this is dropped.
-async fn alone<const WRITES: bool>(lane: &Lane<Fake, Counted<WRITES>>) -> SendMode<Fake, Counted<WRITES>> {
+async fn alone<const WRITES: bool>(lane: &Lane<Fake, CountKind<WRITES>>) -> SendMode<Fake, CountKind<WRITES>> {
     match enter(lane, Call::new(0)).await {
         Ok(turn @ SendMode::Alone(Some(_))) => turn,
         _ => panic!("it was not sent alone"),
@@ -39,9 +41,9 @@ async fn alone<const WRITES: bool>(lane: &Lane<Fake, Counted<WRITES>>) -> SendMo
 
 /// Calls that have queued, in this order.
 async fn queue<const WRITES: bool>(
-    lane: &Lane<Fake, Counted<WRITES>>,
+    lane: &Lane<Fake, CountKind<WRITES>>,
     calls: impl IntoIterator<Item = Call>,
-) -> Vec<JoinHandle<Entered<WRITES>>> {
+) -> Vec<JoinHandle<EnterResult<WRITES>>> {
     let mut queued = Vec::new();
     for call in calls {
         let before = lane.queued();
@@ -57,7 +59,7 @@ fn calls(count: u128) -> impl Iterator<Item = Call> {
 }
 
 /// The sizes of the statements that the calls went with; 0 for one that went by itself.
-async fn answers(queued: Vec<JoinHandle<Entered>>) -> Vec<usize> {
+async fn answers(queued: Vec<JoinHandle<EnterResult>>) -> Vec<usize> {
     let mut answers = Vec::new();
     for call in queued {
         match call.await.expect("it does not panic") {
@@ -70,7 +72,7 @@ async fn answers(queued: Vec<JoinHandle<Entered>>) -> Vec<usize> {
 }
 
 /// The faults of the statements that the calls went with.
-async fn faults<const WRITES: bool>(queued: Vec<JoinHandle<Entered<WRITES>>>) -> Vec<Option<Fault>> {
+async fn faults<const WRITES: bool>(queued: Vec<JoinHandle<EnterResult<WRITES>>>) -> Vec<Option<Fault>> {
     let mut faults = Vec::new();
     for call in queued {
         match call.await.expect("it does not panic") {
@@ -163,7 +165,7 @@ async fn a_call_whose_operation_has_ended_is_not_sent() {
     let database = Fake::new();
     let lane = lane(&database);
     let first = alone(&lane).await;
-    let progress = Arc::new(Progress::new(Instant::now() + Duration::from_secs(3600)));
+    let progress = Arc::new(OperationProgress::new(Instant::now() + Duration::from_secs(3600)));
     let (entering, of_ended) = (lane.clone(), Arc::clone(&progress));
     let ended = tokio::spawn(async move { entering.enter(&of_ended, || Call::new(1)).await });
     until(|| lane.queued() == 1).await;
@@ -387,7 +389,7 @@ async fn a_silent_statement_is_given_up_and_cancelled_after_its_share_of_the_tim
 async fn a_silent_statement_that_writes_is_given_up_and_not_cancelled() {
     let database = Fake::new();
     let connections = Connections::new(database.clone(), Arc::default());
-    let lane = Lane::<_, Counted<true>>::new("counted", &connections, 4);
+    let lane = Lane::<_, CountKind<true>>::new("counted", &connections, 4);
     let first = alone(&lane).await;
     let queued = queue(&lane, calls(2)).await;
     drop(first);
@@ -439,7 +441,7 @@ fn calls_go_alone_if_there_is_no_runtime_to_serve_them() {
 #[tokio::test(start_paused = true)]
 async fn each_call_goes_alone_if_a_statement_may_do_only_one() {
     let database = Fake::new();
-    let lane = Lane::<_, Counted>::new("counted", &Connections::new(database.clone(), Arc::default()), 1);
+    let lane = Lane::<_, CountKind>::new("counted", &Connections::new(database.clone(), Arc::default()), 1);
     for key in 0..3 {
         assert!(matches!(enter(&lane, Call::new(key)).await, Ok(SendMode::Alone(None))));
     }

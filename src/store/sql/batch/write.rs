@@ -11,10 +11,10 @@ use super::{
         row::only_row,
         sql::Sql,
     },
-    complete::{Completing, Recording},
+    complete::{CompletionParameters, UnrecordedOutcome},
     kind::{Kind, Until},
     reservations::have_equal_settings,
-    reserve::{self, Reserving},
+    reserve::{self, ReservationParameters},
 };
 use crate::store::{Claim, Reservation};
 
@@ -24,35 +24,35 @@ pub(in crate::store::sql) struct Write;
 
 /// The write of a call.
 #[derive(Debug)]
-pub(in crate::store::sql) enum Writing {
+pub(in crate::store::sql) enum WriteRequest {
     Claim(Arc<Claim>),
-    Recording(Box<Recording>),
+    Outcome(Box<UnrecordedOutcome>),
 }
 
 impl Kind for Write {
     const WRITES: bool = true;
 
-    type Item = Writing;
+    type Item = WriteRequest;
     type Answer = ();
 
-    fn may_share(one: &Writing, other: &Writing) -> bool {
+    fn may_share(one: &WriteRequest, other: &WriteRequest) -> bool {
         match (one, other) {
-            (Writing::Claim(one), Writing::Claim(other)) => have_equal_settings(one, other),
+            (WriteRequest::Claim(one), WriteRequest::Claim(other)) => have_equal_settings(one, other),
             _ => true,
         }
     }
 
-    fn reservation(writing: &Writing) -> &Reservation {
+    fn reservation(writing: &WriteRequest) -> &Reservation {
         match writing {
-            Writing::Claim(claim) => &claim.reservation,
-            Writing::Recording(recording) => &recording.reservation,
+            WriteRequest::Claim(claim) => &claim.reservation,
+            WriteRequest::Outcome(recording) => &recording.reservation,
         }
     }
 
-    fn bytes(writing: &Writing) -> usize {
+    fn bytes(writing: &WriteRequest) -> usize {
         match writing {
-            Writing::Claim(claim) => reserve::bytes(claim),
-            Writing::Recording(recording) => recording.bytes(),
+            WriteRequest::Claim(claim) => reserve::bytes(claim),
+            WriteRequest::Outcome(recording) => recording.bytes(),
         }
     }
 
@@ -60,16 +60,16 @@ impl Kind for Write {
         connection: &mut C,
         sql: &Sql,
         (server_clock, until): Until<'_>,
-        writings: &[&Writing],
+        writings: &[&WriteRequest],
     ) -> Result<Vec<Option<()>>, DriverError> {
         let (mut claims, mut recordings) = (Vec::new(), Vec::new());
         for writing in writings {
             match writing {
-                Writing::Claim(claim) => claims.push(&**claim),
-                Writing::Recording(recording) => recordings.push(&**recording),
+                WriteRequest::Claim(claim) => claims.push(&**claim),
+                WriteRequest::Outcome(recording) => recordings.push(&**recording),
             }
         }
-        let (reserving, completing) = (Reserving::new(&claims), Completing::new(&recordings));
+        let (reserving, completing) = (ReservationParameters::new(&claims), CompletionParameters::new(&recordings));
         let until = clock::shows_at(server_clock, until, connection).await?;
         let parameters: Vec<Value<'_>> =
             [&reserving.parameters()[..], &[until.into()], &completing.parameters()].concat();
@@ -80,8 +80,8 @@ impl Kind for Write {
         let mut reserved = reserving.reservations.changed(&row, "reserved")?.into_iter();
         let mut completed = completing.reservations.changed(&row, "completed")?.into_iter();
         let written = writings.iter().map(|writing| match writing {
-            Writing::Claim(_) => reserved.next().flatten(),
-            Writing::Recording(_) => completed.next().flatten(),
+            WriteRequest::Claim(_) => reserved.next().flatten(),
+            WriteRequest::Outcome(_) => completed.next().flatten(),
         });
         Ok(written.collect())
     }

@@ -9,13 +9,13 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// It displays the server's message and the SQLSTATE, and neither shows nor returns more of the server's answer: the details may
 /// quote a row.
 pub struct DriverError {
-    answer: Option<Answer>,
+    answer: Option<ServerError>,
     is_lost: bool,
     source: BoxError,
 }
 
 /// An error that the server has answered with.
-struct Answer {
+struct ServerError {
     /// `None` if the driver does not know it.
     code: Option<Cow<'static, str>>,
     message: String,
@@ -31,14 +31,14 @@ impl DriverError {
         is_fatal: bool,
         error: impl Into<BoxError>,
     ) -> Self {
-        let answer = Answer { code: Some(code.into()), message: message.into(), is_fatal };
+        let answer = ServerError { code: Some(code.into()), message: message.into(), is_fatal };
         Self { answer: Some(answer), is_lost: false, source: error.into() }
     }
 
     /// An error that the server has answered with, and whose SQLSTATE the driver cannot tell. As it may stand for a lost answer,
     /// the store looks whether the statement was carried out, and does not use the connection again.
     pub fn unrecognised(message: impl Into<String>, error: impl Into<BoxError>) -> Self {
-        let answer = Answer { code: None, message: message.into(), is_fatal: false };
+        let answer = ServerError { code: None, message: message.into(), is_fatal: false };
         Self { answer: Some(answer), is_lost: false, source: error.into() }
     }
 
@@ -65,7 +65,7 @@ impl DriverError {
     pub fn is_connection_lost(&self) -> bool {
         match &self.answer {
             None => self.is_lost,
-            Some(Answer { is_fatal: true, .. }) => true,
+            Some(ServerError { is_fatal: true, .. }) => true,
             Some(_) => self.code().is_some_and(|code| class(code) == "08" || code.starts_with("57P0")),
         }
     }
@@ -107,8 +107,8 @@ pub(in crate::store::sql) fn class(code: &str) -> &str {
 impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.answer {
-            Some(Answer { code: Some(code), message, .. }) => write!(f, "{message} (SQLSTATE {code})"),
-            Some(Answer { code: None, message, .. }) => f.write_str(message),
+            Some(ServerError { code: Some(code), message, .. }) => write!(f, "{message} (SQLSTATE {code})"),
+            Some(ServerError { code: None, message, .. }) => f.write_str(message),
             None => self.source.fmt(f),
         }
     }

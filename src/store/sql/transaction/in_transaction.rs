@@ -20,14 +20,14 @@ use crate::store::sql::{
 /// A connection on which a transaction may be open. Dropping it rolls back in the background, for at most the store's
 /// timeout, and returns the connection to its pool.
 pub struct InTransaction<D: ConnectionPool> {
-    connection: Option<Unclean<D>>,
+    connection: Option<UncleanConnection<D>>,
     connections: Connections<D>,
 }
 
 impl<D: ConnectionPool> InTransaction<D> {
     /// Wraps a connection. Keeps the permit until the connection is given back or closed.
     pub(super) fn new(connection: D::Connection, connections: &Connections<D>, permit: Permit) -> Self {
-        let unclean = Unclean {
+        let unclean = UncleanConnection {
             connection: Some(connection),
             is_cancelled: AtomicBool::new(false),
             committing_since: None,
@@ -121,7 +121,7 @@ impl<D: ConnectionPool> Drop for InTransaction<D> {
 }
 
 /// A connection that must not return to its pool as it is. Dropping it closes it.
-struct Unclean<D: ConnectionPool> {
+struct UncleanConnection<D: ConnectionPool> {
     connection: Option<D::Connection>,
     /// Whether a request to cancel may still arrive.
     is_cancelled: AtomicBool,
@@ -131,7 +131,7 @@ struct Unclean<D: ConnectionPool> {
     _permit: Permit,
 }
 
-impl<D: ConnectionPool> Unclean<D> {
+impl<D: ConnectionPool> UncleanConnection<D> {
     fn give_back(mut self) {
         if !*self.is_cancelled.get_mut() {
             drop(self.connection.take());
@@ -174,7 +174,7 @@ impl<D: ConnectionPool> Unclean<D> {
     }
 }
 
-impl<D: ConnectionPool> Deref for Unclean<D> {
+impl<D: ConnectionPool> Deref for UncleanConnection<D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &D::Connection {
@@ -182,13 +182,13 @@ impl<D: ConnectionPool> Deref for Unclean<D> {
     }
 }
 
-impl<D: ConnectionPool> DerefMut for Unclean<D> {
+impl<D: ConnectionPool> DerefMut for UncleanConnection<D> {
     fn deref_mut(&mut self) -> &mut D::Connection {
         self.connection.as_mut().expect("only `give_back` and `drop` take it out, and both end this")
     }
 }
 
-impl<D: ConnectionPool> Drop for Unclean<D> {
+impl<D: ConnectionPool> Drop for UncleanConnection<D> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             connection.close();

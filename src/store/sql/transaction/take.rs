@@ -12,7 +12,7 @@ use crate::store::{
         columns::settings,
         connection::Connections,
         driver::{Connection as _, Driver, Statement, Value},
-        operation::{Attempt, Operation},
+        operation::{AttemptPlan, Operation},
         row::{RowOf, column, only_row},
     },
 };
@@ -27,7 +27,7 @@ const MAX_SETTINGS: usize = 4;
 pub(super) struct BegunTransaction<'a, D: Driver> {
     pub(super) asked: AttemptConnection<'a, D>,
     /// `None`: the key had no record, and its lock is held. Else the row of `tenant.idempotency_begin`.
-    pub(super) found: Option<(RowOf<D>, Attempt)>,
+    pub(super) found: Option<(RowOf<D>, AttemptPlan)>,
 }
 
 impl<D: Driver> BegunTransaction<'_, D> {
@@ -44,7 +44,7 @@ pub(super) async fn take<'a, D: Driver>(
     operation: &'a Operation<'a, D>,
     claim: &Claim,
     options: TransactionOptions,
-    attempt: Attempt,
+    attempt: AttemptPlan,
 ) -> Result<BegunTransaction<'a, D>, Failure> {
     let connections = operation.connections();
     let mut asked = operation.connect(attempt, Reset::RollBack).await?;
@@ -95,7 +95,7 @@ async fn begin_any<'a, D: Driver>(
     asked: AttemptConnection<'a, D>,
     any: Begin<'_>,
     options: TransactionOptions,
-    attempt: Attempt,
+    attempt: AttemptPlan,
 ) -> Result<BegunTransaction<'a, D>, Failure> {
     let sent = Instant::now();
     let first = Statement { sql: &connections.sql().begin, parameters: &any.parameters() };
@@ -111,7 +111,7 @@ async fn find<'a, D: Driver>(
     mut asked: AttemptConnection<'a, D>,
     any: Begin<'_>,
     options: TransactionOptions,
-    attempt: Attempt,
+    attempt: AttemptPlan,
 ) -> Result<BegunTransaction<'a, D>, Failure> {
     let statement = Statement { sql: &connections.sql().begin, parameters: &any.parameters() };
     let found = async {

@@ -24,7 +24,7 @@ const ENDED: u8 = 2;
 const GIVEN_UP: u8 = 4;
 
 /// The state that the attempts of an operation share.
-pub(super) struct Progress {
+pub(super) struct OperationProgress {
     deadline: Instant,
     /// Whether something was sent, whether the operation has ended, and whether attempts were given up together with their connections:
     /// [`SENT`], [`ENDED`] and [`GIVEN_UP`].
@@ -48,7 +48,7 @@ pub(super) struct Progress {
     overdue_status: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl Progress {
+impl OperationProgress {
     pub(super) fn new(deadline: Instant) -> Self {
         Self {
             deadline,
@@ -196,11 +196,11 @@ impl Progress {
 }
 
 /// An attempt that may reserve the key. If it is dropped without an answer, it no longer runs in the server, but may still be on its way.
-pub(super) struct SentClaim(Arc<Progress>);
+pub(super) struct SentClaim(Arc<OperationProgress>);
 
 impl SentClaim {
-    /// Makes the handle of an attempt that was [noted](Progress::claims_until).
-    pub(super) fn of(progress: &Arc<Progress>) -> Self {
+    /// Makes the handle of an attempt that was [noted](OperationProgress::claims_until).
+    pub(super) fn of(progress: &Arc<OperationProgress>) -> Self {
         Self(Arc::clone(progress))
     }
 
@@ -208,7 +208,7 @@ impl SentClaim {
         self.0.claiming().answered += 1;
     }
 
-    pub(super) fn progress(&self) -> &Arc<Progress> {
+    pub(super) fn progress(&self) -> &Arc<OperationProgress> {
         &self.0
     }
 }
@@ -247,32 +247,32 @@ impl Claiming {
     }
 }
 
-/// The time in which an operation makes attempts. It [ends](Progress::ends) when this is dropped.
-pub(super) struct Running<'a>(pub(super) &'a Progress);
+/// The time in which an operation makes attempts. It [ends](OperationProgress::ends) when this is dropped.
+pub(super) struct RunningOperation<'a>(pub(super) &'a OperationProgress);
 
-impl Drop for Running<'_> {
+impl Drop for RunningOperation<'_> {
     fn drop(&mut self) {
         self.0.ends();
     }
 }
 
 /// Counts an attempt that waits for a connection or for a batch.
-pub(super) struct Waiting(Arc<Progress>);
+pub(super) struct WaitingAttempt(Arc<OperationProgress>);
 
-impl Waiting {
-    pub(super) fn progress(&self) -> &Arc<Progress> {
+impl WaitingAttempt {
+    pub(super) fn progress(&self) -> &Arc<OperationProgress> {
         &self.0
     }
 }
 
-impl Waiting {
-    pub(super) fn new(progress: &Arc<Progress>) -> Self {
+impl WaitingAttempt {
+    pub(super) fn new(progress: &Arc<OperationProgress>) -> Self {
         progress.waiting.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(progress))
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingAttempt {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
