@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The ignored fields of a message: by number, and of the messages in its fields.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ignored {
+pub(crate) struct IgnoreMask {
     fields: BTreeMap<u32, Part>,
 }
 
@@ -13,10 +13,10 @@ pub(crate) struct Ignored {
 pub(crate) enum Part {
     All,
     /// Fields of the messages in it.
-    Inside(Ignored),
+    Inside(IgnoreMask),
 }
 
-impl Ignored {
+impl IgnoreMask {
     /// Ignores the fields at these paths of field numbers.
     pub(crate) fn new(paths: &[Vec<u32>]) -> Self {
         let mut ignored = Self::default();

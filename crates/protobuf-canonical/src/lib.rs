@@ -64,7 +64,7 @@ mod error;
 mod features;
 mod field_path;
 mod hash;
-mod ignored;
+mod ignore_mask;
 mod output;
 mod raw;
 mod reader;
@@ -85,7 +85,7 @@ pub use self::{
     field_path::FieldPath,
     hash::{RequestHash, RequestHashes},
 };
-use self::{hash::Hasher, ignored::Ignored, schema::Schema};
+use self::{hash::Hasher, ignore_mask::IgnoreMask, schema::Schema};
 
 /// The maximum depth of nested messages and groups, the outermost message not counted: 100, the limit of prost's
 /// decoder.
@@ -111,7 +111,7 @@ pub const MAX_DEPTH: u32 = 100;
 pub struct Canonical {
     message: MessageDescriptor,
     schema: Schema,
-    ignored: Ignored,
+    ignored: IgnoreMask,
 }
 
 impl Canonical {
@@ -138,7 +138,7 @@ impl Canonical {
     /// assert_eq!(seconds.encode(&first).unwrap(), &first[..2]);
     /// ```
     pub fn ignoring(message: &MessageDescriptor, paths: &[Vec<u32>]) -> Self {
-        let ignored = Ignored::new(paths);
+        let ignored = IgnoreMask::new(paths);
         Self { message: message.clone(), schema: Schema::compile(message, &ignored), ignored }
     }
 

@@ -6,7 +6,7 @@ use prost_reflect::{DynamicMessage, ExtensionDescriptor, FieldDescriptor, Kind, 
 
 use super::{
     features::{has_presence, verifies_utf8},
-    ignored::{Ignored, Part},
+    ignore_mask::{IgnoreMask, Part},
     reader::{Tag, WireType},
 };
 
@@ -16,7 +16,7 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    pub(super) fn compile(root: &MessageDescriptor, ignored: &Ignored) -> Self {
+    pub(super) fn compile(root: &MessageDescriptor, ignored: &IgnoreMask) -> Self {
         let mut compiler = Compiler::default();
         compiler.message(root, Some(ignored).filter(|ignored| !ignored.is_empty()));
         // The queue grows during the loop: each message adds the messages that it is the first to refer to.
@@ -240,12 +240,12 @@ impl Scalar {
 struct Compiler<'a> {
     /// The ids of messages without ignored fields. Messages with ignored fields are compiled once for each place.
     ids: HashMap<String, MessageId>,
-    queue: Vec<(MessageDescriptor, Option<&'a Ignored>)>,
+    queue: Vec<(MessageDescriptor, Option<&'a IgnoreMask>)>,
     messages: Vec<MessagePlan>,
 }
 
 impl<'a> Compiler<'a> {
-    fn message(&mut self, descriptor: &MessageDescriptor, ignored: Option<&'a Ignored>) -> MessageId {
+    fn message(&mut self, descriptor: &MessageDescriptor, ignored: Option<&'a IgnoreMask>) -> MessageId {
         let next = MessageId(self.queue.len());
         let id = match ignored {
             Some(_) => next,
@@ -257,7 +257,7 @@ impl<'a> Compiler<'a> {
         id
     }
 
-    fn plan(&mut self, descriptor: &MessageDescriptor, ignored: Option<&'a Ignored>) -> MessagePlan {
+    fn plan(&mut self, descriptor: &MessageDescriptor, ignored: Option<&'a IgnoreMask>) -> MessagePlan {
         let keep = |number, is_member| match ignored.and_then(|ignored| ignored.get(number)) {
             Some(Part::All) => Keep::No { is_member },
             Some(Part::Inside(_)) | None => Keep::Yes,
@@ -300,7 +300,7 @@ impl<'a> Compiler<'a> {
         MessagePlan { fields, dense, low, is_around_ignored: ignored.is_some() }
     }
 
-    fn shape(&mut self, field: &FieldDescriptor, ignored: Option<&'a Ignored>) -> Shape {
+    fn shape(&mut self, field: &FieldDescriptor, ignored: Option<&'a IgnoreMask>) -> Shape {
         if let Kind::Message(entry) = field.kind()
             && field.is_map()
         {
@@ -328,7 +328,7 @@ impl<'a> Compiler<'a> {
         list(value, packed(&options, extension.is_packed()))
     }
 
-    fn value(&mut self, kind: &Kind, group: bool, utf8: bool, ignored: Option<&'a Ignored>) -> Value {
+    fn value(&mut self, kind: &Kind, group: bool, utf8: bool, ignored: Option<&'a IgnoreMask>) -> Value {
         match kind {
             Kind::Message(message) if group => Value::Group(self.message(message, ignored)),
             Kind::Message(message) => Value::Message(self.message(message, ignored)),

@@ -31,9 +31,9 @@ const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
     clippy::large_enum_variant,
     reason = "most answers are of the large variant, and a box is an allocation for each"
 )]
-pub(crate) enum Answer {
+pub(crate) enum AttemptOutcome {
     /// The server, or something before it, has answered.
-    Complete { parts: Parts, data: Collected },
+    Complete { parts: Parts, data: CollectedBody },
     /// The connection could not be made, or was lost before the answer was there.
     Lost(BoxError),
     /// The attempt's time is over.
@@ -44,7 +44,7 @@ pub(crate) enum Answer {
 
 /// The body of an answer: its data, and its trailers.
 #[derive(Debug, Default)]
-pub(crate) struct Collected {
+pub(crate) struct CollectedBody {
     first: Option<Bytes>,
     more: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
@@ -52,8 +52,8 @@ pub(crate) struct Collected {
 
 pin_project! {
     /// The future of one attempt.
-    #[project = AttemptProj]
-    pub(crate) struct Attempt<F, B> {
+    #[project = AttemptFutureProj]
+    pub(crate) struct AttemptFuture<F, B> {
         limit: usize,
         #[pin]
         stage: Stage<F, B>,
@@ -64,49 +64,54 @@ pin_project! {
     #[project = StageProj]
     enum Stage<F, B> {
         Sent { #[pin] response: F },
-        Received { parts: Option<Parts>, #[pin] body: B, data: Collected, size: usize },
+        Received { parts: Option<Parts>, #[pin] body: B, data: CollectedBody, size: usize },
     }
 }
 
-impl<F, B> Attempt<F, B> {
+impl<F, B> AttemptFuture<F, B> {
     /// The attempt whose response has at most this many bytes.
     pub(crate) fn new(sent: F, limit: usize) -> Self {
         Self { limit, stage: Stage::Sent { response: sent } }
     }
 }
 
-impl<F, B, E> Future for Attempt<F, B>
+impl<F, B, E> Future for AttemptFuture<F, B>
 where
     F: Future<Output = Result<Response<B>, E>>,
     E: Into<BoxError>,
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    type Output = Answer;
+    type Output = AttemptOutcome;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        let AttemptProj { limit, mut stage } = self.project();
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AttemptOutcome> {
+        let AttemptFutureProj { limit, mut stage } = self.project();
         for _ in 0..FRAMES {
             match stage.as_mut().project() {
                 StageProj::Sent { response } => match ready!(response.poll(cx)) {
                     Ok(response) => {
                         let (parts, body) = response.into_parts();
-                        stage.set(Stage::Received { parts: Some(parts), body, data: Collected::default(), size: 0 });
+                        stage.set(Stage::Received {
+                            parts: Some(parts),
+                            body,
+                            data: CollectedBody::default(),
+                            size: 0,
+                        });
                     }
-                    Err(error) => return Poll::Ready(Answer::Lost(error.into())),
+                    Err(error) => return Poll::Ready(AttemptOutcome::Lost(error.into())),
                 },
                 StageProj::Received { parts, body, data, size } => match ready!(body.poll_frame(cx)) {
                     Some(Ok(frame)) => {
                         *size += frame.data_ref().map_or(0, Bytes::len);
                         if *size > limit.saturating_add(HEAD) {
-                            return Poll::Ready(Answer::TooLarge(*limit));
+                            return Poll::Ready(AttemptOutcome::TooLarge(*limit));
                         }
                         data.push(frame);
                     }
-                    Some(Err(error)) => return Poll::Ready(Answer::Lost(error.into())),
+                    Some(Err(error)) => return Poll::Ready(AttemptOutcome::Lost(error.into())),
                     None => {
                         let parts = parts.take().expect("it is not polled again");
-                        return Poll::Ready(Answer::Complete { parts, data: std::mem::take(data) });
+                        return Poll::Ready(AttemptOutcome::Complete { parts, data: std::mem::take(data) });
                     }
                 },
             }
@@ -117,7 +122,7 @@ where
     }
 }
 
-impl Answer {
+impl AttemptOutcome {
     /// Returns its meaning for the operation. `after_another`: another attempt was made before it, or at the same time.
     pub(crate) fn verdict(&self, after_another: bool) -> Verdict {
         match self {
@@ -240,7 +245,7 @@ fn without_status(http: StatusCode) -> Status {
     Status::unavailable(format!("the answer has the HTTP status {http}, and no gRPC status"))
 }
 
-impl Collected {
+impl CollectedBody {
     /// Returns the parts of the answer that its verdict depends on.
     fn said<'a>(&'a self, parts: &'a Parts) -> Said<'a> {
         Said {
@@ -305,13 +310,13 @@ pin_project! {
     #[project = InnerProj]
     #[derive(Debug)]
     enum Inner<B> {
-        Collected { data: Collected },
+        Collected { data: CollectedBody },
         Passed { #[pin] body: B },
     }
 }
 
 impl<B> ResponseBody<B> {
-    fn collected(data: Collected) -> Self {
+    fn collected(data: CollectedBody) -> Self {
         Self { inner: Inner::Collected { data } }
     }
 
@@ -322,7 +327,7 @@ impl<B> ResponseBody<B> {
 
 impl<B> Default for ResponseBody<B> {
     fn default() -> Self {
-        Self::collected(Collected::default())
+        Self::collected(CollectedBody::default())
     }
 }
 

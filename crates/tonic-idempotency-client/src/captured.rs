@@ -45,7 +45,7 @@ impl Captured {
             }
         }
         read.push_front(Ok(Frame::data(message)));
-        Self::Other(Body::new(Chained { read, rest: body }))
+        Self::Other(Body::new(ReadAheadBody { read, rest: body }))
     }
 }
 
@@ -70,12 +70,12 @@ fn is_one(message: &[u8]) -> bool {
 }
 
 /// A body of which frames were read ahead: replays them, then continues with the rest.
-struct Chained {
+struct ReadAheadBody {
     read: VecDeque<Result<Frame<Bytes>, Status>>,
     rest: Body,
 }
 
-impl http_body::Body for Chained {
+impl http_body::Body for ReadAheadBody {
     type Data = Bytes;
     type Error = Status;
 

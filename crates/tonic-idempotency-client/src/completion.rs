@@ -14,7 +14,7 @@ use tonic_idempotency_wire::IdempotencyStatus;
 
 use crate::{
     completion_error::CompletionError,
-    pending::{Known, Pending},
+    pending::{Pending, WorkStatus},
     progress::{ProgressEvent, ProgressStream},
 };
 
@@ -42,13 +42,13 @@ use crate::{
 /// and the connection.
 pub fn completed<T>(response: &Response<T>) -> Completion {
     let known = match IdempotencyStatus::of(response.metadata().as_ref()) {
-        Some(IdempotencyStatus::Completed) => Known::Ended(Ok(())),
-        Some(IdempotencyStatus::Failed) => Known::Ended(Err(CompletionError::Failed)),
+        Some(IdempotencyStatus::Completed) => WorkStatus::Ended(Ok(())),
+        Some(IdempotencyStatus::Failed) => WorkStatus::Ended(Err(CompletionError::Failed)),
         Some(IdempotencyStatus::Processing) => match response.extensions().get::<Arc<Pending>>() {
-            Some(pending) => Known::Processing(Arc::clone(pending)),
-            None => Known::Ended(Err(CompletionError::NoStatus)),
+            Some(pending) => WorkStatus::Processing(Arc::clone(pending)),
+            None => WorkStatus::Ended(Err(CompletionError::NoStatus)),
         },
-        None => Known::Ended(Err(CompletionError::NoStatus)),
+        None => WorkStatus::Ended(Err(CompletionError::NoStatus)),
     };
     Completion { known, pauses: [Duration::from_millis(500), Duration::from_secs(30)], timeout: None }
 }
@@ -57,7 +57,7 @@ pub fn completed<T>(response: &Response<T>) -> Completion {
 #[derive(Clone, Debug)]
 #[must_use = "it asks nothing until it is awaited"]
 pub struct Completion {
-    known: Known,
+    known: WorkStatus,
     pauses: [Duration; 2],
     timeout: Option<Duration>,
 }

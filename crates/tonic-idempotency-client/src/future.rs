@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use crate::{
     BoxError,
-    answer::{Answer, Attempt, ResponseBody},
+    attempt::{AttemptFuture, AttemptOutcome, ResponseBody},
     operation::Operation,
 };
 
@@ -36,7 +36,7 @@ pin_project! {
         /// A call that the layer leaves alone.
         Passed { #[pin] future: F },
         /// The first attempt, which is the only one of most calls.
-        First { #[pin] attempt: Timeout<Attempt<F, B>>, operation: Option<Operation<S>> },
+        First { #[pin] attempt: Timeout<AttemptFuture<F, B>>, operation: Option<Operation<S>> },
         /// Further attempts.
         Again { future: Again<B> },
     }
@@ -47,7 +47,7 @@ impl<S, F, B> ResponseFuture<S, F, B> {
         Self { inner: Inner::Passed { future } }
     }
 
-    pub(crate) fn first(operation: Operation<S>, attempt: Timeout<Attempt<F, B>>) -> Self {
+    pub(crate) fn first(operation: Operation<S>, attempt: Timeout<AttemptFuture<F, B>>) -> Self {
         Self { inner: Inner::First { attempt, operation: Some(operation) } }
     }
 
@@ -77,7 +77,7 @@ where
                     return Poll::Ready(Ok(response.map(ResponseBody::passed)));
                 }
                 InnerProj::First { attempt, operation } => {
-                    let answer = ready!(attempt.poll(cx)).unwrap_or(Answer::TimedOut);
+                    let answer = ready!(attempt.poll(cx)).unwrap_or(AttemptOutcome::TimedOut);
                     let mut operation = operation.take().expect("it is not polled again");
                     match operation.next(&answer) {
                         Some(pause) => inner.set(Inner::Again { future: Box::pin(operation.again(pause)) }),

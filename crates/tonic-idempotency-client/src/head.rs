@@ -23,12 +23,12 @@ pub(crate) struct Head {
     uri: Uri,
     version: Version,
     headers: Vec<(HeaderName, HeaderValue)>,
-    extensions: Kept,
+    extensions: RequestExtensions,
 }
 
 /// The extensions of a request.
 #[derive(Debug)]
-enum Kept {
+enum RequestExtensions {
     All(Extensions),
     /// Those of a generated client, whose copy takes no memory.
     Method(Option<GrpcMethod<'static>>),
@@ -38,9 +38,9 @@ impl Head {
     pub(crate) fn of(parts: &Parts) -> Self {
         let method = parts.extensions.get::<GrpcMethod<'static>>();
         let extensions = if parts.extensions.len() == usize::from(method.is_some()) {
-            Kept::Method(method.cloned())
+            RequestExtensions::Method(method.cloned())
         } else {
-            Kept::All(parts.extensions.clone())
+            RequestExtensions::All(parts.extensions.clone())
         };
         let headers = parts.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         Self { uri: parts.uri.clone(), version: parts.version, headers: headers.collect(), extensions }
@@ -63,12 +63,12 @@ impl Head {
         uri.path_and_query = PathAndQuery::try_from(format!("/{service}/{method}")).ok();
         let headers = self.headers.iter().filter(|(name, _)| !OF_ONE_CALL.contains(&name.as_str())).cloned();
         let extensions = match &self.extensions {
-            Kept::All(extensions) => {
+            RequestExtensions::All(extensions) => {
                 let mut extensions = extensions.clone();
                 extensions.insert(GrpcMethod::new(service, method));
-                Kept::All(extensions)
+                RequestExtensions::All(extensions)
             }
-            Kept::Method(_) => Kept::Method(Some(GrpcMethod::new(service, method))),
+            RequestExtensions::Method(_) => RequestExtensions::Method(Some(GrpcMethod::new(service, method))),
         };
         let uri = Uri::from_parts(uri).unwrap_or_default();
         Self { uri, version: self.version, headers: headers.collect(), extensions }
@@ -105,9 +105,9 @@ impl Head {
         }
         *request.headers_mut() = headers;
         match &self.extensions {
-            Kept::All(extensions) => request.extensions_mut().extend(extensions.clone()),
-            Kept::Method(Some(method)) => drop(request.extensions_mut().insert(method.clone())),
-            Kept::Method(None) => {}
+            RequestExtensions::All(extensions) => request.extensions_mut().extend(extensions.clone()),
+            RequestExtensions::Method(Some(method)) => drop(request.extensions_mut().insert(method.clone())),
+            RequestExtensions::Method(None) => {}
         }
         request
     }

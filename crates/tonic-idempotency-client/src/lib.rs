@@ -34,7 +34,7 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
-mod answer;
+mod attempt;
 mod captured;
 mod completion;
 mod completion_error;
@@ -66,7 +66,7 @@ pub use tonic_idempotency_wire::{IdempotencyStatus, Reason, proto};
 pub use tower_layer::Layer;
 
 pub use self::{
-    answer::ResponseBody,
+    attempt::ResponseBody,
     completion::{Completed, Completion, completed},
     completion_error::CompletionError,
     delivery::Delivery,

@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::{
     BoxError, Delivery, OperationKey, Unresolved,
-    answer::{Answer, Attempt, ResponseBody, was_replayed},
+    attempt::{AttemptFuture, AttemptOutcome, ResponseBody, was_replayed},
     head::Head,
     journal::{
         Entry, Journal,
@@ -87,7 +87,7 @@ where
             return self.not_sent(without_layer());
         }
         if timeout_at(deadline, held.turn()).await.is_err() {
-            held.leave(entry, &Answer::Lost(Box::new(behind())), 0);
+            held.leave(entry, &AttemptOutcome::Lost(Box::new(behind())), 0);
             return self.not_sent(behind());
         }
         let first = service.call(self.request(0));
@@ -107,7 +107,7 @@ where
         self.finish(answer)
     }
 
-    async fn first_or_second(&self, sent: S::Future, after: Duration) -> (Answer, u32) {
+    async fn first_or_second(&self, sent: S::Future, after: Duration) -> (AttemptOutcome, u32) {
         let first = pin!(self.bounded(self.attempt(sent)));
         let first = match select(first, pin!(sleep(after))).await {
             Either::Left((answer, _)) => return (answer, 1),
@@ -134,7 +134,7 @@ where
     }
 
     /// Makes further attempts until the answer of one is the answer of the operation.
-    async fn until_end(&mut self, mut answer: Answer) -> Answer {
+    async fn until_end(&mut self, mut answer: AttemptOutcome) -> AttemptOutcome {
         while let Some(pause) = self.next(&answer) {
             sleep(pause).await;
             answer = self.bounded(self.send(self.attempts.before())).await;
@@ -143,7 +143,7 @@ where
     }
 
     /// Returns the pause before the next attempt; `None` if there is none.
-    pub(crate) fn next(&mut self, answer: &Answer) -> Option<Duration> {
+    pub(crate) fn next(&mut self, answer: &AttemptOutcome) -> Option<Duration> {
         let verdict = match self.verdict(answer) {
             Verdict::Again(_) | Verdict::Late if self.may_not_be_repeated() => Verdict::Unknown,
             verdict => verdict,
@@ -162,16 +162,16 @@ where
     pub(crate) fn not_sent(mut self, status: Status) -> Result<Response<ResponseBody<B>>, BoxError> {
         self.was_sent = true;
         self.attempts.have_been(0);
-        self.finish(Answer::Lost(Box::new(status)))
+        self.finish(AttemptOutcome::Lost(Box::new(status)))
     }
 
     /// Returns the meaning of the last attempt's answer.
-    pub(crate) fn verdict(&self, answer: &Answer) -> Verdict {
+    pub(crate) fn verdict(&self, answer: &AttemptOutcome) -> Verdict {
         answer.verdict(self.was_sent || self.attempts.are_several())
     }
 
     /// Returns the response of the last attempt, or the error of a call with an unknown outcome.
-    pub(crate) fn finish(self, answer: Answer) -> Result<Response<ResponseBody<B>>, BoxError> {
+    pub(crate) fn finish(self, answer: AttemptOutcome) -> Result<Response<ResponseBody<B>>, BoxError> {
         let verdict = self.verdict(&answer);
         if self.attempts.are_refused_by_budget() {
             self.telemetry.refused_by_budget();
@@ -219,12 +219,12 @@ where
         self.telemetry.ended(end, self.attempts.made(), self.attempts.took(), self.head.key());
     }
 
-    fn attempt(&self, sent: S::Future) -> Attempt<S::Future, B> {
-        Attempt::new(sent, self.shared.settings.max_response_bytes)
+    fn attempt(&self, sent: S::Future) -> AttemptFuture<S::Future, B> {
+        AttemptFuture::new(sent, self.shared.settings.max_response_bytes)
     }
 
     /// Makes one attempt, after so many others.
-    async fn send(&self, before: u32) -> Answer {
+    async fn send(&self, before: u32) -> AttemptOutcome {
         self.peer.send(self.request(before)).await
     }
 
@@ -234,8 +234,8 @@ where
     }
 
     /// Ends an attempt when its time is over.
-    async fn bounded(&self, attempt: impl Future<Output = Answer>) -> Answer {
-        timeout_at(self.attempts.end(&self.shared.settings), attempt).await.unwrap_or(Answer::TimedOut)
+    async fn bounded(&self, attempt: impl Future<Output = AttemptOutcome>) -> AttemptOutcome {
+        timeout_at(self.attempts.end(&self.shared.settings), attempt).await.unwrap_or(AttemptOutcome::TimedOut)
     }
 }
 

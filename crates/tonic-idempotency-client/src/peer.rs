@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use crate::{
     BoxError,
-    answer::{Answer, Attempt},
+    attempt::{AttemptFuture, AttemptOutcome},
 };
 
 /// The inner service of the layer.
@@ -71,18 +71,18 @@ where
     B::Error: Into<BoxError>,
 {
     /// Makes one attempt.
-    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> AttemptOutcome {
         let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Err(error) = poll_fn(|cx| service.poll_ready(cx)).await {
-            return Answer::Lost(error.into());
+            return AttemptOutcome::Lost(error.into());
         }
-        Attempt::new(service.call(request), self.max_response_bytes).await
+        AttemptFuture::new(service.call(request), self.max_response_bytes).await
     }
 }
 
 /// A [`Peer`] without its type.
 pub(crate) trait DynPeer: Send + Sync {
-    fn send(&self, request: Request<Body>) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>>;
+    fn send(&self, request: Request<Body>) -> Pin<Box<dyn Future<Output = AttemptOutcome> + Send + '_>>;
 
     /// Whether its server has said that it has no `WaitOperation`.
     fn without_wait(&self) -> &AtomicBool;
@@ -96,7 +96,7 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    fn send(&self, request: Request<Body>) -> Pin<Box<dyn Future<Output = Answer> + Send + '_>> {
+    fn send(&self, request: Request<Body>) -> Pin<Box<dyn Future<Output = AttemptOutcome> + Send + '_>> {
         Box::pin(Peer::send(self, request))
     }
 

@@ -14,7 +14,7 @@ use tonic_idempotency_wire::{
 };
 
 use crate::{
-    answer::{Answer, was_replayed},
+    attempt::{AttemptOutcome, was_replayed},
     captured::HEAD,
     completion_error::CompletionError,
     head::Head,
@@ -30,7 +30,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// The status of the work, as the response reports it.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum WorkStatus {
     Ended(Result<(), CompletionError>),
     Processing(Arc<Pending>),
 }
@@ -108,9 +108,9 @@ impl Pending {
         }
     }
 
-    async fn send(&self, request: Request<Body>, at_most: Duration) -> Answer {
+    async fn send(&self, request: Request<Body>, at_most: Duration) -> AttemptOutcome {
         let sent = self.peer.send(request);
-        timeout(at_most, sent).await.unwrap_or(Answer::TimedOut)
+        timeout(at_most, sent).await.unwrap_or(AttemptOutcome::TimedOut)
     }
 }
 
@@ -121,12 +121,12 @@ impl fmt::Debug for Pending {
 }
 
 /// Returns the time at which the key of an answer stops to protect, which has come now; `None` if the server does not tell.
-fn expires(answer: &Answer) -> Option<Instant> {
+fn expires(answer: &AttemptOutcome) -> Option<Instant> {
     Instant::now().checked_add(answer.protected_for()?)
 }
 
 /// As [`expires`], or the time that is taken for it.
-pub(crate) fn expires_or_untold(answer: &Answer) -> Instant {
+pub(crate) fn expires_or_untold(answer: &AttemptOutcome) -> Instant {
     expires(answer).unwrap_or_else(|| Instant::now() + UNTOLD)
 }
 

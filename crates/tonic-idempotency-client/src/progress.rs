@@ -16,7 +16,7 @@ use tonic_idempotency_wire::IdempotencyStatus;
 
 use crate::{
     completion_error::CompletionError,
-    pending::{Known, Look, Pending},
+    pending::{Look, Pending, WorkStatus},
 };
 
 /// A step of waiting for the work behind a call.
@@ -83,7 +83,7 @@ pub struct ProgressStream {
 }
 
 impl ProgressStream {
-    pub(crate) fn new(known: Known, pauses: [Duration; 2], timeout: Option<Duration>) -> Self {
+    pub(crate) fn new(known: WorkStatus, pauses: [Duration; 2], timeout: Option<Duration>) -> Self {
         let steps = unfold(None, move |looks| {
             let looks = looks.unwrap_or_else(|| Looks::new(known.clone(), pauses, timeout));
             looks.step()
@@ -137,12 +137,12 @@ struct AskedCall {
 }
 
 impl Looks {
-    fn new(known: Known, pauses: [Duration; 2], timeout: Option<Duration>) -> Self {
+    fn new(known: WorkStatus, pauses: [Duration; 2], timeout: Option<Duration>) -> Self {
         let [first, longest] = pauses;
         let began = Instant::now();
         let stage = match known {
-            Known::Ended(result) => Stage::Ended(result),
-            Known::Processing(pending) => {
+            WorkStatus::Ended(result) => Stage::Ended(result),
+            WorkStatus::Processing(pending) => {
                 let delays =
                     ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
                 let (expires, waits) = (pending.expires, pending.peer.may_wait());

@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use crate::{
     BoxError, OperationKey,
-    answer::{Attempt, ResponseBody},
+    attempt::{AttemptFuture, ResponseBody},
     captured::{Captured, HEAD},
     future::ResponseFuture,
     head::{Head, TIMEOUT},
@@ -118,7 +118,7 @@ where
             None => {
                 let end = operation.attempts.end(&self.shared.settings);
                 let limit = self.shared.settings.max_response_bytes;
-                ResponseFuture::first(operation, timeout_at(end, Attempt::new(first, limit)))
+                ResponseFuture::first(operation, timeout_at(end, AttemptFuture::new(first, limit)))
             }
             Some(after) => ResponseFuture::again(operation.hedged(first, after)),
         }

@@ -21,7 +21,7 @@ use tonic_idempotency::store::driver::{Connection, DriverError, Statement, cance
 use crate::{
     depth,
     error::{driver_error, is_unrecognised},
-    pool::Pooled,
+    pool::PooledConnection,
     row::DieselRow,
     statement::Bound,
 };
@@ -42,7 +42,7 @@ pub(crate) type Generation = AtomicUsize;
 /// A connection of [`Diesel`](crate::Diesel).
 pub struct DieselConnection {
     /// `None` once it is closed or given back.
-    connection: Option<Pooled>,
+    connection: Option<PooledConnection>,
     generation: Arc<Generation>,
     /// The runtime in which it is given back to the pool: a pool may need one for that.
     runtime: Handle,
@@ -51,7 +51,7 @@ pub struct DieselConnection {
 
 impl DieselConnection {
     /// Inside of a runtime.
-    pub(crate) fn new(connection: Pooled, generation: &Arc<Generation>) -> Self {
+    pub(crate) fn new(connection: PooledConnection, generation: &Arc<Generation>) -> Self {
         Self {
             connection: Some(connection),
             generation: Arc::clone(generation),

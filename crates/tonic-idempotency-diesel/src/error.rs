@@ -20,44 +20,48 @@ const NO_CONNECTION: [&str; 5] = [
 
 pub(crate) fn driver_error(error: Error) -> DriverError {
     match answer(&error) {
-        Answer::Error { code: Some(code), message } => {
+        ReportedAnswer::Error { code: Some(code), message } => {
             let (fatal, message) = (is_fatal(message), message.to_owned());
             DriverError::answered(code, message, fatal, error)
         }
-        Answer::Error { code: None, message } => DriverError::unrecognised(message.to_owned(), error),
-        Answer::Lost => DriverError::lost(error),
-        Answer::None => DriverError::unanswered(error),
+        ReportedAnswer::Error { code: None, message } => DriverError::unrecognised(message.to_owned(), error),
+        ReportedAnswer::Lost => DriverError::lost(error),
+        ReportedAnswer::None => DriverError::unanswered(error),
     }
 }
 
 /// Returns whether the server has answered with an error whose SQLSTATE cannot be told.
 pub(crate) fn is_unrecognised(error: &Error) -> bool {
-    matches!(answer(error), Answer::Error { code: None, .. })
+    matches!(answer(error), ReportedAnswer::Error { code: None, .. })
 }
 
 /// Returns whether an error of diesel says that a statement has lost against another transaction.
 pub(crate) fn is_conflict(error: &Error) -> bool {
-    matches!(answer(error), Answer::Error { code: Some(code), .. } if driver::is_conflict(code))
+    matches!(answer(error), ReportedAnswer::Error { code: Some(code), .. } if driver::is_conflict(code))
 }
 
 /// The server's answer, as an error of diesel reports it.
-enum Answer<'a> {
+enum ReportedAnswer<'a> {
     Error { code: Option<&'static str>, message: &'a str },
     Lost,
     None,
 }
 
-fn answer(error: &Error) -> Answer<'_> {
+fn answer(error: &Error) -> ReportedAnswer<'_> {
     match error {
-        Error::DatabaseError(DatabaseErrorKind::ClosedConnection, _) => Answer::Lost,
+        Error::DatabaseError(DatabaseErrorKind::ClosedConnection, _) => ReportedAnswer::Lost,
         Error::DatabaseError(DatabaseErrorKind::UnableToSendCommand, information) => {
-            if begins_with_one_of(information.message(), &NO_CONNECTION) { Answer::Lost } else { Answer::None }
+            if begins_with_one_of(information.message(), &NO_CONNECTION) {
+                ReportedAnswer::Lost
+            } else {
+                ReportedAnswer::None
+            }
         }
         Error::DatabaseError(kind, information) => {
-            Answer::Error { code: sqlstate(kind, &**information), message: information.message() }
+            ReportedAnswer::Error { code: sqlstate(kind, &**information), message: information.message() }
         }
         Error::RollbackErrorOnCommit { commit_error, .. } => answer(commit_error),
-        _ => Answer::None,
+        _ => ReportedAnswer::None,
     }
 }
 
@@ -71,7 +75,7 @@ pub(crate) fn kind_of_login(error: &PoolError) -> AcquireErrorKind {
         PoolError::ConnectionError(ConnectionError::BadConnection(message)) => kind_without_answer(message),
         PoolError::ConnectionError(ConnectionError::CouldntSetupConfiguration(error))
         | PoolError::QueryError(error) => match (answer(error), error) {
-            (Answer::Error { code, message }, _) => {
+            (ReportedAnswer::Error { code, message }, _) => {
                 let code = sqlstate_of_login(message).or(code);
                 AcquireErrorKind::Login(code.unwrap_or_default().to_owned())
             }

@@ -34,12 +34,12 @@ pub(crate) enum Pool {
 }
 
 impl Pool {
-    pub(crate) async fn get(&self) -> Result<Pooled, AcquireError> {
+    pub(crate) async fn get(&self) -> Result<PooledConnection, AcquireError> {
         match self {
             #[cfg(feature = "bb8")]
-            Self::Bb8(pool, _) => pool.get_owned().await.map(Pooled::Bb8).map_err(error::of_bb8),
+            Self::Bb8(pool, _) => pool.get_owned().await.map(PooledConnection::Bb8).map_err(error::of_bb8),
             #[cfg(feature = "deadpool")]
-            Self::Deadpool(pool) => pool.get().await.map(Pooled::Deadpool).map_err(error::of_deadpool),
+            Self::Deadpool(pool) => pool.get().await.map(PooledConnection::Deadpool).map_err(error::of_deadpool),
         }
     }
 
@@ -95,7 +95,7 @@ impl Pool {
                 let at_once = || pool.get_owned().now_or_never()?.ok();
                 idle_closing.since(since, || {
                     let idle = (0..pool.state().idle_connections).map_while(|_| at_once());
-                    idle.map(|connection| Pooled::Bb8(connection).close()).count()
+                    idle.map(|connection| PooledConnection::Bb8(connection).close()).count()
                 })
             }
             #[cfg(feature = "deadpool")]
@@ -107,14 +107,14 @@ impl Pool {
 }
 
 /// A connection of a pool, to which it returns when it is dropped.
-pub(crate) enum Pooled {
+pub(crate) enum PooledConnection {
     #[cfg(feature = "bb8")]
     Bb8(bb8::PooledConnection<'static, AsyncPgConnection>),
     #[cfg(feature = "deadpool")]
     Deadpool(deadpool::Object<AsyncPgConnection>),
 }
 
-impl Pooled {
+impl PooledConnection {
     /// Closes the connection, which does not return to its pool.
     pub(crate) fn close(self) {
         match self {
@@ -129,7 +129,7 @@ impl Pooled {
     }
 }
 
-impl Deref for Pooled {
+impl Deref for PooledConnection {
     type Target = AsyncPgConnection;
 
     fn deref(&self) -> &AsyncPgConnection {
@@ -142,7 +142,7 @@ impl Deref for Pooled {
     }
 }
 
-impl DerefMut for Pooled {
+impl DerefMut for PooledConnection {
     fn deref_mut(&mut self) -> &mut AsyncPgConnection {
         match self {
             #[cfg(feature = "bb8")]

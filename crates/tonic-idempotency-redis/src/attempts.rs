@@ -53,7 +53,7 @@ impl Attempts {
     /// # Errors
     ///
     /// The kind says whether the server can be asked, and the error whether an attempt may have been carried out.
-    pub(crate) async fn run(&self, call: &Call) -> Result<Answer, StoreError> {
+    pub(crate) async fn run(&self, call: &Call) -> Result<ScriptAnswer, StoreError> {
         self.run_until(call, self.deadline(call)).await
     }
 
@@ -63,12 +63,12 @@ impl Attempts {
     }
 
     /// As [`run`](Self::run), until this time.
-    pub(crate) async fn run_until(&self, call: &Call, deadline: Instant) -> Result<Answer, StoreError> {
+    pub(crate) async fn run_until(&self, call: &Call, deadline: Instant) -> Result<ScriptAnswer, StoreError> {
         let (mut pause, mut lost, mut late_until) = (PAUSES.0, false, None);
         loop {
             let attempt_ends = Instant::now() + self.time_of_attempt(call, deadline);
             let failure = match self.attempt(call, attempt_ends).await {
-                Ok(answer) => return Ok(Answer { late_until, ..answer }),
+                Ok(answer) => return Ok(ScriptAnswer { late_until, ..answer }),
                 Err(failure) => failure,
             };
             if failure.may_have_happened() {
@@ -79,7 +79,7 @@ impl Attempts {
             if fault.may_read()
                 && let Some(value) = self.found(call, attempt_ends).await
             {
-                return Ok(Answer { value, reached: None, late_until });
+                return Ok(ScriptAnswer { value, reached: None, late_until });
             }
             if !fault.passes() {
                 return Err(failure.into_error(fault.kind(lost), lost));
@@ -151,7 +151,7 @@ impl Attempts {
     }
 
     /// Runs a script. One that often writes nothing is run without waiting for replicas, and then again with `WAIT` if it has written.
-    async fn attempt(&self, call: &Call, ends: Instant) -> Result<Answer, Failure> {
+    async fn attempt(&self, call: &Call, ends: Instant) -> Result<ScriptAnswer, Failure> {
         let waits = !call.durability.is_primary();
         if !(waits && call.may_not_write) {
             return self.send_script(call, ends, waits).await;
@@ -173,14 +173,20 @@ impl Attempts {
     }
 
     /// Sends a script by its hash, and with its text if the server does not have it.
-    async fn send_script(&self, call: &Call, ends: Instant, waits: bool) -> Result<Answer, Failure> {
+    async fn send_script(&self, call: &Call, ends: Instant, waits: bool) -> Result<ScriptAnswer, Failure> {
         match self.send_call(call, Source::Hash, ends, waits).await {
             Err(failure) if failure.is_without_script() => self.send_call(call, Source::Text, ends, waits).await,
             outcome => outcome,
         }
     }
 
-    async fn send_call(&self, call: &Call, source: Source, ends: Instant, waits: bool) -> Result<Answer, Failure> {
+    async fn send_call(
+        &self,
+        call: &Call,
+        source: Source,
+        ends: Instant,
+        waits: bool,
+    ) -> Result<ScriptAnswer, Failure> {
         let sent = Instant::now();
         // Before the first answer, an attempt is too late, and the answer tells the clock.
         let commands = call.commands(source, self.clock.shows_at(ends).unwrap_or_default(), waits);
@@ -199,7 +205,7 @@ impl Attempts {
         let unconfirmed = |failure| Failure::Unconfirmed(Box::new(failure));
         let reached = values.next().map(checked).transpose().map_err(unconfirmed)?;
         let reached = reached.map(|reached| redis::from_redis_value(reached).map_err(|_| Failure::Corrupt("WAIT")));
-        Ok(Answer { value, reached: reached.transpose().map_err(unconfirmed)?, late_until: None })
+        Ok(ScriptAnswer { value, reached: reached.transpose().map_err(unconfirmed)?, late_until: None })
     }
 
     async fn send(&self, target: Target<'_>, commands: &Pipeline, time: Duration) -> Result<Vec<Value>, Failure> {
@@ -259,7 +265,7 @@ impl Attempts {
 
 /// The answer of a script.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ScriptAnswer {
     pub(crate) value: Value,
     /// The number of replicas that have received the script's writes, if they were waited for.
     reached: Option<i64>,
@@ -267,7 +273,7 @@ pub(crate) struct Answer {
     pub(crate) late_until: Option<Instant>,
 }
 
-impl Answer {
+impl ScriptAnswer {
     /// Checks that the script's writes have reached as many replicas as asked for.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 use crate::{error::ended, pool::SeaOrm, transaction::is_conflict};
 
 /// The answer of a statement.
-pub(crate) type Answer<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
+pub(crate) type StatementFuture<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
 
 /// A connection in a transaction, which the handles of the transaction share until the call ends. Each statement has it alone.
 pub struct SeaOrmSession {
@@ -33,13 +33,13 @@ pub struct SeaOrmSession {
 
 impl SeaOrmSession {
     /// Takes the connection for one statement of a handle of this level, after the rollback of dropped savepoints.
-    pub(crate) async fn enter(self: &Arc<Self>, handle: Level) -> Result<Entered, DbErr> {
+    pub(crate) async fn enter(self: &Arc<Self>, handle: Level) -> Result<StatementGuard, DbErr> {
         let mut guard = self.exclusive.lock().await.map_err(ended)?;
         let settled = self.exclusive.while_open(self.settle(&mut guard)).await;
         let settled = settled.ok_or_else(|| ended(TransactionErrorKind::Ended))?;
         settled.map_err(|error| DbErr::Query(RuntimeErr::SqlxError(error)))?;
         let level = self.levels().innermost();
-        let mut entered = Entered { session: Arc::clone(self), guard, level, is_waiting: false };
+        let mut entered = StatementGuard { session: Arc::clone(self), guard, level, is_waiting: false };
         let due = self.levels().roll_back_due();
         if let Some(due) = due {
             entered = to_its_end(entered.changed(due)).await?;
@@ -164,7 +164,7 @@ impl fmt::Debug for SeaOrmSession {
 }
 
 /// The connection while a statement has it.
-pub(crate) struct Entered {
+pub(crate) struct StatementGuard {
     session: Arc<SeaOrmSession>,
     guard: Guard<SeaOrm>,
     /// The level that the statement belongs to.
@@ -173,7 +173,7 @@ pub(crate) struct Entered {
     is_waiting: bool,
 }
 
-impl Entered {
+impl StatementGuard {
     /// Returns whether a prepared statement is kept for the next time.
     pub(crate) fn has_statement_cache(&self) -> bool {
         self.guard.has_statement_cache()
@@ -183,7 +183,7 @@ impl Entered {
     pub(crate) async fn answer<T>(
         &mut self,
         kind: fn(RuntimeErr) -> DbErr,
-        statement: impl for<'c> FnOnce(&'c mut PgConnection) -> Answer<'c, T>,
+        statement: impl for<'c> FnOnce(&'c mut PgConnection) -> StatementFuture<'c, T>,
     ) -> Result<T, DbErr> {
         self.is_waiting = true;
         let call = Arc::clone(&self.session.exclusive);
@@ -235,7 +235,7 @@ impl Entered {
     }
 }
 
-impl Deref for Entered {
+impl Deref for StatementGuard {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -243,13 +243,13 @@ impl Deref for Entered {
     }
 }
 
-impl DerefMut for Entered {
+impl DerefMut for StatementGuard {
     fn deref_mut(&mut self) -> &mut PgConnection {
         &mut self.guard
     }
 }
 
-impl Drop for Entered {
+impl Drop for StatementGuard {
     fn drop(&mut self) {
         if self.is_waiting {
             self.session.give_up(Some(self.level));

@@ -42,7 +42,7 @@ pub struct SqlxConnection {
     has_statement_cache: bool,
     /// The runtime in which it is given back: the pool needs one for that.
     runtime: Handle,
-    begun: Option<Begun>,
+    begun: Option<ServerTransaction>,
     is_lost: bool,
     /// Whether it must not be used again.
     is_spoilt: bool,
@@ -51,7 +51,7 @@ pub struct SqlxConnection {
 }
 
 /// A transaction, as other connections see it.
-struct Begun {
+struct ServerTransaction {
     /// The server process.
     pid: i32,
     /// When it began, in seconds.
@@ -163,7 +163,7 @@ impl SqlxConnection {
 
     /// Asks the server, on a connection of its own, to cancel the statement of the transaction. Behind a pooler, the server process
     /// may have another client's transaction by now, which began at another time.
-    async fn cancel_on_another(&self, Begun { pid, time }: &Begun) -> Result<(), sqlx::Error> {
+    async fn cancel_on_another(&self, ServerTransaction { pid, time }: &ServerTransaction) -> Result<(), sqlx::Error> {
         let mut other = PgConnection::connect_with(&self.pool.connect_options()).await?;
         let cancel = format!(
             "SELECT pg_catalog.pg_cancel_backend(pid) FROM pg_catalog.pg_stat_activity
@@ -208,7 +208,7 @@ impl Connection for SqlxConnection {
         let begun = Manager::begin(self, Some(AssertSqlSafe(begin.to_owned()).into_sql_str())).await;
         begun.map_err(|error| self.failed(error))?;
         let rows = self.run(first).await?;
-        self.begun = rows.first().and_then(Begun::read);
+        self.begun = rows.first().and_then(ServerTransaction::read);
         if let Some(savepoint) = savepoint {
             self.send(savepoint).await?;
         }
@@ -259,7 +259,7 @@ impl Connection for SqlxConnection {
     }
 }
 
-impl Begun {
+impl ServerTransaction {
     fn read(row: &SqlxRow) -> Option<Self> {
         match (row.value("pid").ok()?, row.value("begun").ok()?) {
             (Value::Int(Some(pid)), Value::Double(Some(time))) => Some(Self { pid, time }),

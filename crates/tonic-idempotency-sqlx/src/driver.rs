@@ -119,7 +119,8 @@ impl ConnectionPool for Sqlx {
         {
             return Ok(self.connection(connection));
         }
-        let _connecting = (self.pool.size() < self.pool.options().get_max_connections()).then(|| Connecting::new(self));
+        let _connecting =
+            (self.pool.size() < self.pool.options().get_max_connections()).then(|| ConnectingTask::new(self));
         self.pool.acquire().await.map(|connection| self.connection(connection)).map_err(acquire_error)
     }
 
@@ -170,16 +171,16 @@ impl fmt::Debug for Sqlx {
 }
 
 /// Counts a task that waits for a connection to be made.
-struct Connecting<'a>(&'a Shared);
+struct ConnectingTask<'a>(&'a Shared);
 
-impl<'a> Connecting<'a> {
+impl<'a> ConnectingTask<'a> {
     fn new(driver: &'a Sqlx) -> Self {
         driver.shared.connecting.fetch_add(1, Ordering::Relaxed);
         Self(&driver.shared)
     }
 }
 
-impl Drop for Connecting<'_> {
+impl Drop for ConnectingTask<'_> {
     fn drop(&mut self) {
         self.0.connecting.fetch_sub(1, Ordering::Relaxed);
     }

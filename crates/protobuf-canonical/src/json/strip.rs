@@ -5,7 +5,7 @@ use std::ops::Range;
 use prost_reflect::{FieldDescriptor, MessageDescriptor};
 
 use super::{message::field_number, text::Text, well_known::WellKnownType};
-use crate::ignored::{Ignored, Part};
+use crate::ignore_mask::{IgnoreMask, Part};
 
 /// Returns the text without the members of ignored fields, and otherwise as it was written. A member goes with the comma and the
 /// space between it and the next member, or the one before if it is the last.
@@ -13,7 +13,7 @@ use crate::ignored::{Ignored, Part};
 /// Returns `None` if an ignored field is inside a message that has a JSON form of its own, where it is not a member.
 ///
 /// serde_json must have found the text well formed, and the parser a message.
-pub(crate) fn strip(message: &MessageDescriptor, ignored: &Ignored, json: &str) -> Option<String> {
+pub(crate) fn strip(message: &MessageDescriptor, ignored: &IgnoreMask, json: &str) -> Option<String> {
     let mut strip = Strip { text: Text::new(json), len: json.len(), removed: Vec::new() };
     strip.message(message, ignored)?;
     let mut kept = String::with_capacity(json.len());
@@ -34,7 +34,7 @@ struct Strip<'a> {
 }
 
 impl Strip<'_> {
-    fn message(&mut self, message: &MessageDescriptor, ignored: &Ignored) -> Option<()> {
+    fn message(&mut self, message: &MessageDescriptor, ignored: &IgnoreMask) -> Option<()> {
         if WellKnownType::of(message).is_some() {
             return None;
         }
@@ -75,7 +75,7 @@ impl Strip<'_> {
         self.removed.push(start..end);
     }
 
-    fn field(&mut self, field: &FieldDescriptor, ignored: &Ignored) -> Option<()> {
+    fn field(&mut self, field: &FieldDescriptor, ignored: &IgnoreMask) -> Option<()> {
         let kind = field.kind();
         let message = kind.as_message()?;
         match self.text.peek()? {
@@ -141,7 +141,7 @@ mod tests {
     fn stripped(paths: &[&[u32]], json: &str) -> Option<String> {
         let message = DescriptorPool::global().get_message_by_name("google.protobuf.Type").expect("a known message");
         let paths: Vec<_> = paths.iter().map(|path| path.to_vec()).collect();
-        strip(&message, &Ignored::new(&paths), json)
+        strip(&message, &IgnoreMask::new(&paths), json)
     }
 
     #[test]

@@ -10,11 +10,11 @@ use tonic::Status;
 
 use super::{
     Change, Entry, JournalError,
-    index::{Entered, Slot},
+    index::{EnterOutcome, Slot},
     inner::Inner,
     writer::Purpose,
 };
-use crate::answer::Answer;
+use crate::attempt::AttemptOutcome;
 
 /// An entry that this process sends. If it is dropped, the entry stays, and is sent again later.
 #[derive(Debug)]
@@ -44,13 +44,13 @@ impl HeldEntry {
             let mut changed = std::pin::pin!(changed);
             changed.as_mut().enable();
             match journal.index.enter(slot.clone()) {
-                Entered::New(id) => {
+                EnterOutcome::New(id) => {
                     let written = journal.hand(Change::Put { id, record: entry.encode() }, Purpose::Write);
                     let held = Self::new(id, Arc::clone(&journal), false);
                     written.await.map_err(HoldError::Refused)?;
                     return Ok(held);
                 }
-                Entered::Before(id) => {
+                EnterOutcome::Before(id) => {
                     let held = Self::new(id, Arc::clone(&journal), true);
                     if let Some(before) = journal.read(id).await.map_err(HoldError::Unread)? {
                         if !before.is(entry) {
@@ -60,10 +60,10 @@ impl HeldEntry {
                     }
                     return Ok(held);
                 }
-                Entered::Expired => {
+                EnterOutcome::Expired => {
                     return Err(HoldError::Refused(JournalError::Expired { key: entry.key.to_string() }));
                 }
-                Entered::Unwritten => changed.await,
+                EnterOutcome::Unwritten => changed.await,
             }
         }
     }
@@ -104,18 +104,18 @@ impl HeldEntry {
     }
 
     /// As [`leave`](Self::leave), for an entry that is sent again as late as possible.
-    pub(crate) fn leave_for_long(mut self, entry: Entry, answer: &Answer, attempts: u32) {
+    pub(crate) fn leave_for_long(mut self, entry: Entry, answer: &AttemptOutcome, attempts: u32) {
         self.note(entry, answer, attempts);
         self.due = Instant::now().checked_add(self.journal.settings.longest_pause());
     }
 
     /// Leaves the entry in the journal, to be sent again, with its new number of attempts and its protection.
-    pub(crate) fn leave(mut self, entry: Entry, answer: &Answer, attempts: u32) {
+    pub(crate) fn leave(mut self, entry: Entry, answer: &AttemptOutcome, attempts: u32) {
         self.note(entry, answer, attempts);
         self.due = Instant::now().checked_add(self.pause());
     }
 
-    fn note(&self, mut entry: Entry, answer: &Answer, attempts: u32) {
+    fn note(&self, mut entry: Entry, answer: &AttemptOutcome, attempts: u32) {
         let protected = answer.protected_for().and_then(|time| SystemTime::now().checked_add(time));
         entry.attempts = entry.attempts.saturating_add(attempts);
         entry.protected_until = protected.or(entry.protected_until);

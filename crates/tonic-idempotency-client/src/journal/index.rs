@@ -46,7 +46,7 @@ pub(crate) struct Slot {
 
 /// The result of entering a call: the state of the entry with its key.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Entered {
+pub(crate) enum EnterOutcome {
     /// It has been written before.
     Before(u64),
     /// It is not to be sent any more.
@@ -59,7 +59,7 @@ pub(crate) enum Entered {
 
 /// The result of taking an entry to send it.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum TakeOutcome {
     /// An earlier entry of its lane has not ended, or another call sends it.
     Busy(Slot),
     /// It is older than its key is protected.
@@ -101,25 +101,25 @@ impl Index {
     }
 
     /// Adds an entry that is going to be written, unless there is one with its key. The caller sends it.
-    pub(crate) fn enter(&self, slot: Slot) -> Entered {
+    pub(crate) fn enter(&self, slot: Slot) -> EnterOutcome {
         let mut slots = self.slots();
         let Some(id) = slots.by_identity.get(&slot.identity()).copied() else {
             let id = slots.last + 1;
             slots.add(id, Slot { under_way: 1, ..slot });
             self.show(&slots);
-            return Entered::New(id);
+            return EnterOutcome::New(id);
         };
-        let Some(known) = slots.by_id.get_mut(&id) else { return Entered::Unwritten };
+        let Some(known) = slots.by_id.get_mut(&id) else { return EnterOutcome::Unwritten };
         if known.is_expired || known.expires <= SystemTime::now() {
-            return Entered::Expired;
+            return EnterOutcome::Expired;
         }
         if !known.is_written {
-            return Entered::Unwritten;
+            return EnterOutcome::Unwritten;
         }
         known.under_way += 1;
         let waiting = (known.due, id);
         slots.waiting.remove(&waiting);
-        Entered::Before(id)
+        EnterOutcome::Before(id)
     }
 
     /// Notes that an entry is durable.
@@ -193,12 +193,12 @@ impl Index {
     }
 
     /// Takes this entry to send it.
-    pub(crate) fn take(&self, id: u64) -> Taken {
+    pub(crate) fn take(&self, id: u64) -> TakeOutcome {
         self.slots().take(id)
     }
 
     /// Takes the entry that is due for the longest time. Otherwise returns when the next one is due.
-    pub(crate) fn take_due(&self) -> Result<(u64, Taken), Option<Instant>> {
+    pub(crate) fn take_due(&self) -> Result<(u64, TakeOutcome), Option<Instant>> {
         let mut slots = self.slots();
         match slots.waiting.first().copied() {
             Some((due, id)) if due <= Instant::now() => Ok((id, slots.take(id))),
@@ -317,28 +317,28 @@ impl Slots {
         }
     }
 
-    fn take(&mut self, id: u64) -> Taken {
+    fn take(&mut self, id: u64) -> TakeOutcome {
         let has_turn = self.has_turn(id);
-        let Some(slot) = self.by_id.get_mut(&id) else { return Taken::Gone };
+        let Some(slot) = self.by_id.get_mut(&id) else { return TakeOutcome::Gone };
         if slot.under_way > 0 || !slot.is_written || slot.has_failed {
-            return Taken::Busy(slot.clone());
+            return TakeOutcome::Busy(slot.clone());
         }
         if slot.is_expired || slot.expires <= SystemTime::now() {
             slot.is_expired = true;
             let slot = slot.clone();
             self.leave_lane(id, &slot);
-            return Taken::Expired(slot);
+            return TakeOutcome::Expired(slot);
         }
         if !has_turn {
             // It is considered again when its turn comes.
             let slot = slot.clone();
             self.waiting.remove(&(slot.due, id));
-            return Taken::Busy(slot);
+            return TakeOutcome::Busy(slot);
         }
         slot.under_way = 1;
         let slot = slot.clone();
         self.waiting.remove(&(slot.due, id));
-        Taken::ToSend(slot)
+        TakeOutcome::ToSend(slot)
     }
 
     fn remove(&mut self, id: u64) -> bool {
@@ -411,14 +411,14 @@ mod tests {
     #[test]
     fn does_not_give_out_an_entry_that_a_call_sends_or_that_is_not_durable() {
         let index = Index::new(0, []);
-        assert_eq!(index.enter(slot("k", None)), Entered::New(1));
-        assert_eq!(index.enter(slot("k", None)), Entered::Unwritten);
+        assert_eq!(index.enter(slot("k", None)), EnterOutcome::New(1));
+        assert_eq!(index.enter(slot("k", None)), EnterOutcome::Unwritten);
         index.release(1, Instant::now());
         assert!(due(&index).is_empty());
         index.written(1);
-        assert_eq!(index.enter(slot("k", None)), Entered::Before(1));
+        assert_eq!(index.enter(slot("k", None)), EnterOutcome::Before(1));
         assert!(due(&index).is_empty());
-        assert!(matches!(index.take(1), Taken::Busy(_)));
+        assert!(matches!(index.take(1), TakeOutcome::Busy(_)));
         index.release(1, Instant::now());
         assert_eq!(due(&index), [1]);
     }
@@ -427,7 +427,7 @@ mod tests {
     fn keeps_an_entry_that_has_failed_and_lets_its_lane_go_on() {
         let in_lane = |key| slot(key, Some("a"));
         let index = Index::new(0, [(1, in_lane("k-1")), (2, in_lane("k-2"))]);
-        assert!(matches!(index.take_due(), Ok((1, Taken::ToSend(_)))));
+        assert!(matches!(index.take_due(), Ok((1, TakeOutcome::ToSend(_)))));
         index.fail(1);
         index.release(1, Instant::now());
         assert_eq!(index.states(), [(1, EntryState::Failed), (2, EntryState::Waiting)]);
@@ -444,10 +444,10 @@ mod tests {
         let mut old = slot("old", Some("a"));
         old.expires = SystemTime::now();
         let index = Index::new(0, [(7, old.clone()), (8, slot("new", Some("a")))]);
-        assert!(matches!(index.take_due(), Ok((7, Taken::Expired(_)))));
-        assert!(matches!(index.take_due(), Ok((8, Taken::ToSend(_)))));
+        assert!(matches!(index.take_due(), Ok((7, TakeOutcome::Expired(_)))));
+        assert!(matches!(index.take_due(), Ok((8, TakeOutcome::ToSend(_)))));
         assert_eq!(index.take_due().err(), Some(None));
-        assert_eq!(index.enter(old), Entered::Expired);
+        assert_eq!(index.enter(old), EnterOutcome::Expired);
         assert_eq!(index.states(), [(7, EntryState::Expired), (8, EntryState::UnderWay)]);
     }
 }

@@ -9,10 +9,10 @@ use http_body::Body as HttpBody;
 use tonic::{Status, body::Body, metadata::MetadataMap};
 use tower_service::Service;
 
-use super::{Entry, JournalError, Outcome, Reply, Resumed, held_entry::HeldEntry, index::Taken, inner::Inner};
+use super::{Entry, JournalError, Outcome, Reply, Resumed, held_entry::HeldEntry, index::TakeOutcome, inner::Inner};
 use crate::{
     BoxError, Delivery,
-    answer::{Answer, Attempt},
+    attempt::{AttemptFuture, AttemptOutcome},
     captured::HEAD,
     telemetry::resumed,
     verdict::Verdict,
@@ -55,7 +55,7 @@ where
 }
 
 /// Sends an entry that was taken, and returns its outcome; `None` if it has ended, or was given up.
-pub(super) async fn one<S, B>(journal: &Arc<Inner>, id: u64, taken: Taken, service: S) -> Option<Resumed>
+pub(super) async fn one<S, B>(journal: &Arc<Inner>, id: u64, taken: TakeOutcome, service: S) -> Option<Resumed>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
@@ -63,10 +63,10 @@ where
     B::Error: Into<BoxError>,
 {
     let (slot, is_old) = match taken {
-        Taken::Busy(slot) => return Some(Resumed::new(slot, request_of(journal, id).await, Outcome::Behind)),
-        Taken::Expired(slot) => (slot, true),
-        Taken::Gone => return None,
-        Taken::ToSend(slot) => (slot, false),
+        TakeOutcome::Busy(slot) => return Some(Resumed::new(slot, request_of(journal, id).await, Outcome::Behind)),
+        TakeOutcome::Expired(slot) => (slot, true),
+        TakeOutcome::Gone => return None,
+        TakeOutcome::ToSend(slot) => (slot, false),
     };
     // Releases the entry, however this ends.
     let held = (!is_old).then(|| HeldEntry::new(id, Arc::clone(journal), true));
@@ -128,7 +128,7 @@ async fn tell(journal: &Inner, resumed: &Resumed) -> bool {
     true
 }
 
-async fn send<S, B>(entry: &Entry, mut service: S) -> Answer
+async fn send<S, B>(entry: &Entry, mut service: S) -> AttemptOutcome
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
@@ -136,17 +136,17 @@ where
     B::Error: Into<BoxError>,
 {
     if let Err(error) = poll_fn(|cx| service.poll_ready(cx)).await {
-        return Answer::Lost(error.into());
+        return AttemptOutcome::Lost(error.into());
     }
     let mut request = entry.request();
     request.extensions_mut().insert(FromJournal);
     // The layer of the service has the limit.
-    Attempt::new(service.call(request), usize::MAX).await
+    AttemptFuture::new(service.call(request), usize::MAX).await
 }
 
-fn outcome(answer: Answer, delivery: Delivery) -> Outcome {
+fn outcome(answer: AttemptOutcome, delivery: Delivery) -> Outcome {
     match answer {
-        Answer::Complete { parts, data }
+        AttemptOutcome::Complete { parts, data }
             if data.status(&parts).is_some_and(|status| status.code() == tonic::Code::Ok) =>
         {
             let frame = data.into_bytes();

@@ -31,12 +31,12 @@ pub(crate) struct Connections {
 
 #[derive(Default)]
 struct Line {
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<OpenConnection>>,
     /// Held by the task that connects.
     connecting: AsyncMutex<()>,
 }
 
-struct Open {
+struct OpenConnection {
     connection: Connection,
     /// Tells this connection from later ones.
     generation: u64,
@@ -47,7 +47,7 @@ static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The moment at which something was sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SendMoment {
     /// The newest connection there was.
     newest: u64,
 }
@@ -107,17 +107,17 @@ impl Connections {
         target: Target<'_>,
         commands: &Pipeline,
         patience: Duration,
-        sent: &OnceLock<Sent>,
+        sent: &OnceLock<SendMoment>,
     ) -> Result<Vec<Value>, Failure> {
         let line = self.next.fetch_add(1, Ordering::Relaxed) % self.lines.len();
         let connection = self.lines[line].get(&self.topology, patience).await?;
-        let _ = sent.set(Sent { newest: GENERATIONS.load(Ordering::Relaxed) });
+        let _ = sent.set(SendMoment { newest: GENERATIONS.load(Ordering::Relaxed) });
         Box::pin(connection.send(target, commands)).await
     }
 
     /// Forgets all connections that existed when something was sent, so that the next operations open new ones: if one has failed, probably
     /// all have. Operations that wait for an answer go on.
-    pub(crate) fn discard(&self, sent: Sent) {
+    pub(crate) fn discard(&self, sent: SendMoment) {
         for line in &self.lines {
             let mut open = line.open();
             if open.as_ref().is_some_and(|open| open.generation <= sent.newest) {
@@ -145,11 +145,11 @@ impl Line {
         // Boxed: the client's futures are so deep that the compiler gives up on those around them.
         let connection = Box::pin(topology.connect(patience)).await.map_err(Failure::NotSent)?;
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
-        *self.open() = Some(Open { connection: connection.clone(), generation });
+        *self.open() = Some(OpenConnection { connection: connection.clone(), generation });
         Ok(connection)
     }
 
-    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+    fn open(&self) -> MutexGuard<'_, Option<OpenConnection>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

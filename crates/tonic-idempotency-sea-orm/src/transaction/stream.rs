@@ -11,7 +11,7 @@ use sea_orm::{DbBackend, DbErr, QueryResult, Statement, StreamTrait};
 use tokio::sync::mpsc;
 
 use super::{Savepoint, Transaction, connection::query};
-use crate::session::Entered;
+use crate::session::StatementGuard;
 
 /// The rows of a statement in a [`Transaction`], one after the other. Other statements of the transaction wait until it is
 /// read to its end or dropped. Drop it before the handler answers: the layer cannot commit as long as it lives, and refuses the call.
@@ -22,7 +22,7 @@ pub struct RowStream {
 }
 
 impl RowStream {
-    fn new(mut entered: Entered, statement: Statement) -> Self {
+    fn new(mut entered: StatementGuard, statement: Statement) -> Self {
         // Holds the row that is returned next: the statement is read no further than that.
         let (sender, rows) = mpsc::channel(1);
         let reading = async move {

@@ -52,7 +52,7 @@ const CACHE: usize = 16 << 20;
 pub struct RedbStore {
     path: PathBuf,
     /// `None` after a failure: redb wants the file to be opened again.
-    database: Mutex<Option<Open>>,
+    database: Mutex<Option<OpenDatabase>>,
 }
 
 impl RedbStore {
@@ -114,12 +114,12 @@ impl JournalStore for RedbStore {
 
 /// A database, until it is dropped.
 #[derive(Debug)]
-struct Open {
+struct OpenDatabase {
     database: Database,
     ends: Arc<AtomicBool>,
 }
 
-impl Deref for Open {
+impl Deref for OpenDatabase {
     type Target = Database;
 
     fn deref(&self) -> &Database {
@@ -127,7 +127,7 @@ impl Deref for Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenDatabase {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
     }
@@ -176,7 +176,7 @@ fn last_commit(table: &impl redb::ReadableTable<(), u64>) -> Result<u64, Error> 
 }
 
 /// Opens the file at this path, or makes it. One that is damaged is replaced by one with what can be read of it.
-fn open_or_salvage(path: &Path) -> Result<Open, Error> {
+fn open_or_salvage(path: &Path) -> Result<OpenDatabase, Error> {
     if !path.exists() {
         file::make(path, |unfinished| filled(unfinished, &[]))?;
     }
@@ -215,7 +215,7 @@ fn open_or_salvage(path: &Path) -> Result<Open, Error> {
 }
 
 /// Opens the file, and verifies it.
-fn open(path: &Path) -> Result<Open, Error> {
+fn open(path: &Path) -> Result<OpenDatabase, Error> {
     let open = create(FileBackend::new(file::open(path)?)?)?;
     for id in ids(&open)? {
         read(&open, id)?;
@@ -281,11 +281,11 @@ fn last_of_each(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<Byt
     records.into_iter().map(|(_, record)| record).collect()
 }
 
-fn create(backend: impl StorageBackend) -> Result<Open, Error> {
+fn create(backend: impl StorageBackend) -> Result<OpenDatabase, Error> {
     let ends = Arc::new(AtomicBool::new(false));
     let backend = NeverClosed { inner: backend, ends: Arc::clone(&ends) };
     let database = Database::builder().set_cache_size(CACHE).create_with_backend(backend)?;
-    let open = Open { database, ends };
+    let open = OpenDatabase { database, ends };
     let transaction = open.begin_read()?;
     if transaction.open_table(RECORDS).is_err() || transaction.open_table(COMMITS).is_err() {
         // So that readers find them.
