@@ -22,24 +22,26 @@ const LARGE: usize = 64 << 10;
 pub(crate) async fn read_message<T: Send + 'static>(
     len: usize,
     read: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Interrupted> {
+) -> Result<T, Interruption> {
     if len <= LARGE { Ok(read()) } else { off_worker(read).await }
 }
 
 /// The computation panicked, or the runtime is shutting down.
 #[derive(Debug, Error)]
 #[error("reading the request was interrupted")]
-pub(crate) struct Interrupted;
+pub(crate) struct Interruption;
 
 /// Runs a computation on a blocking thread of the runtime, when it is its turn. If the future is dropped before that, the
 /// computation does not run; after that, it runs to its end, and its result is dropped.
-pub(crate) async fn off_worker<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Interrupted> {
-    let turn = Arc::clone(&TURNS).acquire_owned().await.map_err(|_| Interrupted)?;
+pub(crate) async fn off_worker<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Interruption> {
+    let turn = Arc::clone(&TURNS).acquire_owned().await.map_err(|_| Interruption)?;
     let work = move || {
         let _turn = turn;
         work()
     };
-    tokio::task::spawn_blocking(work).await.map_err(|_| Interrupted)
+    tokio::task::spawn_blocking(work).await.map_err(|_| Interruption)
 }
 
 #[cfg(test)]

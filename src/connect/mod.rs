@@ -54,5 +54,5 @@ mod service;
 mod timed_body;
 mod translator;
 
-pub(crate) use self::translator::{Settings, Translated, Translator};
+pub(crate) use self::translator::{Settings, TranslatedService, Translator};
 pub use self::{layer::ConnectLayer, service::Connect};

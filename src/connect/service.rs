@@ -11,19 +11,19 @@ use http::{Request, Response};
 use tonic::{body::Body, codegen::StdError, server::NamedService};
 use tower_service::Service;
 
-use super::translator::{Translated, Translator};
+use super::translator::{TranslatedService, Translator};
 use crate::{future::ResponseFuture, grpc::lower_case_content_type};
 
 /// A gRPC service that also supports Connect. Created by [`ConnectLayer`](super::ConnectLayer).
 #[derive(Clone)]
 pub struct Connect<S> {
     inner: S,
-    translated: Translated<S>,
+    translated: TranslatedService<S>,
     translator: Translator,
 }
 
 impl<S> Connect<S> {
-    pub(super) fn new(inner: S, translated: Translated<S>, translator: Translator) -> Self {
+    pub(super) fn new(inner: S, translated: TranslatedService<S>, translator: Translator) -> Self {
         Self { inner, translated, translator }
     }
 }

@@ -96,7 +96,7 @@ impl Translator {
     }
 
     /// Wraps a gRPC service.
-    pub(crate) fn around<S, R>(&self, service: S) -> Translated<S>
+    pub(crate) fn around<S, R>(&self, service: S) -> TranslatedService<S>
     where
         S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
         S::Error: Into<StdError>,
@@ -117,17 +117,17 @@ impl Translator {
             .with_compression(compression::registry())
             .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))
             .with_deadline_policy(deadlines);
-        Translated { service, request_body_timeout: settings.request_body_timeout }
+        TranslatedService { service, request_body_timeout: settings.request_body_timeout }
     }
 }
 
 /// A gRPC service that also answers calls in other protocols.
-pub(crate) struct Translated<S> {
+pub(crate) struct TranslatedService<S> {
     service: ConnectRpcService<Bridge<S>>,
     request_body_timeout: Duration,
 }
 
-impl<S> Translated<S> {
+impl<S> TranslatedService<S> {
     /// Translates the call, waits until the gRPC service is ready, and calls it.
     pub(crate) fn call<R>(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>>
     where
@@ -144,7 +144,7 @@ impl<S> Translated<S> {
 }
 
 /// Written by hand, as a derive would require `S: Clone`.
-impl<S> Clone for Translated<S> {
+impl<S> Clone for TranslatedService<S> {
     fn clone(&self) -> Self {
         Self { service: self.service.clone(), request_body_timeout: self.request_body_timeout }
     }

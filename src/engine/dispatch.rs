@@ -11,9 +11,9 @@ use tracing::Instrument as _;
 
 use crate::{
     engine::{
-        Attempt,
+        RunOutcome,
         call::Call,
-        claim::admission::Admitted,
+        claim::admission::CountedCall,
         handler::Handler,
         replay::{self, recorded::Recorded},
         run,
@@ -42,7 +42,7 @@ pub(crate) async fn dispatch<E: Send + 'static>(
     call: Arc<Call>,
     handler: Handler<E>,
     timeout: Option<Duration>,
-    mut admitted: Admitted,
+    mut admitted: CountedCall,
 ) -> Option<Result<UnaryResponse, E>> {
     if !engine.tracker.shutting_down().is_cancelled()
         && let Some(given) = from_memory(&engine, &call)
@@ -57,8 +57,8 @@ pub(crate) async fn dispatch<E: Send + 'static>(
             return Some(call.reject(Rejection::ShuttingDown));
         };
         return task.await.ok().map(|(attempt, _)| match attempt {
-            Attempt::Answered(response) => response,
-            Attempt::InFlight(call, _) => call.reject(in_progress()),
+            RunOutcome::Answered(response) => response,
+            RunOutcome::InFlight(call, _) => call.reject(in_progress()),
         });
     }
     let max_wait = call.procedure.policies().max_wait;
@@ -103,7 +103,7 @@ async fn lead<E: Send + 'static>(
     mut handler: Handler<E>,
     leader: Arc<Leader>,
     deadline: Instant,
-    mut admitted: Admitted,
+    mut admitted: CountedCall,
 ) -> Option<Result<UnaryResponse, E>> {
     let pace = Pace::new(LONGEST_PAUSE);
     loop {
@@ -114,8 +114,8 @@ async fn lead<E: Send + 'static>(
                 return Some(call.reject(Rejection::ShuttingDown));
             };
             (handler, admitted) = match task.await.ok()? {
-                (Attempt::Answered(response), _) => return Some(response),
-                (Attempt::InFlight(_, handler), admitted) => (handler, admitted),
+                (RunOutcome::Answered(response), _) => return Some(response),
+                (RunOutcome::InFlight(_, handler), admitted) => (handler, admitted),
             };
             if let Err(limit) = admitted.wait() {
                 return Some(call.exceeds(limit));
@@ -132,7 +132,7 @@ async fn lead<E: Send + 'static>(
 }
 
 /// A task that makes one attempt. It gives the admission back for a call that waits next.
-type Task<E> = JoinHandle<(Attempt<E>, Admitted)>;
+type Task<E> = JoinHandle<(RunOutcome<E>, CountedCall)>;
 
 /// Makes one attempt in a task of its own, which is dropped with its runtime; `None` during a shutdown, which would not
 /// wait for the task. Not async, because its future would hold a place for each argument while the task runs.
@@ -141,7 +141,7 @@ fn spawn<E: Send + 'static>(
     call: Arc<Call>,
     handler: Handler<E>,
     leader: Option<Arc<Leader>>,
-    admitted: Admitted,
+    admitted: CountedCall,
 ) -> Option<Task<E>> {
     // Created before `shutting_down` is checked: a shutdown either waits for this task or is noticed here.
     let _token = engine.tracker.tasks().token();

@@ -20,7 +20,7 @@ use crate::{
     execution::Execution,
     grpc::UnaryResponse,
     policy::Procedure,
-    telemetry::{self, Timed},
+    telemetry::{self, TimedStep},
 };
 
 /// The way in which a handler ended.
@@ -112,7 +112,7 @@ fn handle<E: 'static>(
     let began = Instant::now();
     let run = AssertUnwindSafe(async move { handler.run().await }).catch_unwind();
     let ended = run.map(move |ended| {
-        procedure.telemetry().took(Timed::Handler, began);
+        procedure.telemetry().took(TimedStep::Handler, began);
         match &ended {
             Ok(Ok(response)) if response.is_success() => telemetry::executed(&"Ok"),
             Ok(Ok(response)) => telemetry::executed(&format_args!("{:?}", response.code())),

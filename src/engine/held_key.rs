@@ -25,7 +25,7 @@ impl HeldKey {
 
 /// The answer to a claim.
 #[derive(Debug)]
-pub(crate) enum Claimed {
+pub(crate) enum ClaimAnswer {
     Acquired(HeldKey),
     /// Acquired from a call whose lease ended without an outcome.
     TakenOver(HeldKey),

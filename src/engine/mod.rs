@@ -41,7 +41,7 @@ use self::{
         refusal,
     },
     handler::Handler,
-    held_key::{Claimed, HeldKey},
+    held_key::{ClaimAnswer, HeldKey},
     record::{disposition::Disposition, settle},
     shared::{shutdown::Stage, single_flight::Leader, state::Engine},
     time::key_age,
@@ -56,7 +56,7 @@ use crate::{
 
 /// The outcome of an attempt to run a call.
 #[expect(clippy::large_enum_variant, reason = "almost all attempts are answered")]
-enum Attempt<E> {
+enum RunOutcome<E> {
     Answered(Result<UnaryResponse, E>),
     /// Another call holds the key, and this one waits for it. The handler has not run.
     InFlight(Arc<Call>, Handler<E>),
@@ -71,47 +71,47 @@ async fn run<E: Send + 'static>(
     call: Arc<Call>,
     handler: Handler<E>,
     leader: Option<&Leader>,
-) -> Attempt<E> {
+) -> RunOutcome<E> {
     if call.procedure.policies().mode == Mode::Reserved
         && let Err(exceeded) = engine.backlog.check(Some(call.reservation.owner))
     {
-        return Attempt::Answered(call.exceeds(exceeded));
+        return RunOutcome::Answered(call.exceeds(exceeded));
     }
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);
     let claimed = Instant::now();
     let mut key = match claim(engine, &call).await {
-        Ok(Claimed::Acquired(key)) => key,
-        Ok(Claimed::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, &call, key)).await {
+        Ok(ClaimAnswer::Acquired(key)) => key,
+        Ok(ClaimAnswer::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, &call, key)).await {
             Verdict::NotExecuted(key) => key,
-            Verdict::NotRecorded => return Attempt::Answered(call.reject(Rejection::StoreUnavailable)),
-            Verdict::Recorded => return Attempt::Answered(Box::pin(replay::look_again(engine, &call)).await),
-            Verdict::Unknown => return Attempt::Answered(call.reject(Rejection::OutcomeUnknown)),
+            Verdict::NotRecorded => return RunOutcome::Answered(call.reject(Rejection::StoreUnavailable)),
+            Verdict::Recorded => return RunOutcome::Answered(Box::pin(replay::look_again(engine, &call)).await),
+            Verdict::Unknown => return RunOutcome::Answered(call.reject(Rejection::OutcomeUnknown)),
         },
-        Ok(Claimed::Refused { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
-            return Attempt::InFlight(call, handler);
+        Ok(ClaimAnswer::Refused { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
+            return RunOutcome::InFlight(call, handler);
         }
-        Ok(Claimed::Refused { outcome, asked }) => {
-            return Attempt::Answered(replay::answer(engine, &call, outcome, asked, leader).await);
+        Ok(ClaimAnswer::Refused { outcome, asked }) => {
+            return RunOutcome::Answered(replay::answer(engine, &call, outcome, asked, leader).await);
         }
         Err(error) => {
-            return Attempt::Answered(
+            return RunOutcome::Answered(
                 Box::pin(degrade::degrade(engine, call, &error, handler, &tracked, leader)).await,
             );
         }
     };
     if let Some(rejection) = key_age::refusal(&call.procedure, call.reservation.key, engine.clock.now()) {
         Box::pin(record::let_go(engine, &call, key, Disposition::Release)).await;
-        return Attempt::Answered(call.reject(rejection));
+        return RunOutcome::Answered(call.reject(rejection));
     }
     if key.has_ended() {
         match Box::pin(heartbeat::renew_late(&*engine.store, &call, &mut key)).await {
             Ok(ExtendOutcome::Extended) => {}
-            Ok(ExtendOutcome::NotHeld) if leader.is_some() => return Attempt::InFlight(call, handler),
-            Ok(ExtendOutcome::NotHeld) => return Attempt::Answered(call.reject(dispatch::in_progress())),
+            Ok(ExtendOutcome::NotHeld) if leader.is_some() => return RunOutcome::InFlight(call, handler),
+            Ok(ExtendOutcome::NotHeld) => return RunOutcome::Answered(call.reject(dispatch::in_progress())),
             Err(error) => {
                 record::free(engine, &call, key);
-                return Attempt::Answered(refusal::refuse(&call.procedure, &error));
+                return RunOutcome::Answered(refusal::refuse(&call.procedure, &error));
             }
         }
     }
@@ -124,5 +124,5 @@ async fn run<E: Send + 'static>(
     telemetry::step(Step::BeforeSettle);
     let response = Box::pin(settle::settle(engine, &call, (key, claimed), outcome, leader)).await;
     telemetry::step(Step::AfterSettle);
-    Attempt::Answered(response)
+    RunOutcome::Answered(response)
 }

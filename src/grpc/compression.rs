@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::HeaderName};
 
 use super::WireError;
-use crate::blocking::{Interrupted, off_worker};
+use crate::blocking::{Interruption, off_worker};
 
 pub(super) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const IDENTITY: &str = "identity";
@@ -206,7 +206,7 @@ pub(super) async fn inflate(encoding: Encoding, message: Bytes, limit: usize) ->
 /// The reason why the message of a request cannot be decompressed.
 #[derive(Debug)]
 pub(super) enum InflateError {
-    Interrupted(Interrupted),
+    Interrupted(Interruption),
     /// It is more than [`MAX_RATIO`] times as large as its compressed form.
     Ratio,
     TooLarge,

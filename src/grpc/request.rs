@@ -182,8 +182,8 @@ pub(crate) async fn drain_for(version: Version, mut body: Body, limit: usize) {
 async fn receive(request: Request<Body>, limit: usize) -> Result<(Parts, Bytes), RequestError> {
     let (parts, mut body) = request.into_parts();
     match collect(&mut body, limit).await? {
-        Collected::Message(body) => Ok((parts, body)),
-        Collected::Refused(error) => {
+        ReceivedBody::Message(body) => Ok((parts, body)),
+        ReceivedBody::Refused(error) => {
             drain_for(parts.version, body, limit).await;
             Err(error)
         }
@@ -191,7 +191,7 @@ async fn receive(request: Request<Body>, limit: usize) -> Result<(Parts, Bytes),
 }
 
 /// A body, as far as it was read.
-enum Collected {
+enum ReceivedBody {
     /// The whole body. It may have less than a message.
     Message(Bytes),
     /// The start of a body that is not one message of at most the limit.
@@ -200,7 +200,7 @@ enum Collected {
 
 /// Collects a body with one message of at most `limit` bytes. Stops early in any other body, as soon as that is
 /// certain.
-async fn collect(body: &mut Body, limit: usize) -> Result<Collected, RequestError> {
+async fn collect(body: &mut Body, limit: usize) -> Result<ReceivedBody, RequestError> {
     let mut buffer = BodyBuffer::default();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(RequestError::Body)?.into_data() else { continue };
@@ -209,18 +209,18 @@ async fn collect(body: &mut Body, limit: usize) -> Result<Collected, RequestErro
         let header = match Header::of(received) {
             Ok(Some(header)) => header,
             Ok(None) => continue,
-            Err(error) => return Ok(Collected::Refused(error.into())),
+            Err(error) => return Ok(ReceivedBody::Refused(error.into())),
         };
         if header.length > limit {
-            return Ok(Collected::Refused(RequestError::TooLarge { limit }));
+            return Ok(ReceivedBody::Refused(RequestError::TooLarge { limit }));
         }
         if header.is_followed(received.len()) {
             // Decoding finds the first error of such a body.
             let error = Frame::decode(buffer.into_bytes()).err().unwrap_or(WireError::SecondMessage);
-            return Ok(Collected::Refused(error.into()));
+            return Ok(ReceivedBody::Refused(error.into()));
         }
     }
-    Ok(Collected::Message(buffer.into_bytes()))
+    Ok(ReceivedBody::Message(buffer.into_bytes()))
 }
 
 #[cfg(test)]

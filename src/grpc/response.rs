@@ -17,7 +17,7 @@ use super::{
     frame::{Frame, HEADER_LEN},
     headers,
     metadata::{HeadersAndTrailers, Metadata, MetadataFilter},
-    stored_error::{self, Encoded, Restored},
+    stored_error::{self, Encoded, RestoredError},
 };
 
 const EXPIRES: HeaderName = HeaderName::from_static(headers::EXPIRES);
@@ -103,7 +103,7 @@ impl UnaryResponse {
 
     /// Restores the response with a stored error.
     pub(crate) fn replay_error(stored: &[u8], filter: &MetadataFilter) -> Result<Replayed, WireError> {
-        let Restored { status, headers, metadata_lost, traceparent } = stored_error::decode(stored, filter)?;
+        let RestoredError { status, headers, metadata_lost, traceparent } = stored_error::decode(stored, filter)?;
         let response = match headers {
             None => {
                 let mut response = Self::failed(status);

@@ -76,7 +76,7 @@ pub(crate) fn error_with_traceparent(error: Bytes, traceparent: Option<&str>) ->
 }
 
 /// An error restored from a record.
-pub(super) struct Restored {
+pub(super) struct RestoredError {
     /// The status with its metadata.
     pub(super) status: Status,
     /// The headers before the status; `None` if the status came in the headers.
@@ -88,7 +88,7 @@ pub(super) struct Restored {
 }
 
 /// Decodes an error. If its stored metadata is invalid, the error is restored without it.
-pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<Restored, WireError> {
+pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<RestoredError, WireError> {
     let StoredError { code, message, details, metadata, has_headers, traceparent } =
         StoredError::decode(stored).map_err(|_| WireError::NoError)?;
     let code = Code::from_i32(code);
@@ -99,7 +99,7 @@ pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<Restored,
     let metadata_lost = split.is_err();
     let HeadersAndTrailers { headers, trailers } = split.unwrap_or_default();
     let status = Status::with_details_and_metadata(code, message, details, MetadataMap::from_headers(trailers));
-    Ok(Restored { status, headers: has_headers.then_some(headers), metadata_lost, traceparent })
+    Ok(RestoredError { status, headers: has_headers.then_some(headers), metadata_lost, traceparent })
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
             let Encoded { error, is_cut } = encode(&status, None, &none, &filter, max);
             assert_eq!(is_cut, max < 1300, "{max}");
             assert!(error.len() <= max.max(2), "{max}: {}", error.len());
-            let Restored { status, .. } = decode(&error, &filter).expect("an error");
+            let RestoredError { status, .. } = decode(&error, &filter).expect("an error");
             assert_eq!((status.code(), status.message().chars().count()), (Code::NotFound, expected), "{max}");
             assert_eq!(status.details().is_empty(), is_cut, "{max}");
         }

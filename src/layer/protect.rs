@@ -17,11 +17,11 @@ use tower_service::Service;
 use super::{
     read::{Found, Keyed, read, read_and_find_key, read_without_key},
     route::{KnownCaller, Route, route},
-    shared::{Protected, RequestLimits, Shared},
+    shared::{ProtectedProcedure, RequestLimits, Shared},
 };
 use crate::{
     engine::{
-        claim::admission::Admitted, dispatch::dispatch, handler::ReadyService, shared::state::Engine,
+        claim::admission::CountedCall, dispatch::dispatch, handler::ReadyService, shared::state::Engine,
         without_key::run_without_key,
     },
     future::ResponseFuture,
@@ -124,9 +124,9 @@ impl Head {
 /// Reads the request, and runs the call with its key.
 fn protect<S, R>(
     engine: Arc<Engine>,
-    protected: Arc<Protected>,
+    protected: Arc<ProtectedProcedure>,
     who: (IdempotencyKey, KnownCaller),
-    admitted: Admitted,
+    admitted: CountedCall,
     (request, limits): (Request<Body>, RequestLimits),
     service: S,
 ) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
@@ -152,9 +152,9 @@ where
 /// Reads the request, whose message may have the key, and carries out the decision of [`decide`](super::route::decide).
 async fn find_key<S, R>(
     engine: Arc<Engine>,
-    protected: Arc<Protected>,
+    protected: Arc<ProtectedProcedure>,
     found: (Option<IdempotencyKey>, Option<KnownCaller>),
-    admitted: Admitted,
+    admitted: CountedCall,
     (request, limits): (Request<Body>, RequestLimits),
     mut service: S,
 ) -> Result<Response<Body>, S::Error>
@@ -213,9 +213,9 @@ where
 /// transaction is rolled back.
 async fn without_key<S, R>(
     engine: Arc<Engine>,
-    protected: Arc<Protected>,
+    protected: Arc<ProtectedProcedure>,
     caller: Option<KnownCaller>,
-    _admitted: Admitted,
+    _admitted: CountedCall,
     (request, limits): (Request<Body>, RequestLimits),
     service: S,
 ) -> Result<Response<Body>, S::Error>

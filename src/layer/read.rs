@@ -14,11 +14,11 @@ use tonic::{Status, body::Body};
 
 use super::{
     route::{Decision, KnownCaller, decide},
-    shared::{Protected, RequestLimits},
+    shared::{ProtectedProcedure, RequestLimits},
 };
 use crate::{
     blocking::read_message,
-    engine::{call::Call, claim::admission::Admitted},
+    engine::{call::Call, claim::admission::CountedCall},
     grpc::{RequestError, UnaryRequest, WireError, WrittenMessage, buffer},
     key::{IdempotencyKey, InvalidKey},
     policy::{DisconnectPolicy, KeyFieldError, Procedure},
@@ -31,7 +31,7 @@ const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// A call to run with its key: the call to claim with, the request for the handler, and the admission, which knows the size of
 /// the request.
-pub(super) type Keyed = (Arc<Call>, Request<Body>, Admitted);
+pub(super) type Keyed = (Arc<Call>, Request<Body>, CountedCall);
 
 /// A call that has been read, and whose message may have had the key.
 pub(super) enum Found {
@@ -39,17 +39,17 @@ pub(super) enum Found {
     /// It has no key, or no user.
     PassThrough(Request<Body>),
     /// It has no key, or no user, and its handler requires a transaction.
-    WithoutKey(Request<Body>, Option<KnownCaller>, Admitted),
+    WithoutKey(Request<Body>, Option<KnownCaller>, CountedCall),
 }
 
 /// Reads and hashes a request within the limits.
 pub(super) async fn read(
-    protected: Arc<Protected>,
+    protected: Arc<ProtectedProcedure>,
     who: (IdempotencyKey, KnownCaller),
     deadline: Option<Instant>,
     request: Request<Body>,
     limits: RequestLimits,
-    admitted: Admitted,
+    admitted: CountedCall,
 ) -> Result<Keyed, Status> {
     let request = receive(&protected, request, limits).await?;
     keyed(protected, who, deadline, request, admitted).await
@@ -57,12 +57,12 @@ pub(super) async fn read(
 
 /// Reads a request whose message may have the key, and hashes it if it is protected.
 pub(super) async fn read_and_find_key(
-    protected: Arc<Protected>,
+    protected: Arc<ProtectedProcedure>,
     (key, caller): (Option<IdempotencyKey>, Option<KnownCaller>),
     deadline: Option<Instant>,
     request: Request<Body>,
     limits: RequestLimits,
-    admitted: Admitted,
+    admitted: CountedCall,
 ) -> Result<Found, Status> {
     let procedure = &protected.procedure;
     let request = receive(&protected, request, limits).await?;
@@ -81,21 +81,25 @@ pub(super) async fn read_and_find_key(
     }
 }
 
-async fn receive(protected: &Protected, request: Request<Body>, limits: RequestLimits) -> Result<UnaryRequest, Status> {
+async fn receive(
+    protected: &ProtectedProcedure,
+    request: Request<Body>,
+    limits: RequestLimits,
+) -> Result<UnaryRequest, Status> {
     let reading = UnaryRequest::read(request, limits.bytes, &protected.accepted);
     within(limits.time, reading).await.map_err(|error| refused(protected, error))
 }
 
 /// Hashes a request, and makes it ready for the handler.
 async fn keyed(
-    protected: Arc<Protected>,
+    protected: Arc<ProtectedProcedure>,
     (key, caller): (IdempotencyKey, KnownCaller),
     deadline: Option<Instant>,
     mut request: UnaryRequest,
-    mut admitted: Admitted,
+    mut admitted: CountedCall,
 ) -> Result<Keyed, Status> {
     let procedure = &protected.procedure;
-    let request_hashes = Hashing::of(&mut request).run(&protected).await?;
+    let request_hashes = HashInput::of(&mut request).run(&protected).await?;
     admitted.set_bytes(request.message().len());
     let KnownCaller { caller, owner, session } = caller;
     let reservation = Reservation::new(owner, key.id());
@@ -141,7 +145,7 @@ async fn find_key(
 
 /// Reads the request of a call without a key within the limits. It stays as it is.
 pub(super) async fn read_without_key(
-    protected: &Protected,
+    protected: &ProtectedProcedure,
     request: Request<Body>,
     limits: RequestLimits,
 ) -> Result<Request<Body>, Status> {
@@ -149,13 +153,13 @@ pub(super) async fn read_without_key(
 }
 
 /// The message whose hashes are computed.
-struct Hashing {
+struct HashInput {
     message: Bytes,
     /// The message as its client wrote it in JSON.
     json: Option<Bytes>,
 }
 
-impl Hashing {
+impl HashInput {
     fn of(request: &mut UnaryRequest) -> Self {
         let message = request.message().clone();
         let written: Option<WrittenMessage> = request.extensions_mut().remove();
@@ -164,7 +168,7 @@ impl Hashing {
         Self { message, json }
     }
 
-    async fn run(self, protected: &Arc<Protected>) -> Result<RequestHashes, Status> {
+    async fn run(self, protected: &Arc<ProtectedProcedure>) -> Result<RequestHashes, Status> {
         let encoder = Arc::clone(protected);
         let hashes = read_message(self.message.len(), move || self.hashes(&encoder.canonical)).await;
         let hashes = hashes.map_err(|interrupted| Status::internal(interrupted.to_string()))?;
@@ -200,7 +204,7 @@ async fn within<T>(limit: Duration, reading: impl Future<Output = Result<T, Requ
     }
 }
 
-fn refused(protected: &Protected, error: ReadError) -> Status {
+fn refused(protected: &ProtectedProcedure, error: ReadError) -> Status {
     let rejection = match error {
         ReadError::Request(RequestError::Body(status)) => return status,
         ReadError::Request(RequestError::NotAccepted) => {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Request};
 
-use super::shared::{Protected, Shared};
+use super::shared::{ProtectedProcedure, Shared};
 use crate::{
     caller::{Caller, OwnerId},
-    engine::{claim::admission::Admitted, shared::state::Engine},
+    engine::{claim::admission::CountedCall, shared::state::Engine},
     grpc::is_grpc,
     key::{IdempotencyKey, InvalidKey, KeyFormat},
     policy::{KeyPolicy, Mode, Procedure, ScopePolicy, UserPolicy},
@@ -21,28 +21,28 @@ pub(super) enum Route {
     /// Reads the call, whose key may be in its message, and [decides](decide) then.
     FindKey {
         engine: Arc<Engine>,
-        protected: Arc<Protected>,
+        protected: Arc<ProtectedProcedure>,
         key: Option<IdempotencyKey>,
         caller: Option<KnownCaller>,
-        admitted: Admitted,
+        admitted: CountedCall,
     },
     /// Passes the call through as if the layer were not installed.
     PassThrough,
     /// Runs the call with its key.
     Protect {
         engine: Arc<Engine>,
-        protected: Arc<Protected>,
+        protected: Arc<ProtectedProcedure>,
         key: IdempotencyKey,
         caller: KnownCaller,
-        admitted: Admitted,
+        admitted: CountedCall,
     },
     Reject(Rejection),
     /// Runs the call in a transaction without a record, because the handler requires a transaction.
     WithoutKey {
         engine: Arc<Engine>,
-        protected: Arc<Protected>,
+        protected: Arc<ProtectedProcedure>,
         caller: Option<KnownCaller>,
-        admitted: Admitted,
+        admitted: CountedCall,
     },
 }
 
@@ -135,9 +135,9 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
 /// Routes a call that is to be read, within the limits of calls in flight.
 fn admit(
     engine: &Arc<Engine>,
-    protected: &Arc<Protected>,
+    protected: &Arc<ProtectedProcedure>,
     owner: Option<OwnerId>,
-    route: impl FnOnce(Arc<Engine>, Arc<Protected>, Admitted) -> Route,
+    route: impl FnOnce(Arc<Engine>, Arc<ProtectedProcedure>, CountedCall) -> Route,
 ) -> Route {
     match engine.admission.admit(owner) {
         Ok(admitted) => route(Arc::clone(engine), Arc::clone(protected), admitted),
@@ -163,7 +163,11 @@ pub(super) enum Decision {
 /// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
 /// | with a key, without a scope | refused, if that is the policy ([`ScopePolicy`]) |
 /// | with a key and a user | protected |
-pub(super) fn decide(protected: &Protected, key: Option<IdempotencyKey>, caller: Option<KnownCaller>) -> Decision {
+pub(super) fn decide(
+    protected: &ProtectedProcedure,
+    key: Option<IdempotencyKey>,
+    caller: Option<KnownCaller>,
+) -> Decision {
     let procedure = &protected.procedure;
     let Some(key) = key else {
         return without_key(procedure).unwrap_or(Decision::WithoutKey(caller));

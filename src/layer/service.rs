@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::{protect::Protect, shared::Shared};
 #[cfg(feature = "connect")]
-use crate::connect::Translated;
+use crate::connect::TranslatedService;
 use crate::{future::ResponseFuture, grpc::lower_case_content_type};
 
 /// A service whose calls can have idempotency keys. Created by [`IdempotencyLayer`](crate::IdempotencyLayer).
@@ -24,7 +24,7 @@ pub struct Idempotency<S> {
     grpc: Protect<S>,
     /// Handles calls in other protocols, if the inner service supports them.
     #[cfg(feature = "connect")]
-    translated: Translated<Protect<S>>,
+    translated: TranslatedService<Protect<S>>,
 }
 
 impl<S> Idempotency<S> {

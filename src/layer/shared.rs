@@ -20,7 +20,7 @@ pub(super) type SettingsOfCaller = Box<dyn Fn(&Caller) -> SessionSettings + Send
 
 pub(super) struct Shared {
     /// The procedures that take keys, by path.
-    pub(super) procedures: HashMap<String, Arc<Protected>>,
+    pub(super) procedures: HashMap<String, Arc<ProtectedProcedure>>,
     pub(super) unprotected_keys: Arc<UnprotectedKeys>,
     /// `None` without a store: all calls pass through.
     pub(super) engine: Option<Arc<Engine>>,
@@ -46,7 +46,7 @@ pub(super) struct RequestLimits {
 /// A procedure that takes keys, the encoder that hashes its requests, the encodings in which they may arrive, and the policy
 /// for callers without a scope.
 #[derive(Debug)]
-pub(super) struct Protected {
+pub(super) struct ProtectedProcedure {
     pub(super) procedure: Arc<Procedure>,
     pub(super) canonical: Canonical,
     pub(super) accepted: AcceptedEncodings,

@@ -21,7 +21,7 @@ use crate::{
             claim,
             reconcile::{Verdict, reconcile},
         },
-        held_key::Claimed,
+        held_key::ClaimAnswer,
         record::{disposition::Disposition, let_go, release_lost_claim},
         shared::state::Engine,
     },
@@ -219,7 +219,7 @@ impl Recovery {
     }
 
     /// Recovers one call; `None` if another process or a client has claimed its key first.
-    async fn recover_one(&self, engine: &Engine, abandoned: AbandonedKey) -> Option<Ended> {
+    async fn recover_one(&self, engine: &Engine, abandoned: AbandonedKey) -> Option<RecoveryOutcome> {
         let procedure = self.procedures.get(&abandoned.procedure)?;
         let call = Arc::new(Call {
             procedure: Arc::clone(procedure),
@@ -233,28 +233,28 @@ impl Recovery {
             disconnected: None,
         });
         let key = match claim(engine, &call).await {
-            Ok(Claimed::TakenOver(key)) => key,
+            Ok(ClaimAnswer::TakenOver(key)) => key,
             // The key was released in the meantime.
-            Ok(Claimed::Acquired(key)) => {
+            Ok(ClaimAnswer::Acquired(key)) => {
                 let_go(engine, &call, key, Disposition::Release).await;
                 return None;
             }
-            Ok(Claimed::Refused { .. }) => return None,
+            Ok(ClaimAnswer::Refused { .. }) => return None,
             Err(error) => {
                 release_lost_claim(engine, &call, &error);
                 procedure.telemetry().not_recovered(&Chain(&error));
-                return Some(Ended::Failed);
+                return Some(RecoveryOutcome::Failed);
             }
         };
         Some(match reconcile(engine, &call, key).await {
             Verdict::NotExecuted(key) => {
                 let_go(engine, &call, key, Disposition::Release).await;
-                Ended::NotExecuted
+                RecoveryOutcome::NotExecuted
             }
             // The outcome is recorded in the background, or the next run asks again.
-            Verdict::NotRecorded => Ended::Failed,
-            Verdict::Recorded => Ended::Completed,
-            Verdict::Unknown => Ended::Unknown,
+            Verdict::NotRecorded => RecoveryOutcome::Failed,
+            Verdict::Recorded => RecoveryOutcome::Completed,
+            Verdict::Unknown => RecoveryOutcome::Unknown,
         })
     }
 }
@@ -287,19 +287,19 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    fn count(&mut self, ended: Option<Ended>) {
+    fn count(&mut self, ended: Option<RecoveryOutcome>) {
         match ended {
-            Some(Ended::Completed) => self.completed += 1,
-            Some(Ended::Failed) => self.failed += 1,
-            Some(Ended::NotExecuted) => self.not_executed += 1,
-            Some(Ended::Unknown) => self.unknown += 1,
+            Some(RecoveryOutcome::Completed) => self.completed += 1,
+            Some(RecoveryOutcome::Failed) => self.failed += 1,
+            Some(RecoveryOutcome::NotExecuted) => self.not_executed += 1,
+            Some(RecoveryOutcome::Unknown) => self.unknown += 1,
             None => {}
         }
     }
 }
 
 /// The result for one call: the fields of [`Recovered`].
-enum Ended {
+enum RecoveryOutcome {
     Completed,
     Failed,
     NotExecuted,

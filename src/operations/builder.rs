@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{service::OperationService, wait::Waiting};
+use super::{service::OperationService, wait::WaitLimits};
 use crate::{IdempotencyLayer, proto::v1::operation_service_server::OperationServiceServer};
 
 /// The limit of the longest wait: no client waits longer.
@@ -15,7 +15,7 @@ impl IdempotencyLayer {
     /// Returns a builder of the service by which callers look up their calls. It shares the layer's store, and knows the calls that run
     /// in this process; the layer need not be around it. See [`operations`](crate::operations).
     pub fn operations(&self) -> OperationServiceBuilder {
-        OperationServiceBuilder { layer: self.clone(), waiting: Waiting::default() }
+        OperationServiceBuilder { layer: self.clone(), waiting: WaitLimits::default() }
     }
 }
 
@@ -33,7 +33,7 @@ impl IdempotencyLayer {
 #[must_use = "a builder does nothing until `build`"]
 pub struct OperationServiceBuilder {
     layer: IdempotencyLayer,
-    waiting: Waiting,
+    waiting: WaitLimits,
 }
 
 impl OperationServiceBuilder {

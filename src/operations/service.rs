@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use super::{message::operation, question::Question, shared_question::SharedQuestions, wait::Waiting};
+use super::{message::operation, question::Question, shared_question::SharedQuestions, wait::WaitLimits};
 use crate::{
     IdempotencyLayer,
     duration::from_proto,
@@ -43,7 +43,7 @@ const WAIT: &str = "/idempotency.v1.OperationService/WaitOperation";
 #[derive(Clone)]
 pub struct OperationService {
     layer: IdempotencyLayer,
-    waiting: Waiting,
+    waiting: WaitLimits,
     questions: Arc<SharedQuestions>,
     telemetry: Arc<Telemetry>,
 }
@@ -55,7 +55,7 @@ struct Telemetry {
 }
 
 impl OperationService {
-    pub(super) fn new(layer: IdempotencyLayer, waiting: Waiting) -> Self {
+    pub(super) fn new(layer: IdempotencyLayer, waiting: WaitLimits) -> Self {
         let [get, wait] = [GET, WAIT].map(|path| ProcedureTelemetry::new(path.into()));
         Self { layer, waiting, questions: Arc::default(), telemetry: Arc::new(Telemetry { get, wait }) }
     }

@@ -57,12 +57,12 @@ impl SharedQuestions {
 
 /// An answer, and when it was asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct SharedAnswer {
     pub(super) asked: Instant,
     pub(super) known: Arc<KnownOutcome>,
 }
 
-impl Answer {
+impl SharedAnswer {
     /// Asks the store.
     pub(super) async fn to(question: &Question<'_>) -> Result<Self, Rejection> {
         let asked = Instant::now();
@@ -77,12 +77,12 @@ pub(super) struct SharedQuestion {
     id: Id,
     /// Held by the request that asks. If it goes away, the next one in the queue has the turn.
     turn: Turns<Turn>,
-    answers: watch::Sender<Option<Answer>>,
+    answers: watch::Sender<Option<SharedAnswer>>,
 }
 
 impl SharedQuestion {
     /// Subscribes to the answers from now on.
-    pub(super) fn subscribe(&self) -> watch::Receiver<Option<Answer>> {
+    pub(super) fn subscribe(&self) -> watch::Receiver<Option<SharedAnswer>> {
         self.answers.subscribe()
     }
 
@@ -94,8 +94,8 @@ impl SharedQuestion {
     pub(super) async fn next(
         &self,
         question: &Question<'_>,
-        answers: &mut watch::Receiver<Option<Answer>>,
-    ) -> Result<Answer, Rejection> {
+        answers: &mut watch::Receiver<Option<SharedAnswer>>,
+    ) -> Result<SharedAnswer, Rejection> {
         loop {
             let turn = match select(pin!(answers.changed()), pin!(self.turn.lock())).await {
                 Either::Left(_) => None,
@@ -133,13 +133,13 @@ struct Turn {
 
 impl Turn {
     /// Asks when it is time for the next question, or a call with the key has ended in this process.
-    async fn ask(&mut self, question: &Question<'_>) -> Result<Answer, Rejection> {
+    async fn ask(&mut self, question: &Question<'_>) -> Result<SharedAnswer, Rejection> {
         // Returns an error when it is time.
         drop(timeout_at(self.next, self.watcher.ended()).await);
         // If this request goes away from here on, or fails, the next one asks at once.
         self.next = Instant::now();
         self.watcher.forget();
-        let answer = Answer::to(question).await?;
+        let answer = SharedAnswer::to(question).await?;
         self.next = self.pace.next();
         Ok(answer)
     }

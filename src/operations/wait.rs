@@ -7,7 +7,7 @@ use tonic::Status;
 
 use super::{
     question::{KnownOutcome, Question},
-    shared_question::{Answer, SharedQuestions},
+    shared_question::{SharedAnswer, SharedQuestions},
 };
 use crate::{proto::v1::Until, rejection::Rejection, status::IdempotencyStatus, store::KeyState};
 
@@ -16,18 +16,18 @@ const MARGIN: (u32, Duration) = (10, Duration::from_secs(1));
 
 /// The longest time that a request waits, and the longest pause between two questions to the store.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitLimits {
     pub(super) longest: Duration,
     pub(super) longest_pause: Duration,
 }
 
-impl Default for Waiting {
+impl Default for WaitLimits {
     fn default() -> Self {
         Self { longest: Duration::from_secs(30), longest_pause: Duration::from_secs(1) }
     }
 }
 
-impl Waiting {
+impl WaitLimits {
     /// Returns how long a request waits if it asks for `asked`, and its caller waits for `callers`.
     pub(super) fn time(self, asked: Option<Duration>, callers: Option<Duration>) -> Duration {
         let (part, most) = MARGIN;
@@ -53,7 +53,7 @@ impl Waiting {
         let shared = questions.join(tracker, (question.owner, question.key), self.longest_pause);
         let mut answers = shared.subscribe();
         let mut is_authorized = false;
-        let mut last = Answer::to(question).await?;
+        let mut last = SharedAnswer::to(question).await?;
         authorize(question, &last, &mut is_authorized).await?;
         while !has_ended(&last.known, until) && Instant::now() < deadline {
             let next = async {
@@ -78,7 +78,7 @@ impl Waiting {
 }
 
 /// Asks the authorizer once, when the call has ended.
-async fn authorize(question: &Question<'_>, answer: &Answer, is_authorized: &mut bool) -> Result<(), Status> {
+async fn authorize(question: &Question<'_>, answer: &SharedAnswer, is_authorized: &mut bool) -> Result<(), Status> {
     let record = &answer.known.record;
     if !*is_authorized && matches!(record.state, KeyState::Completed | KeyState::Failed) {
         question.authorize(record).await?;
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn ends_at_the_first_of_its_times_and_leaves_the_caller_a_margin() {
-        let waiting = Waiting::default();
+        let waiting = WaitLimits::default();
         let seconds = Duration::from_secs_f64;
         for (asked, callers, wait) in [
             (None, None, 30.0),

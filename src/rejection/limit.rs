@@ -3,13 +3,13 @@
 /// A limit that a call would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exceeded {
-    pub(crate) limit: Limited,
+    pub(crate) limit: LimitKind,
     pub(crate) of: Party,
 }
 
 /// The limited things: the fields of [`Limits`](crate::policy::Limits) beyond which calls are refused as `OVERLOADED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limited {
+pub(crate) enum LimitKind {
     InFlight,
     Records,
     Transactions,
@@ -28,39 +28,39 @@ impl Exceeded {
     /// The message for the client.
     pub(super) fn message(self) -> &'static str {
         match (self.limit, self.of) {
-            (Limited::InFlight, Party::Server) => {
+            (LimitKind::InFlight, Party::Server) => {
                 "the server has as many calls in flight as it may; retry with the same key"
             }
-            (Limited::InFlight, Party::Caller) => {
+            (LimitKind::InFlight, Party::Caller) => {
                 "you have as many calls in flight as one caller may; retry with the same key when some of them have ended"
             }
-            (Limited::Records, _) => {
+            (LimitKind::Records, _) => {
                 "the server keeps as many records of your calls as it may; retries of recorded calls are answered, and new calls are \
                  accepted again when records have expired"
             }
-            (Limited::Transactions, Party::Server) => {
+            (LimitKind::Transactions, Party::Server) => {
                 "the server has as many transactions as its pool may have; retry with the same key"
             }
-            (Limited::Transactions, Party::Caller) => {
+            (LimitKind::Transactions, Party::Caller) => {
                 "you have as many transactions as one caller may; retry with the same key when some of your calls have ended"
             }
-            (Limited::Unrecorded, Party::Server) => {
+            (LimitKind::Unrecorded, Party::Server) => {
                 "the server has as many outcomes to record as it may; retry with the same key"
             }
-            (Limited::Unrecorded, Party::Caller) => {
+            (LimitKind::Unrecorded, Party::Caller) => {
                 "the server has as many outcomes of your calls to record as it may; retry with the same key"
             }
-            (Limited::Waiting, Party::Server) => {
+            (LimitKind::Waiting, Party::Server) => {
                 "the server has as many calls that wait for another one as it may; retry with the same key"
             }
-            (Limited::Waiting, Party::Caller) => {
+            (LimitKind::Waiting, Party::Caller) => {
                 "you have as many calls that wait for another one as one caller may; retry with the same key when some of them have ended"
             }
         }
     }
 }
 
-impl Limited {
+impl LimitKind {
     /// The name that clients and metrics have.
     pub(super) fn as_str(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ mod refusal;
 
 pub use self::mismatch::Mismatch;
 pub(crate) use self::{
-    limit::{Exceeded, Limited, Party},
+    limit::{Exceeded, LimitKind, Party},
     malformed::{MalformedRequest, TooCostly},
     refusal::Rejection,
 };

@@ -7,7 +7,7 @@ use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::{DOMAIN, Exceeded, InvalidKey, Limited, MalformedRequest, Mismatch, Party, Reason, TooCostly};
+use super::{DOMAIN, Exceeded, InvalidKey, LimitKind, MalformedRequest, Mismatch, Party, Reason, TooCostly};
 use crate::{
     grpc::{GRPC_ACCEPT_ENCODING, GRPC_RETRY_PUSHBACK},
     key::IdempotencyKey,
@@ -143,7 +143,7 @@ impl Rejection {
             Self::NoScope => Reason::NoScope,
             Self::NoUser => Reason::NoUser,
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
-            Self::Limit(Exceeded { limit: Limited::Records, .. }) => Reason::TooManyRecords,
+            Self::Limit(Exceeded { limit: LimitKind::Records, .. }) => Reason::TooManyRecords,
             Self::Limit(_) | Self::Overloaded => Reason::Overloaded,
             Self::RequestMalformed(_) => Reason::RequestMalformed,
             Self::RequestTimeout { .. } => Reason::RequestTimeout,
@@ -180,7 +180,7 @@ impl Rejection {
         match self {
             Self::Conflict => Retry::After(RETRY_CONFLICT),
             Self::InProgress { lease_left } => Retry::After(RETRY_IN_PROGRESS.min(*lease_left)),
-            Self::Limit(Exceeded { limit: Limited::Records, .. }) => Retry::Never,
+            Self::Limit(Exceeded { limit: LimitKind::Records, .. }) => Retry::Never,
             Self::Limit(_) | Self::Overloaded => Retry::After(RETRY_OVERLOADED),
             Self::ShuttingDown => Retry::After(RETRY_IN_PROGRESS),
             Self::StoreUnavailable => Retry::After(RETRY_STORE),
@@ -224,7 +224,7 @@ impl Rejection {
                 details.add_bad_request_violation(IdempotencyKey::HEADER, self.to_string());
             }
             Self::KeyReused(mismatch) => metadata.push(("mismatch".to_owned(), mismatch.as_str().to_owned())),
-            Self::Limit(Exceeded { limit: Limited::Records, .. }) => {
+            Self::Limit(Exceeded { limit: LimitKind::Records, .. }) => {
                 details.add_quota_failure_violation("the records of the caller's calls", USER_FULL);
             }
             Self::NotStored { resource: Some(id) } => {
@@ -333,9 +333,9 @@ mod tests {
             (Rejection::ShuttingDown, Code::Unavailable, "IDEMPOTENCY_SHUTTING_DOWN"),
             (Rejection::StoreFailed, Code::Internal, "IDEMPOTENCY_STORE_FAILED"),
             (Rejection::StoreUnavailable, Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE"),
-            (beyond(Limited::Records, Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_TOO_MANY_RECORDS"),
-            (beyond(Limited::Transactions, Party::Server), Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
-            (beyond(Limited::Transactions, Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
+            (beyond(LimitKind::Records, Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_TOO_MANY_RECORDS"),
+            (beyond(LimitKind::Transactions, Party::Server), Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
+            (beyond(LimitKind::Transactions, Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
         ];
         for (rejection, code, reason) in rows {
             let case = format!("{rejection:?}");
@@ -350,7 +350,7 @@ mod tests {
                 rejection,
                 Rejection::Conflict
                     | Rejection::InProgress { .. }
-                    | Rejection::Limit(Exceeded { limit: Limited::Transactions, .. })
+                    | Rejection::Limit(Exceeded { limit: LimitKind::Transactions, .. })
                     | Rejection::Overloaded
                     | Rejection::ShuttingDown
                     | Rejection::StoreUnavailable

@@ -92,7 +92,7 @@ pub(crate) use self::{
     holds::Holds,
     procedure::{ProcedureTelemetry, Unprotected},
     spans::{Spans, ended, executed, traceparent},
-    times::Timed,
+    times::TimedStep,
     unprotected_key::UnprotectedKeyTelemetry,
 };
 

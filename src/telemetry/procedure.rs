@@ -13,7 +13,7 @@ use super::{
     count,
     idle_transactions::IdleTransactions,
     rare::Rare,
-    times::{Timed, Times},
+    times::{TimedStep, Times},
 };
 
 /// The log lines and counters of one procedure.
@@ -46,7 +46,7 @@ impl ProcedureTelemetry {
     }
 
     /// Measures a step that has ended.
-    pub(crate) fn took(&self, step: Timed, since: Instant) {
+    pub(crate) fn took(&self, step: TimedStep, since: Instant) {
         self.times.took(step, since);
     }
 

@@ -10,10 +10,10 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// A log line that many calls may cause. It is written for the first call, and then at most once a minute for all since. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rare(Arc<Mutex<Written>>);
+pub(super) struct Rare(Arc<Mutex<LineState>>);
 
 #[derive(Debug, Default)]
-struct Written {
+struct LineState {
     last: Option<Instant>,
     /// The calls since then, for which it is not written yet.
     calls: u64,

@@ -16,7 +16,7 @@ pub(super) struct Times {
 
 /// A step of a call whose time is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Timed {
+pub(crate) enum TimedStep {
     Claim,
     Handler,
     Record,
@@ -32,11 +32,11 @@ impl Times {
         }
     }
 
-    pub(super) fn took(&self, step: Timed, since: Instant) {
+    pub(super) fn took(&self, step: TimedStep, since: Instant) {
         let key = match step {
-            Timed::Claim => &self.claim,
-            Timed::Handler => &self.handler,
-            Timed::Record => &self.record,
+            TimedStep::Claim => &self.claim,
+            TimedStep::Handler => &self.handler,
+            TimedStep::Record => &self.record,
         };
         let seconds = since.elapsed().as_secs_f64();
         with_recorder(|recorder| recorder.register_histogram(key, &METADATA)).record(seconds);

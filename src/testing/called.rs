@@ -4,7 +4,7 @@ use std::fmt;
 
 use tonic::{Code, Response, Status, metadata::MetadataMap};
 
-use super::probe::Attempt;
+use super::probe::HarnessCall;
 use crate::{IdempotencyLayer, grpc::headers, policy::Procedure, rejection::Reason, status::IdempotencyStatus};
 
 /// A call of a [`Harness`](super::Harness) that has ended, with assertions. An assertion that fails panics at the line of the
@@ -37,7 +37,7 @@ impl<R> Called<R> {
     pub(super) fn new(
         result: Result<Response<R>, Status>,
         has_key: bool,
-        attempt: &Attempt,
+        attempt: &HarnessCall,
         layer: &IdempotencyLayer,
     ) -> Self {
         let procedures = layer.procedures().map(Procedure::path).map(str::to_owned).collect();

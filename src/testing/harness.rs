@@ -19,10 +19,10 @@ use uuid::Uuid;
 
 use super::{
     AtOnce, Called, HarnessStore, InProcess, Record, lock,
-    probe::{Attempt, Probe},
+    probe::{HarnessCall, Probe},
     process::Process,
-    server::{Fate, Running, Server},
-    store::Kept,
+    server::{Fate, RunningProcess, Server},
+    store::RememberingStore,
 };
 use crate::{
     Caller, IdempotencyKey, IdempotencyLayer, UserId,
@@ -55,7 +55,7 @@ use crate::{
 /// order in which the test has asked for them.
 pub struct Harness<S = MemoryStore> {
     server: Arc<Server>,
-    store: Arc<Kept<S>>,
+    store: Arc<RememberingStore<S>>,
     runs: Arc<AtomicUsize>,
     caller: Option<Caller>,
 }
@@ -147,13 +147,13 @@ impl<S: Store> Harness<S> {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<StdError>,
     {
-        let (store, runs) = (Arc::new(Kept::new(store)), Arc::<AtomicUsize>::default());
+        let (store, runs) = (Arc::new(RememberingStore::new(store)), Arc::<AtomicUsize>::default());
         let (kept, counted, service) = (Arc::clone(&store), Arc::clone(&runs), Mutex::new(service));
         let start = move |process: Process| {
             let layer = layer(HarnessStore::new(&kept, &process)).map_err(|error| cannot_be_built(&error))?;
             let service = lock(&service).clone();
             let service = layer.layer(Probe::new(service, process.clone(), Arc::clone(&counted)));
-            Ok(Running::new(process, layer, service))
+            Ok(RunningProcess::new(process, layer, service))
         };
         let server = match Server::new(start) {
             Ok(server) => Arc::new(server),
@@ -252,7 +252,7 @@ impl<S: Store> Harness<S> {
     where
         A: Future<Output = Result<Response<R>, Status>>,
     {
-        let attempt = Attempt::default();
+        let attempt = HarnessCall::default();
         request.extensions_mut().insert(attempt.clone());
         if let Some(caller) = &self.caller {
             request.extensions_mut().insert(caller.clone());

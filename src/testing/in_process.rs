@@ -11,7 +11,7 @@ use http::{Extensions, Request, Response};
 use tonic::{Status, body::Body, codegen::StdError};
 use tower_service::Service;
 
-use super::{probe::Attempt, server::Server};
+use super::{probe::HarnessCall, server::Server};
 use crate::{Caller, UserId};
 
 /// The channel of a [`Harness`](super::Harness): sends the calls of a client to its service, in this process.
@@ -29,15 +29,15 @@ impl InProcess {
 
     /// Returns the attempt of a call that the harness made, with its caller in the request. Any other request gets the channel's
     /// caller, unless it has one.
-    fn attempt(&self, extensions: &mut Extensions) -> Attempt {
-        if let Some(attempt) = extensions.get::<Attempt>() {
+    fn attempt(&self, extensions: &mut Extensions) -> HarnessCall {
+        if let Some(attempt) = extensions.get::<HarnessCall>() {
             return attempt.clone();
         }
         let has_caller = extensions.get::<Caller>().is_some() || extensions.get::<UserId>().is_some();
         if let Some(caller) = self.caller.clone().filter(|_| !has_caller) {
             extensions.insert(caller);
         }
-        Attempt::default()
+        HarnessCall::default()
     }
 }
 

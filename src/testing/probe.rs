@@ -19,7 +19,7 @@ use crate::telemetry::Chain;
 
 /// A call of the harness, as the channel and the service behind the layer see it. It comes with the request's extensions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Attempt(Arc<Seen>);
+pub(super) struct HarnessCall(Arc<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -28,7 +28,7 @@ struct Seen {
     unanswered: AtomicBool,
 }
 
-impl Attempt {
+impl HarnessCall {
     /// Returns how often the call's handler has run.
     pub(super) fn runs(&self) -> usize {
         self.0.runs.load(Ordering::SeqCst)
@@ -82,7 +82,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let attempt = request.extensions().get::<Attempt>().cloned().unwrap_or_default();
+        let attempt = request.extensions().get::<HarnessCall>().cloned().unwrap_or_default();
         let crash = request.extensions_mut().remove::<Crash>();
         attempt.0.runs.fetch_add(1, Ordering::SeqCst);
         self.runs.fetch_add(1, Ordering::SeqCst);

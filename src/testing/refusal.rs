@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     grpc::WireError,
     key::InvalidKey,
-    rejection::{Exceeded, Limited, MalformedRequest, Mismatch, Party, Reason, Rejection},
+    rejection::{Exceeded, LimitKind, MalformedRequest, Mismatch, Party, Reason, Rejection},
 };
 
 /// Returns a refusal for this reason. A call that is refused because the first call is in progress may be tried again at once.
@@ -36,6 +36,6 @@ fn all() -> [Rejection; 21] {
         Rejection::ShuttingDown,
         Rejection::StoreFailed,
         Rejection::StoreUnavailable,
-        Rejection::Limit(Exceeded { limit: Limited::Records, of: Party::Caller }),
+        Rejection::Limit(Exceeded { limit: LimitKind::Records, of: Party::Caller }),
     ]
 }

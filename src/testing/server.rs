@@ -18,7 +18,7 @@ use crate::{IdempotencyLayer, rejection::Reason};
 /// The server: a running process, which is replaced by a new one when it dies.
 pub(super) struct Server {
     start: Box<Start>,
-    running: Mutex<Running>,
+    running: Mutex<RunningProcess>,
     /// The fates of the next calls, in order.
     fates: Mutex<VecDeque<Fate>>,
     /// The time by which the layer's clock is ahead.
@@ -26,17 +26,17 @@ pub(super) struct Server {
 }
 
 /// Starts a process. The error says why its layer cannot be built.
-type Start = dyn Fn(Process) -> Result<Running, String> + Send + Sync;
+type Start = dyn Fn(Process) -> Result<RunningProcess, String> + Send + Sync;
 
 /// A process that runs, with its layer, and the service behind that.
 #[derive(Clone)]
-pub(super) struct Running {
+pub(super) struct RunningProcess {
     process: Process,
     pub(super) layer: IdempotencyLayer,
     service: Arc<dyn DynService>,
 }
 
-impl Running {
+impl RunningProcess {
     pub(super) fn new<S>(process: Process, layer: IdempotencyLayer, service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
@@ -66,13 +66,13 @@ pub(super) struct Crash(pub(super) Arc<Server>);
 
 impl Server {
     pub(super) fn new(
-        start: impl Fn(Process) -> Result<Running, String> + Send + Sync + 'static,
+        start: impl Fn(Process) -> Result<RunningProcess, String> + Send + Sync + 'static,
     ) -> Result<Self, String> {
         let running = Mutex::new(start(Process::default())?);
         Ok(Self { start: Box::new(start), running, fates: Mutex::default(), ahead: Mutex::default() })
     }
 
-    pub(super) fn running(&self) -> Running {
+    pub(super) fn running(&self) -> RunningProcess {
         lock(&self.running).clone()
     }
 
@@ -119,7 +119,7 @@ impl Server {
             Some(Fate::Crash) => drop(request.extensions_mut().insert(Crash(Arc::clone(&self)))),
             Some(Fate::AnswerLost) | None => {}
         }
-        let Running { process, service, .. } = self.running();
+        let RunningProcess { process, service, .. } = self.running();
         let answer = process.answer(service.call(request)).await;
         answer.filter(|_| !matches!(fate, Some(Fate::AnswerLost)))
     }

@@ -25,27 +25,27 @@ use crate::{
 
 /// The store that a [`Harness`](super::Harness) gives to its layer: the test's own store, which the test can make unavailable.
 pub struct HarnessStore<S> {
-    kept: Arc<Kept<S>>,
+    kept: Arc<RememberingStore<S>>,
     link: Link,
 }
 
 /// The store of a test, and a memory of the keys that were claimed.
-pub(super) struct Kept<S> {
+pub(super) struct RememberingStore<S> {
     pub(super) store: S,
-    claimed: Mutex<HashMap<(OwnerId, KeyId), Claimed>>,
+    claimed: Mutex<HashMap<(OwnerId, KeyId), RememberedClaim>>,
     /// Whether the test has made the store unavailable.
     is_cut: Arc<AtomicBool>,
 }
 
 /// A claim, kept so that repeating it shows the record of its key.
 #[derive(Clone)]
-struct Claimed {
+struct RememberedClaim {
     claim: Claim,
     /// `None` for a reservation.
     transaction: Option<TransactionOptions>,
 }
 
-impl<S: Store> Kept<S> {
+impl<S: Store> RememberingStore<S> {
     pub(super) fn new(store: S) -> Self {
         Self { store, claimed: Mutex::default(), is_cut: Arc::default() }
     }
@@ -57,7 +57,7 @@ impl<S: Store> Kept<S> {
     /// Returns the record of a key: claims the key as another call, and releases it if it was acquired.
     pub(super) async fn record(&self, owner: OwnerId, key: KeyId) -> Result<Record, StoreError> {
         let claimed = lock(&self.claimed).get(&(owner, key)).cloned();
-        let Some(Claimed { claim, transaction }) = claimed else { return Ok(Record::Absent) };
+        let Some(RememberedClaim { claim, transaction }) = claimed else { return Ok(Record::Absent) };
         let look = Claim {
             reservation: Reservation::new(owner, key),
             on_lease_ended: LeasePolicy::Refuse,
@@ -85,13 +85,13 @@ impl<S: Store> Kept<S> {
 
     fn remember(&self, claim: &Claim, transaction: Option<TransactionOptions>) {
         let Reservation { owner, key, .. } = claim.reservation;
-        lock(&self.claimed).insert((owner, key), Claimed { claim: claim.clone(), transaction });
+        lock(&self.claimed).insert((owner, key), RememberedClaim { claim: claim.clone(), transaction });
     }
 }
 
 impl<S: Store> HarnessStore<S> {
     /// The store, as a process reaches it.
-    pub(super) fn new(kept: &Arc<Kept<S>>, process: &Process) -> Self {
+    pub(super) fn new(kept: &Arc<RememberingStore<S>>, process: &Process) -> Self {
         Self { kept: Arc::clone(kept), link: Link::new(process, &kept.is_cut) }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     caller::OwnerId,
     engine::claim::counter::Counter,
     policy::Limits,
-    rejection::{Exceeded, Limited, Party},
+    rejection::{Exceeded, LimitKind, Party},
     telemetry,
 };
 
@@ -32,18 +32,18 @@ pub(crate) struct Admission {
 impl Admission {
     pub(crate) fn new(limits: &Limits, max_waiting_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
-            in_flight: Counter::new(Limited::InFlight, limits.in_flight.at_least_one()),
-            waiting: Counter::new(Limited::Waiting, limits.waiting),
+            in_flight: Counter::new(LimitKind::InFlight, limits.in_flight.at_least_one()),
+            waiting: Counter::new(LimitKind::Waiting, limits.waiting),
             max_waiting_bytes,
             waiting_bytes: AtomicUsize::new(0),
         })
     }
 
     /// Counts a call as in flight until the result is dropped.
-    pub(crate) fn admit(self: &Arc<Self>, owner: Option<OwnerId>) -> Result<Admitted, Exceeded> {
+    pub(crate) fn admit(self: &Arc<Self>, owner: Option<OwnerId>) -> Result<CountedCall, Exceeded> {
         self.in_flight.enter(owner)?;
         telemetry::in_flight(1);
-        Ok(Admitted { admission: Arc::clone(self), owner, bytes: 0, waits: None, waited: 0.0 })
+        Ok(CountedCall { admission: Arc::clone(self), owner, bytes: 0, waits: None, waited: 0.0 })
     }
 
     /// Counts a `WaitOperation` request, which waits for the end of a call, until the result is dropped.
@@ -66,7 +66,7 @@ impl Admission {
 }
 
 /// A call that is counted until this is dropped: in flight at first.
-pub(crate) struct Admitted {
+pub(crate) struct CountedCall {
     admission: Arc<Admission>,
     owner: Option<OwnerId>,
     /// The size of its request message, in bytes; zero while it is being read.
@@ -77,7 +77,7 @@ pub(crate) struct Admitted {
     waited: f32,
 }
 
-impl Admitted {
+impl CountedCall {
     pub(crate) fn set_bytes(&mut self, bytes: usize) {
         self.bytes = bytes;
     }
@@ -91,7 +91,7 @@ impl Admitted {
         admission.waiting.enter(self.owner)?;
         if !admission.take_bytes(self.bytes) {
             admission.waiting.leave(self.owner);
-            return Err(Exceeded { limit: Limited::Waiting, of: Party::Server });
+            return Err(Exceeded { limit: LimitKind::Waiting, of: Party::Server });
         }
         admission.in_flight.leave(self.owner);
         self.waits = Some(Instant::now());
@@ -112,7 +112,7 @@ impl Admitted {
     }
 }
 
-impl Drop for Admitted {
+impl Drop for CountedCall {
     fn drop(&mut self) {
         if let Some(since) = self.waits {
             self.admission.end_waiting(self.owner, self.bytes);
@@ -147,8 +147,8 @@ mod tests {
     use super::*;
     use crate::policy::Limit;
 
-    const SERVER: Exceeded = Exceeded { limit: Limited::Waiting, of: Party::Server };
-    const CALLER: Exceeded = Exceeded { limit: Limited::Waiting, of: Party::Caller };
+    const SERVER: Exceeded = Exceeded { limit: LimitKind::Waiting, of: Party::Server };
+    const CALLER: Exceeded = Exceeded { limit: LimitKind::Waiting, of: Party::Caller };
 
     fn admission() -> Arc<Admission> {
         let limits = Limits { in_flight: Limit::new(3, 2), waiting: Limit::new(3, 2), ..Limits::default() };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     /// A call that waits with a request of this size.
-    fn waiting(admission: &Arc<Admission>, owner: Option<OwnerId>, bytes: usize) -> Result<Admitted, Exceeded> {
+    fn waiting(admission: &Arc<Admission>, owner: Option<OwnerId>, bytes: usize) -> Result<CountedCall, Exceeded> {
         let mut call = admission.admit(owner)?;
         call.set_bytes(bytes);
         call.wait().map(|()| call)
@@ -182,7 +182,7 @@ mod tests {
         let admission = admission();
         let mut first = waiting(&admission, owner(1), 10).expect("it waits");
         let others = [1, 1].map(|id| admission.admit(owner(id)).expect("no other is in flight"));
-        assert!(first.run().is_err_and(|exceeded| exceeded.limit == Limited::InFlight));
+        assert!(first.run().is_err_and(|exceeded| exceeded.limit == LimitKind::InFlight));
         assert!(first.wait().is_ok(), "it waits still");
         drop(others);
         first.run().expect("the others have ended");

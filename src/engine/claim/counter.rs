@@ -11,14 +11,14 @@ use std::{
 use crate::{
     caller::OwnerId,
     policy::Limit,
-    rejection::{Exceeded, Limited, Party},
+    rejection::{Exceeded, LimitKind, Party},
 };
 
 /// Counts the uses of something limited. A user counts in each scope as a caller of its own; all calls without a user count as those of
 /// one caller.
 #[derive(Debug)]
 pub(in crate::engine) struct Counter {
-    of: Limited,
+    of: LimitKind,
     limit: Limit,
     /// The count of all callers. It changes under the lock alone.
     all: AtomicUsize,
@@ -27,7 +27,7 @@ pub(in crate::engine) struct Counter {
 }
 
 impl Counter {
-    pub(in crate::engine) fn new(of: Limited, limit: Limit) -> Self {
+    pub(in crate::engine) fn new(of: LimitKind, limit: Limit) -> Self {
         Self { of, limit, all: AtomicUsize::new(0), of_callers: Mutex::default() }
     }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn refuses_beyond_the_limit_of_a_caller_and_of_all_and_forgets_who_has_none() {
-        let counter = Counter::new(Limited::InFlight, Limit::new(3, 2));
+        let counter = Counter::new(LimitKind::InFlight, Limit::new(3, 2));
         let refused = |caller| counter.enter(caller).map_err(|exceeded| exceeded.of);
         assert_eq!((refused(caller(1)), refused(caller(1))), (Ok(()), Ok(())));
         assert_eq!(refused(caller(1)), Err(Party::Caller));
@@ -115,13 +115,13 @@ mod tests {
 
     #[test]
     fn of_none_refuses_all() {
-        assert!(Counter::new(Limited::Waiting, Limit::new(0, 5)).enter(None).is_err());
-        assert!(Counter::new(Limited::Waiting, Limit::new(5, 0)).enter(None).is_err());
+        assert!(Counter::new(LimitKind::Waiting, Limit::new(0, 5)).enter(None).is_err());
+        assert!(Counter::new(LimitKind::Waiting, Limit::new(5, 0)).enter(None).is_err());
     }
 
     #[test]
     fn counts_beyond_the_limit_what_cannot_be_refused() {
-        let counter = Counter::new(Limited::Unrecorded, Limit::new(1, 1));
+        let counter = Counter::new(LimitKind::Unrecorded, Limit::new(1, 1));
         assert_eq!((counter.add(None), counter.add(None)), (0, 1));
         assert!(counter.check(caller(1)).is_err());
         counter.leave(None);

@@ -14,57 +14,57 @@ use tracing::Instrument as _;
 use crate::{
     engine::{
         call::Call,
-        held_key::{Claimed, HeldKey, Lease},
+        held_key::{ClaimAnswer, HeldKey, Lease},
         shared::state::Engine,
         time::clock_reading::ClockReading,
     },
     policy::Mode,
     store::{BeginOutcome, ClaimOutcome, StoreError},
-    telemetry::{self, Timed},
+    telemetry::{self, TimedStep},
 };
 
 /// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip.
-pub(crate) async fn claim(engine: &Engine, call: &Call) -> Result<Claimed, StoreError> {
+pub(crate) async fn claim(engine: &Engine, call: &Call) -> Result<ClaimAnswer, StoreError> {
     let began = Instant::now();
     let span = engine.spans.claim(call.procedure.path(), call.reservation.key.as_uuid());
     let claimed = ask(engine, call).instrument(span.clone()).await;
-    call.procedure.telemetry().took(Timed::Claim, began);
+    call.procedure.telemetry().took(TimedStep::Claim, began);
     telemetry::ended(&span, &name(&claimed));
     claimed
 }
 
-async fn ask(engine: &Engine, call: &Call) -> Result<Claimed, StoreError> {
+async fn ask(engine: &Engine, call: &Call) -> Result<ClaimAnswer, StoreError> {
     let policies = call.procedure.policies();
     let asked = ClockReading::now();
     let lease = Lease::from(asked.monotonic, policies.lease);
     let claimed = match policies.mode {
         Mode::Reserved => match engine.store.claim(&call.claim()).await? {
-            ClaimOutcome::Acquired => Claimed::Acquired(HeldKey::Reservation(lease)),
-            ClaimOutcome::TakenOver => Claimed::TakenOver(HeldKey::Reservation(lease)),
-            outcome => Claimed::Refused { outcome, asked },
+            ClaimOutcome::Acquired => ClaimAnswer::Acquired(HeldKey::Reservation(lease)),
+            ClaimOutcome::TakenOver => ClaimAnswer::TakenOver(HeldKey::Reservation(lease)),
+            outcome => ClaimAnswer::Refused { outcome, asked },
         },
         Mode::Transactional => match engine.store.begin(&call.claim(), call.transaction_options()).await? {
             BeginOutcome::Open { transaction, taken_over: false } => {
-                Claimed::Acquired(HeldKey::Transaction(transaction))
+                ClaimAnswer::Acquired(HeldKey::Transaction(transaction))
             }
             BeginOutcome::Open { transaction, taken_over: true } => {
-                Claimed::TakenOver(HeldKey::Transaction(transaction))
+                ClaimAnswer::TakenOver(HeldKey::Transaction(transaction))
             }
-            BeginOutcome::Refused(outcome) => Claimed::Refused { outcome, asked },
+            BeginOutcome::Refused(outcome) => ClaimAnswer::Refused { outcome, asked },
         },
     };
-    if !matches!(claimed, Claimed::Refused { outcome: ClaimOutcome::Replay(_), .. }) {
+    if !matches!(claimed, ClaimAnswer::Refused { outcome: ClaimOutcome::Replay(_), .. }) {
         engine.replay_cache.forget(call);
     }
     Ok(claimed)
 }
 
 /// The name of an answer, for the span.
-fn name(claimed: &Result<Claimed, StoreError>) -> &'static str {
+fn name(claimed: &Result<ClaimAnswer, StoreError>) -> &'static str {
     match claimed {
-        Ok(Claimed::Acquired(_)) => "acquired",
-        Ok(Claimed::TakenOver(_)) => "taken_over",
-        Ok(Claimed::Refused { outcome, .. }) => match outcome {
+        Ok(ClaimAnswer::Acquired(_)) => "acquired",
+        Ok(ClaimAnswer::TakenOver(_)) => "taken_over",
+        Ok(ClaimAnswer::Refused { outcome, .. }) => match outcome {
             ClaimOutcome::Acquired => "acquired",
             ClaimOutcome::InFlight { .. } => "in_progress",
             ClaimOutcome::Mismatch(_) => "mismatch",

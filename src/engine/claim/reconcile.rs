@@ -7,7 +7,7 @@ use crate::{
         call::Call,
         held_key::HeldKey,
         record::{
-            self, Progress,
+            self, RecordProgress,
             disposition::{self, Disposition},
         },
         shared::state::Engine,
@@ -47,7 +47,7 @@ pub(crate) async fn reconcile(engine: &Engine, call: &Arc<Call>, key: HeldKey) -
     match key {
         HeldKey::Reservation(lease) => {
             let complete = Disposition::Complete(completion);
-            if record::record(engine, call, complete, lease).await == Progress::Waiting {
+            if record::record(engine, call, complete, lease).await == RecordProgress::Waiting {
                 // Recorded in the background: the key must not be claimed and released meanwhile.
                 return Verdict::NotRecorded;
             }

@@ -3,7 +3,7 @@
 use crate::{
     grpc::UnaryResponse,
     policy::Procedure,
-    rejection::{Exceeded, Limited, Party, Rejection},
+    rejection::{Exceeded, LimitKind, Party, Rejection},
     store::{StoreError, StoreErrorKind},
     telemetry::{Chain, ProcedureTelemetry},
 };
@@ -20,11 +20,11 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
         StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::StoreFailed,
         StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
         StoreErrorKind::Overloaded => Rejection::Overloaded,
-        StoreErrorKind::UserFull => Rejection::Limit(Exceeded { limit: Limited::Records, of: Party::Caller }),
+        StoreErrorKind::UserFull => Rejection::Limit(Exceeded { limit: LimitKind::Records, of: Party::Caller }),
         StoreErrorKind::TransactionLimit => {
-            Rejection::Limit(Exceeded { limit: Limited::Transactions, of: Party::Server })
+            Rejection::Limit(Exceeded { limit: LimitKind::Transactions, of: Party::Server })
         }
-        StoreErrorKind::UserLimit => Rejection::Limit(Exceeded { limit: Limited::Transactions, of: Party::Caller }),
+        StoreErrorKind::UserLimit => Rejection::Limit(Exceeded { limit: LimitKind::Transactions, of: Party::Caller }),
     };
     telemetry.refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
     if let Rejection::Limit(exceeded) = &rejection {

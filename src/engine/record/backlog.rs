@@ -9,7 +9,7 @@ use crate::{
     caller::OwnerId,
     engine::claim::counter::Counter,
     policy::Limit,
-    rejection::{Exceeded, Limited},
+    rejection::{Exceeded, LimitKind},
     telemetry,
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     pub(crate) fn new(outcomes: Limit, max_bytes: usize) -> Arc<Self> {
-        let outcomes = Counter::new(Limited::Unrecorded, outcomes.at_least_one());
+        let outcomes = Counter::new(LimitKind::Unrecorded, outcomes.at_least_one());
         Arc::new(Self { outcomes, max_bytes, bytes: AtomicUsize::new(0) })
     }
 

@@ -55,7 +55,7 @@ pub(crate) fn release_lost_claim(engine: &Engine, call: &Arc<Call>, error: &Stor
 
 /// The progress of a disposition after the first attempt to record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Progress {
+pub(in crate::engine) enum RecordProgress {
     /// The store has taken it.
     Recorded,
     /// Another call has taken over the key, and nothing is recorded.
@@ -70,13 +70,13 @@ pub(in crate::engine) async fn record(
     call: &Arc<Call>,
     disposition: Disposition,
     lease: Lease,
-) -> Progress {
-    let mut recording = Recording::new(Arc::clone(call), disposition, lease);
+) -> RecordProgress {
+    let mut recording = PendingDisposition::new(Arc::clone(call), disposition, lease);
     if !recording.attempt(&*engine.store).await {
         recording.go_on(engine);
-        return Progress::Waiting;
+        return RecordProgress::Waiting;
     }
-    if recording.held { Progress::Recorded } else { Progress::Superseded }
+    if recording.held { RecordProgress::Recorded } else { RecordProgress::Superseded }
 }
 
 /// Records a disposition in a task of its own.
@@ -86,11 +86,11 @@ pub(in crate::engine) fn record_in_background(
     disposition: Disposition,
     lease: Lease,
 ) {
-    Recording::new(call, disposition, lease).go_on(engine);
+    PendingDisposition::new(call, disposition, lease).go_on(engine);
 }
 
 /// A disposition that is being recorded.
-struct Recording {
+struct PendingDisposition {
     call: Arc<Call>,
     disposition: Disposition,
     lease: Lease,
@@ -103,7 +103,7 @@ struct Recording {
     attempts: u64,
 }
 
-impl Recording {
+impl PendingDisposition {
     fn new(call: Arc<Call>, disposition: Disposition, lease: Lease) -> Self {
         Self { call, disposition, lease, may_be_recorded: false, taken: false, held: false, attempts: 0 }
     }

@@ -13,7 +13,7 @@ use crate::{
         execute::Outcome,
         held_key::HeldKey,
         record::{
-            self, Progress,
+            self, RecordProgress,
             disposition::{self, Disposition},
         },
         replay::{self, recorded::Recorded},
@@ -23,7 +23,7 @@ use crate::{
     grpc::UnaryResponse,
     rejection::Rejection,
     store::{CommitOutcome, StoreTransaction, StoredResponse},
-    telemetry::{self, Timed},
+    telemetry::{self, TimedStep},
 };
 
 /// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whether or not it
@@ -57,8 +57,8 @@ pub(in crate::engine) async fn settle<E>(
         match key {
             HeldKey::Reservation(lease) => {
                 let progress = record::record(engine, call, disposition, lease).await;
-                telemetry::ended(&span, &if progress == Progress::Waiting { "not_yet" } else { past });
-                if progress == Progress::Recorded { Ended::Recorded } else { Ended::AsAnswered }
+                telemetry::ended(&span, &if progress == RecordProgress::Waiting { "not_yet" } else { past });
+                if progress == RecordProgress::Recorded { CallEnd::Recorded } else { CallEnd::AsAnswered }
             }
             HeldKey::Transaction(transaction) => {
                 let ended = end(call, transaction, disposition, in_conflict).await;
@@ -68,14 +68,14 @@ pub(in crate::engine) async fn settle<E>(
         }
     };
     let ended = ended.instrument(span.clone()).await;
-    call.procedure.telemetry().took(Timed::Record, began);
-    let expiry = expiry.filter(|_| matches!(ended, Ended::Recorded));
+    call.procedure.telemetry().took(TimedStep::Record, began);
+    let expiry = expiry.filter(|_| matches!(ended, CallEnd::Recorded));
     let (response, outcome_of_error) = match ended {
-        Ended::AsAnswered => (outcome.response, None),
-        Ended::Recorded => (outcome.response, outcome_of_error),
-        Ended::RolledBack => (outcome.response, Some(ErrorOutcome::Freed)),
-        Ended::Refused(rejection) => return call.reject(rejection),
-        Ended::Superseded => return replay::look_again(engine, call).await,
+        CallEnd::AsAnswered => (outcome.response, None),
+        CallEnd::Recorded => (outcome.response, outcome_of_error),
+        CallEnd::RolledBack => (outcome.response, Some(ErrorOutcome::Freed)),
+        CallEnd::Refused(rejection) => return call.reject(rejection),
+        CallEnd::Superseded => return replay::look_again(engine, call).await,
     };
     if let Some((leader, recorded)) = leader.zip(for_followers.as_mut()) {
         recorded.expiry = expiry;
@@ -110,7 +110,7 @@ pub(in crate::engine) fn for_followers(
 }
 
 /// The end of a call.
-enum Ended {
+enum CallEnd {
     /// As the handler's response says: not recorded, or not yet.
     AsAnswered,
     /// As the handler's response says, and the store has taken the disposition.
@@ -123,7 +123,7 @@ enum Ended {
     Superseded,
 }
 
-impl Ended {
+impl CallEnd {
     /// The name of the end of a transaction, for the span.
     fn name(&self) -> &'static str {
         match self {
@@ -141,22 +141,22 @@ async fn end(
     transaction: Box<dyn StoreTransaction>,
     disposition: Disposition,
     in_conflict: bool,
-) -> Ended {
+) -> CallEnd {
     // Checked first: whatever response the handler made of the conflict, a retry may succeed.
     if in_conflict {
         transaction.roll_back().await;
-        return Ended::Refused(Rejection::Conflict);
+        return CallEnd::Refused(Rejection::Conflict);
     }
     let Disposition::Complete(completion) = disposition else {
         transaction.roll_back().await;
-        return Ended::RolledBack;
+        return CallEnd::RolledBack;
     };
     if !transaction.was_used() && !matches!(completion.response, StoredResponse::Error(_)) {
         call.procedure.telemetry().transaction_unused();
     }
     match transaction.commit(Some(completion)).await {
-        Ok(CommitOutcome::Committed) => Ended::Recorded,
-        Ok(CommitOutcome::Superseded) => Ended::Superseded,
-        Err(error) => Ended::Refused(not_committed(&call.procedure, &error)),
+        Ok(CommitOutcome::Committed) => CallEnd::Recorded,
+        Ok(CommitOutcome::Superseded) => CallEnd::Superseded,
+        Err(error) => CallEnd::Refused(not_committed(&call.procedure, &error)),
     }
 }

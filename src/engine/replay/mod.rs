@@ -18,7 +18,7 @@ use crate::{
     engine::{
         call::Call,
         claim::{claim, refusal::refuse},
-        held_key::Claimed,
+        held_key::ClaimAnswer,
         record::{self, disposition::Disposition},
         replay::recorded::Recorded,
         shared::{single_flight::Leader, state::Engine},
@@ -110,8 +110,8 @@ async fn restore(
 /// this call's own, or the outcome that the reconciler found.
 pub(in crate::engine) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<UnaryResponse, E> {
     match claim(engine, call).await {
-        Ok(Claimed::Refused { outcome, asked }) => answer(engine, call, outcome, asked, None).await,
-        Ok(Claimed::Acquired(key) | Claimed::TakenOver(key)) => {
+        Ok(ClaimAnswer::Refused { outcome, asked }) => answer(engine, call, outcome, asked, None).await,
+        Ok(ClaimAnswer::Acquired(key) | ClaimAnswer::TakenOver(key)) => {
             record::let_go(engine, call, key, Disposition::Release).await;
             call.reject(Rejection::Conflict)
         }

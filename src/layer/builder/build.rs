@@ -17,7 +17,7 @@ use crate::{
     layer::{
         layer::IdempotencyLayer,
         parts::check_parts,
-        shared::{Protected, Shared},
+        shared::{ProtectedProcedure, Shared},
         unprotected::UnprotectedKeys,
     },
     policy::{ProcedureBuilder, ProcedureError, read_options, resolve},
@@ -57,7 +57,7 @@ impl IdempotencyLayerBuilder {
             }
             let canonical = procedure.canonical();
             let (procedure, accepted) = (Arc::new(procedure), self.accepted.clone());
-            let protected = Protected { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
+            let protected = ProtectedProcedure { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
             procedures.insert(path, Arc::new(protected));
         }
         if let Some(path) = self.replay_hooks.rebuilt().find(|path| !procedures.contains_key(*path)) {
@@ -79,7 +79,7 @@ impl IdempotencyLayerBuilder {
         let unprotected_keys = Arc::new(UnprotectedKeys::resolve(&pool, is_opted_in, overrides, default)?);
         #[cfg(feature = "connect")]
         let translator = {
-            let in_message = |protected: &Protected| protected.procedure.key_field().is_some();
+            let in_message = |protected: &ProtectedProcedure| protected.procedure.key_field().is_some();
             let of_message =
                 procedures.iter().filter(|(_, protected)| in_message(protected)).map(|(path, _)| path.clone());
             let of_message: std::collections::HashSet<String> = of_message.collect();
