@@ -33,7 +33,7 @@ pub(super) fn lower(file: &mut File) -> Result<(), DescriptorsError> {
         lowering.message(message, &scope, features)?;
     }
     for extension in &mut file.extension {
-        lowering.field(extension, features, &Around::default())?;
+        lowering.field(extension, features, &MessageContext::default())?;
     }
     Ok(())
 }
@@ -45,7 +45,7 @@ struct Lowering<'a> {
 
 /// The properties of a field's message that the field's lowering depends on, besides features.
 #[derive(Default)]
-struct Around {
+struct MessageContext {
     /// The types of the message's maps, as `type_name` has them.
     map_entries: HashSet<String>,
     /// Whether the field is the key or the value of a map.
@@ -59,7 +59,7 @@ impl Lowering<'_> {
         let features = self.features(inherited, options.features.as_ref())?;
         self.check_json_names(message, scope, features)?;
         let map_entries = message.nested_type.iter().filter(|nested| nested.is_map_entry());
-        let around = Around {
+        let around = MessageContext {
             map_entries: map_entries.map(|entry| full_name(scope, entry.name())).collect(),
             in_map_entry: options.map_entry(),
         };
@@ -82,7 +82,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn field(&self, field: &mut Field, inherited: Features, around: &Around) -> Result<(), DescriptorsError> {
+    fn field(&self, field: &mut Field, inherited: Features, around: &MessageContext) -> Result<(), DescriptorsError> {
         let options: FieldOptions = read(&field.options)?;
         let features = self.features(inherited, options.features.as_ref())?;
         let is_repeated = field.label() == Label::Repeated;

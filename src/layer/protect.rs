@@ -15,7 +15,7 @@ use tonic::{Status, body::Body, codegen::StdError};
 use tower_service::Service;
 
 use super::{
-    read::{Found, Keyed, read, read_and_find_key, read_without_key},
+    read::{KeyedCall, ReadCall, read, read_and_find_key, read_without_key},
     route::{KnownCaller, Route, route},
     shared::{ProtectedProcedure, RequestLimits, Shared},
 };
@@ -168,9 +168,9 @@ where
     let head = Head::of(request.headers());
     let procedure = Arc::clone(&protected.procedure);
     match Box::pin(read_and_find_key(protected, found, head.deadline(), request, limits, admitted)).await {
-        Ok(Found::Keyed(keyed)) => run(engine, keyed, head, service).await,
-        Ok(Found::PassThrough(request)) => service.call(request).await.map(|response| response.map(Body::new)),
-        Ok(Found::WithoutKey(request, caller, _admitted)) => {
+        Ok(ReadCall::Keyed(keyed)) => run(engine, keyed, head, service).await,
+        Ok(ReadCall::PassThrough(request)) => service.call(request).await.map(|response| response.map(Body::new)),
+        Ok(ReadCall::WithoutKey(request, caller, _admitted)) => {
             let (owner, session) = KnownCaller::owner_and_session(caller);
             let handler = Box::new(ReadyService { service, request });
             run_without_key(&engine, &procedure, owner, &session, handler).await.map(UnaryResponse::into_response)
@@ -182,7 +182,7 @@ where
 /// Runs a call with its key. Not async, because its future would hold a second place for each argument.
 fn run<S, R>(
     engine: Arc<Engine>,
-    (call, request, admitted): Keyed,
+    (call, request, admitted): KeyedCall,
     head: Head,
     service: S,
 ) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static

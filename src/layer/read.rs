@@ -31,11 +31,11 @@ const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// A call to run with its key: the call to claim with, the request for the handler, and the admission, which knows the size of
 /// the request.
-pub(super) type Keyed = (Arc<Call>, Request<Body>, CountedCall);
+pub(super) type KeyedCall = (Arc<Call>, Request<Body>, CountedCall);
 
 /// A call that has been read, and whose message may have had the key.
-pub(super) enum Found {
-    Keyed(Keyed),
+pub(super) enum ReadCall {
+    Keyed(KeyedCall),
     /// It has no key, or no user.
     PassThrough(Request<Body>),
     /// It has no key, or no user, and its handler requires a transaction.
@@ -50,7 +50,7 @@ pub(super) async fn read(
     request: Request<Body>,
     limits: RequestLimits,
     admitted: CountedCall,
-) -> Result<Keyed, Status> {
+) -> Result<KeyedCall, Status> {
     let request = receive(&protected, request, limits).await?;
     keyed(protected, who, deadline, request, admitted).await
 }
@@ -63,7 +63,7 @@ pub(super) async fn read_and_find_key(
     request: Request<Body>,
     limits: RequestLimits,
     admitted: CountedCall,
-) -> Result<Found, Status> {
+) -> Result<ReadCall, Status> {
     let procedure = &protected.procedure;
     let request = receive(&protected, request, limits).await?;
     let key = find_key(procedure, key, request.message()).await?;
@@ -72,12 +72,12 @@ pub(super) async fn read_and_find_key(
         request.into_unprotected().map_err(|error| reject(procedure, malformed(error)))
     };
     match decide(&protected, key, caller) {
-        Decision::PassThrough => unprotected(request).map(Found::PassThrough),
+        Decision::PassThrough => unprotected(request).map(ReadCall::PassThrough),
         Decision::Protect(key, caller) => {
-            keyed(Arc::clone(&protected), (key, caller), deadline, request, admitted).await.map(Found::Keyed)
+            keyed(Arc::clone(&protected), (key, caller), deadline, request, admitted).await.map(ReadCall::Keyed)
         }
         Decision::Reject(rejection) => Err(rejection.into()),
-        Decision::WithoutKey(caller) => Ok(Found::WithoutKey(unprotected(request)?, caller, admitted)),
+        Decision::WithoutKey(caller) => Ok(ReadCall::WithoutKey(unprotected(request)?, caller, admitted)),
     }
 }
 
@@ -97,7 +97,7 @@ async fn keyed(
     deadline: Option<Instant>,
     mut request: UnaryRequest,
     mut admitted: CountedCall,
-) -> Result<Keyed, Status> {
+) -> Result<KeyedCall, Status> {
     let procedure = &protected.procedure;
     let request_hashes = HashInput::of(&mut request).run(&protected).await?;
     admitted.set_bytes(request.message().len());

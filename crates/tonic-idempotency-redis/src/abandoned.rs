@@ -84,7 +84,7 @@ async fn read(
         if outcome.is_some() || created.is_none() {
             continue;
         }
-        let record = Reserved { lease, attempts, created, procedure, canonical, arrival };
+        let record = ReservationFields { lease, attempts, created, procedure, canonical, arrival };
         let (created, procedure, request) = match record.look(now, search) {
             Some(Some(record)) => record,
             Some(None) => continue,
@@ -97,7 +97,7 @@ async fn read(
 }
 
 /// The fields of a reservation.
-struct Reserved {
+struct ReservationFields {
     lease: Option<Vec<u8>>,
     attempts: Option<Vec<u8>>,
     created: Option<Vec<u8>>,
@@ -106,7 +106,7 @@ struct Reserved {
     arrival: Option<Vec<u8>>,
 }
 
-impl Reserved {
+impl ReservationFields {
     /// Returns the fields that the search reports; `Some(None)` if the reservation does not match the search; `None` if the fields are not
     /// those of a reservation.
     #[expect(clippy::option_option, reason = "nothing found, and nothing understood")]

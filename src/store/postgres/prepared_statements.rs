@@ -46,11 +46,11 @@ const LOOK: &str = "SELECT pg_catalog.pg_backend_pid(), \
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preparation {
     setting: PreparedStatements,
-    found: Arc<Found>,
+    found: Arc<PreparationState>,
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct PreparationState {
     /// The connections that keep prepared statements, by the addresses of their caches.
     kept: Mutex<HashMap<usize, Weak<StatementCache>>>,
     /// Whether one of them leads through a pooler.
@@ -130,7 +130,7 @@ impl Preparation {
     }
 }
 
-impl Found {
+impl PreparationState {
     fn keeps(&self, connection: &ClientWrapper) -> bool {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&address(connection))
     }

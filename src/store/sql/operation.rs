@@ -86,7 +86,7 @@ enum Reaction {
 }
 
 /// The decision after a failed attempt.
-enum Next {
+enum RetryDecision {
     Again(AttemptPlan, Duration),
     Fail(StoreError),
 }
@@ -186,8 +186,8 @@ impl<'a, D: Driver> Operation<'a, D> {
                     }
                     Some((_, Ok(answer))) => inconclusive = Some(answer),
                     Some((made, Err(failure))) => match failures.next(self, made, failure) {
-                        Next::Again(next, pause) => attempts.push(make(next, pause)),
-                        Next::Fail(error) => failures.last = Some(error),
+                        RetryDecision::Again(next, pause) => attempts.push(make(next, pause)),
+                        RetryDecision::Fail(error) => failures.last = Some(error),
                     },
                     None => return inconclusive.ok_or_else(|| failures.last.unwrap_or_else(|| self.out_of_time())),
                 }
@@ -378,33 +378,35 @@ struct Failures {
 
 impl Failures {
     /// Decides what follows a failed attempt.
-    fn next(&mut self, operation: &Operation<'_, impl Driver>, made: AttemptPlan, failure: Failure) -> Next {
+    fn next(&mut self, operation: &Operation<'_, impl Driver>, made: AttemptPlan, failure: Failure) -> RetryDecision {
         let made = made.alone();
         let error = match failure {
             Failure::Together { fault } => {
                 fault.into_iter().for_each(|fault| operation.progress.note(fault));
-                return Next::Again(made, Duration::ZERO);
+                return RetryDecision::Again(made, Duration::ZERO);
             }
             // The clock was not as it was believed to be, which the answer has told, or the server is slow.
             Failure::Late => {
                 operation.progress.server_answers();
                 self.attempts += 1;
                 return if self.attempts < ATTEMPTS {
-                    Next::Again(made, Duration::ZERO)
+                    RetryDecision::Again(made, Duration::ZERO)
                 } else {
-                    Next::Fail(operation.error(StoreErrorKind::Overloaded, "the claim has come too late each time"))
+                    RetryDecision::Fail(
+                        operation.error(StoreErrorKind::Overloaded, "the claim has come too late each time"),
+                    )
                 };
             }
             Failure::NoConnection(error) => {
                 let kind = kind_without_connection(&error, operation.connections.are_exhausted());
                 self.attempts += 1;
                 return if kind == StoreErrorKind::Unreachable && self.attempts < ATTEMPTS {
-                    Next::Again(made, RECONNECT * self.attempts)
+                    RetryDecision::Again(made, RECONNECT * self.attempts)
                 } else {
-                    Next::Fail(operation.error(kind, error))
+                    RetryDecision::Fail(operation.error(kind, error))
                 };
             }
-            Failure::Corrupt(error) => return Next::Fail(error),
+            Failure::Corrupt(error) => return RetryDecision::Fail(error),
             Failure::Statement(error) => error,
         };
         let fault = Fault::of(&error);
@@ -414,7 +416,7 @@ impl Failures {
         }
         if fault == Fault::Conflict && self.conflicts + 1 < CONFLICTS {
             self.conflicts += 1;
-            return Next::Again(made, pause(self.conflicts));
+            return RetryDecision::Again(made, pause(self.conflicts));
         }
         let again = match fault {
             _ if operation.connections.forget_if_stale(&error) => Some(made),
@@ -426,8 +428,8 @@ impl Failures {
         };
         self.attempts += 1;
         match again {
-            Some(next) if self.attempts < ATTEMPTS => Next::Again(next, Duration::ZERO),
-            _ => Next::Fail(operation.error(fault.kind(), error)),
+            Some(next) if self.attempts < ATTEMPTS => RetryDecision::Again(next, Duration::ZERO),
+            _ => RetryDecision::Fail(operation.error(fault.kind(), error)),
         }
     }
 }

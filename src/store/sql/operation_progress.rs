@@ -41,7 +41,7 @@ pub(super) struct OperationProgress {
     waiting: AtomicUsize,
     /// Whether attempts are given up together with their connections.
     closing: AtomicBool,
-    claiming: Mutex<Claiming>,
+    claiming: Mutex<ClaimState>,
     /// Wakes the tasks that wait for an attempt that may reserve the key.
     claim_ended: Notify,
     /// Held while the operation's status is overdue.
@@ -123,7 +123,7 @@ impl OperationProgress {
     }
 
     /// Ignores poisoning: no operation leaves it half changed.
-    fn claiming(&self) -> MutexGuard<'_, Claiming> {
+    fn claiming(&self) -> MutexGuard<'_, ClaimState> {
         self.claiming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -228,7 +228,7 @@ impl Drop for SentClaim {
 
 /// The attempts that may reserve the key.
 #[derive(Default)]
-struct Claiming {
+struct ClaimState {
     /// The attempts that have no answer, and may run in the server.
     unanswered: u16,
     /// The attempts among these that are answered after all, and not yet dropped.
@@ -239,7 +239,7 @@ struct Claiming {
     until: Option<Instant>,
 }
 
-impl Claiming {
+impl ClaimState {
     /// Returns the time until which an attempt may reserve the key, if one may. An attempt without an answer has no limit: its COMMIT may
     /// wait for a standby.
     fn until(&self) -> Option<Instant> {

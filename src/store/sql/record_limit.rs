@@ -121,7 +121,7 @@ impl RecordLimit {
         owner: OwnerId,
         user: &User,
     ) -> Result<(), StoreError> {
-        let told = Told::by(user);
+        let told = UsageReport::by(user);
         let asked = Instant::now();
         let valid = VALIDITY + connections.timeout_of_operations() + COMMIT;
         let answer = connections
@@ -240,13 +240,13 @@ struct UserState {
 
 /// The counts that a question reports to the database. Unless the database has certainly heard them, they are reported again: it then
 /// counts more than there is, never less.
-struct Told<'a> {
+struct UsageReport<'a> {
     user: &'a User,
     in_flight: u64,
     records: u64,
 }
 
-impl<'a> Told<'a> {
+impl<'a> UsageReport<'a> {
     /// Gives the allowance back: no call is admitted until the database has granted a new one.
     fn by(user: &'a User) -> Self {
         let mut known = user.known();
@@ -259,7 +259,7 @@ impl<'a> Told<'a> {
     }
 }
 
-impl Drop for Told<'_> {
+impl Drop for UsageReport<'_> {
     fn drop(&mut self) {
         let mut known = self.user.known();
         known.records += self.records;
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(admitted(&limits, &limits.users.get(owner())), 0, "nothing was allowed");
         let user = allowed(&limits, 7);
         assert_eq!(admitted(&limits, &user), 7);
-        assert_eq!(Told::by(&user).records, 7);
+        assert_eq!(UsageReport::by(&user).records, 7);
         let user = allowed(&limits, 7);
         time::advance(VALIDITY).await;
         assert_eq!(admitted(&limits, &user), 0);
@@ -356,14 +356,14 @@ mod tests {
         let limits = limited(1_000);
         let user = allowed(&limits, 9);
         let in_flight: Vec<_> = (0..5).map(|_| limits.decide(&user).expect("an allowance")).collect();
-        let told = Told::by(&user);
+        let told = UsageReport::by(&user);
         assert_eq!((told.in_flight, told.records), (5, 0));
         assert!(limits.decide(&user).is_none());
         drop(in_flight);
-        let also_told = Told::by(&user);
+        let also_told = UsageReport::by(&user);
         assert_eq!(also_told.records, 5);
         also_told.was_heard();
-        assert_eq!(Told::by(&user).records, 0);
+        assert_eq!(UsageReport::by(&user).records, 0);
     }
 
     /// Otherwise a caller who leaves while the database is asked would make room.
@@ -374,7 +374,7 @@ mod tests {
         admitted(&limits, &user);
         limits.users.get(owner());
         for _ in 0..2 {
-            assert_eq!(Told::by(&user).records, 3);
+            assert_eq!(UsageReport::by(&user).records, 3);
         }
     }
 

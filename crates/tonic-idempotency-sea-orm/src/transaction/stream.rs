@@ -65,7 +65,7 @@ impl fmt::Debug for RowStream {
     }
 }
 
-type Opened<'a> = Pin<Box<dyn Future<Output = Result<RowStream, DbErr>> + Send + 'a>>;
+type StreamFuture<'a> = Pin<Box<dyn Future<Output = Result<RowStream, DbErr>> + Send + 'a>>;
 
 impl StreamTrait for Transaction {
     type Stream<'a> = RowStream;
@@ -74,7 +74,7 @@ impl StreamTrait for Transaction {
         DbBackend::Postgres
     }
 
-    fn stream_raw<'a>(&'a self, statement: Statement) -> Opened<'a> {
+    fn stream_raw<'a>(&'a self, statement: Statement) -> StreamFuture<'a> {
         Box::pin(async move { Ok(RowStream::new(self.session.enter(self.level).await?, statement)) })
     }
 }
@@ -86,7 +86,7 @@ impl StreamTrait for Savepoint {
         DbBackend::Postgres
     }
 
-    fn stream_raw<'a>(&'a self, statement: Statement) -> Opened<'a> {
+    fn stream_raw<'a>(&'a self, statement: Statement) -> StreamFuture<'a> {
         self.transaction.stream_raw(statement)
     }
 }
