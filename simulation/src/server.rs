@@ -110,7 +110,7 @@ impl Server {
         let sweeper = Sweeper::new(store.clone()).interval(settings.sweep).spawn();
         let mut builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store)
-            .policies(settings.policies.clone())
+            .policies(settings.policies)
             .replay_cache_bytes(settings.replay_cache_bytes);
         if settings.is_narrow {
             let (in_flight, waiting, unrecorded) = (Limit::new(12, 6), Limit::new(6, 3), Limit::new(4, 3));

@@ -80,7 +80,9 @@ pub fn hush() {
     ONCE.call_once(|| {
         let others = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            if panic.payload_as_str() != Some(PLANNED) {
+            if panic.payload().downcast_ref::<&str>().copied() != Some(PLANNED)
+                && panic.payload().downcast_ref::<String>().is_none_or(|message| message != PLANNED)
+            {
                 others(panic);
             }
         }));

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 pub use self::{
     host::{Host, Process},
-    libc::BEGINNING,
+    libc::{BEGINNING, IS_REPEATABLE},
     link::{Cut, Link, Weather},
     random::Random,
     signal::Signal,

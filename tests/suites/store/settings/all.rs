@@ -7,7 +7,7 @@ async fn each<F: Future<Output = ()> + Send + 'static>(all: &[&'static str], wor
     for some in all.chunks(4) {
         let mut databases = tokio::task::JoinSet::new();
         for one in some {
-            databases.spawn(works(*one));
+            databases.spawn(works(one));
         }
         databases.join_all().await;
     }
