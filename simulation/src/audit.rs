@@ -151,7 +151,9 @@ impl Audit<'_> {
         let policies = &self.plan.settings.policies;
         let of_run = self.evidence.runs.get(run);
         let lives = policies.retention + policies.retention / 50 + Duration::from_secs(1);
-        let ended = of_run.and_then(|run| run.ended).map(|(time, _)| time + lives);
+        // An unknown outcome may be found out later, and its retention counts from then.
+        let ended = of_run.and_then(|run| run.ended).filter(|(_, end)| *end == End::Response);
+        let ended = ended.map(|(time, _)| time + lives);
         match () {
             () if owner != operation.owner().to_string() => Some("nobody sees another's data"),
             // Of runs that were not protected, the reconciler cannot tell which request was first.
