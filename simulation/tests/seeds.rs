@@ -13,7 +13,7 @@ use simulation::{
     world::IS_REPEATABLE,
 };
 
-/// The same seed has to be the same in another process, whose memory lies elsewhere.
+/// A seed has to give the same run in another process, whose memory has different addresses.
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that did not run says so")]
 fn are_the_same_in_each_process() {
@@ -37,7 +37,7 @@ fn are_the_same_in_each_process() {
     assert_eq!(distinct.len(), 50, "two seeds are the same");
 }
 
-/// As many as fit into a quarter of a minute.
+/// Runs as many seeds as fit into 15 seconds.
 #[test]
 fn keep_the_promises() {
     let time = Duration::from_secs(15);
@@ -46,7 +46,7 @@ fn keep_the_promises() {
     assert!(outcome.calls > 0 && outcome.failures.is_empty(), "{:#?}", outcome.failures);
 }
 
-/// Each mutant of the list is still there to be made.
+/// Each mutant of the list can still be made: its file still has the text that the mutant replaces.
 #[test]
 fn have_mutants_that_can_be_made() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");

@@ -4,7 +4,7 @@ use prost::encoding::{encode_varint, encoded_len_varint};
 
 use super::{CanonicalError, CanonicalErrorKind as Kind, reader::MAX_VARINT_LEN};
 
-/// The growth that is allowed for a message of any size, in bytes.
+/// The growth that is allowed even for the smallest message, in bytes.
 const MIN_GROWTH: usize = 64 << 10;
 
 /// The least size of a further segment, in bytes.
@@ -13,13 +13,13 @@ const MIN_STEP: usize = 4 << 10;
 /// Bytes of each segment for tags, and for lengths that take more bytes than were reserved for them.
 const HEADROOM: usize = 256;
 
-/// Bytes in segments. A segment never grows: while its memory was moved, it would be needed twice.
+/// Bytes in segments. A segment never grows. To grow, it would have to move, and its memory would be needed twice meanwhile.
 pub(super) struct Output {
     /// The segments before the last.
     full: Vec<Vec<u8>>,
     full_len: usize,
     last: Vec<u8>,
-    /// The length from which on there is no further segment, in bytes.
+    /// The largest length for which a further segment is begun, in bytes.
     max: usize,
     /// The size of each further segment, in bytes.
     step: usize,
@@ -80,19 +80,20 @@ impl Output {
         self.last.extend_from_slice(bytes);
     }
 
-    /// Removes what was written since the output had this length, without a new segment in between.
+    /// Cuts the output back to this length. No new segment may have begun since the output had it.
     pub(super) fn truncate(&mut self, len: usize) {
         self.last.truncate(len - self.full_len);
     }
 
-    /// Reserves as many bytes for a length as `expected` takes.
+    /// Reserves bytes for a length that is not known yet: as many as the length `expected` takes.
     pub(super) fn begin_delimited(&mut self, expected: usize) -> Delimited {
         let (start, room) = (self.len(), encoded_len_varint(expected as u64));
         self.last.resize(self.last.len() + room, 0);
         Delimited { start, room }
     }
 
-    /// Writes the length of what was written since, and returns it. Usually it fits, and nothing has to be moved.
+    /// Writes the length of all that was written since `begin_delimited`, and returns it. Usually the length fits into the reserved bytes,
+    /// and nothing has to be moved.
     pub(super) fn end_delimited(&mut self, Delimited { start, room }: Delimited) -> usize {
         let length = self.len() - start - room;
         if length < 0x80 && room == 1 && start >= self.full_len {

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let told = answer(&Args::parse().command).and_then(|answer| Ok(writeln!(io::stdout(), "{answer}")?));
     match told {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads it has read enough.
+        // The reader has closed the pipe, because it has read enough.
         Err(error) if is_closed(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

@@ -26,14 +26,19 @@ use crate::{
     statement::Bound,
 };
 
-/// How long a rollback waits for a statement that was given up, before it has the server cancel it.
+/// The time that a rollback waits for a statement that was given up. After it, the rollback asks the server to cancel that statement.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The SQLSTATEs of BEGIN in an open transaction, of any statement in one that has failed, of savepoints in disorder, and of a
-/// serialization failure.
+/// The SQLSTATE of BEGIN in an open transaction.
 const OPEN_TRANSACTION: &str = "25001";
+
+/// The SQLSTATE of any statement in a transaction that has failed.
 const FAILED_TRANSACTION: &str = "25P02";
+
+/// The SQLSTATE of an invalid savepoint.
 const INVALID_SAVEPOINT: &str = "3B001";
+
+/// The SQLSTATE of a serialization failure.
 const SERIALIZATION_FAILURE: &str = "40001";
 
 /// Counts how often the prepared statements of all connections have become stale.
@@ -44,13 +49,13 @@ pub struct DieselConnection {
     /// `None` once it is closed or given back.
     connection: Option<PooledConnection>,
     generation: Arc<Generation>,
-    /// The runtime in which it is given back to the pool: a pool may need one for that.
+    /// The runtime in which the connection is given back to the pool. A pool may need a runtime for that.
     runtime: Handle,
     is_lost: bool,
 }
 
 impl DieselConnection {
-    /// Inside of a runtime.
+    /// Wraps a connection of the pool. Must be called inside of a runtime.
     pub(crate) fn new(connection: PooledConnection, generation: &Arc<Generation>) -> Self {
         Self {
             connection: Some(connection),
@@ -60,8 +65,8 @@ impl DieselConnection {
         }
     }
 
-    /// Runs a statement. `before`, if given, is sent ahead of it in the same round trip, without waiting for its answer. If the
-    /// statement is not prepared yet, `before` is sent before it is prepared.
+    /// Runs a statement. `before`, if given, is sent first, in the same round trip. The statement does not wait for the answer to `before`.
+    /// If the statement still has to be prepared, `before` is sent ahead of the preparation.
     async fn run(&mut self, before: Option<&str>, statement: Statement<'_>) -> Result<Vec<DieselRow>, DriverError> {
         let generation = self.generation.load(Ordering::Relaxed);
         let bound = Bound::new(statement, generation);
@@ -79,7 +84,7 @@ impl DieselConnection {
             Err(error) => self.failed(error).await,
         };
         if error.is_stale() {
-            // Only the first one that finds it out.
+            // Only the first caller that finds this generation stale counts it.
             let _ = self.generation.compare_exchange(
                 generation,
                 generation.wrapping_add(1),
@@ -90,11 +95,11 @@ impl DieselConnection {
         Err(error)
     }
 
-    /// As [`commit`](Connection::commit). COMMIT is sent after the answer of the record: diesel may have to prepare that first,
-    /// and COMMIT would overtake it.
+    /// Does the work of [`commit`](Connection::commit). COMMIT is sent only after the answer to the record's statement. diesel may have to
+    /// prepare that statement first, and COMMIT would overtake it.
     async fn committed(&mut self, roll_back: Option<&str>, record: Option<Statement<'_>>) -> Result<(), DriverError> {
         if roll_back.is_none() && depth::has_inner(self) {
-            // diesel has counted wrong from then on, and may have told the handler that what it did was kept.
+            // Since the inner transaction was given up, diesel counts wrong. It may have told the handler that its changes were kept.
             let message = "a transaction of diesel inside of the call's was given up before its end";
             return Err(DriverError::answered(INVALID_SAVEPOINT, message, false, Error::BrokenTransactionManager));
         }
@@ -105,11 +110,11 @@ impl DieselConnection {
         if let Some(roll_back) = roll_back {
             self.execute(roll_back).await?;
         }
-        // The savepoint cannot be set in a transaction that has failed, nor outside of one. COMMIT is not executed then.
+        // The savepoint fails in a failed transaction, and outside of a transaction. COMMIT is not executed then.
         self.execute("SAVEPOINT idempotency_end; COMMIT").await
     }
 
-    /// Finds out what an error says, and whether the connection was lost with it.
+    /// Converts an error of diesel, and notes whether the connection was lost with it.
     async fn failed(&mut self, error: Error) -> DriverError {
         let is_lost = is_unrecognised(&error) && send(self, "").await.is_err();
         let error = if is_lost { DriverError::lost(error) } else { driver_error(error) };
@@ -143,7 +148,7 @@ impl Connection for DieselConnection {
         first: Statement<'_>,
         savepoint: Option<&str>,
     ) -> Result<Vec<DieselRow>, DriverError> {
-        // Before it is sent, so that a future that is dropped leaves a connection that the pool does not give to anyone.
+        // Counts the transaction before BEGIN is sent. If the future is dropped, the pool does not give this connection to anyone.
         let counted = depth::begins(self);
         counted.map_err(|error| {
             DriverError::answered(OPEN_TRANSACTION, "the connection came with a transaction", false, error)
@@ -169,8 +174,8 @@ impl Connection for DieselConnection {
         }
     }
 
-    /// A statement that was given up is cancelled if it does not end soon. The connection is closed then: the request may arrive after
-    /// the rollback, and would cancel another call's statement.
+    /// A statement that was given up is cancelled if it does not end soon. The connection is closed then. Otherwise, the request to cancel
+    /// could arrive after the rollback, and cancel another call's statement.
     async fn roll_back(&mut self) -> Result<(), DriverError> {
         let (rolled_back, is_cancelled) = {
             let mut rolling_back = pin!(send(self, "ROLLBACK"));
@@ -195,7 +200,7 @@ impl Connection for DieselConnection {
         }
     }
 
-    /// A request to cancel is not encrypted, as it was in libpq before version 17; with `sslmode=require` it is not sent.
+    /// Sends the request to cancel without encryption, as libpq did before version 17. With `sslmode=require`, it is not sent.
     async fn cancel(&self) {
         let token = self.cancel_token();
         cancel_in_time(token.cancel_query(NoTls)).await;

@@ -118,7 +118,7 @@ async fn outcomes<D: Driver>(
                 let look_up = LookUp { owner, key, session: CallSession::default(), with_status: random.bool() };
                 let found = store.look_up(&look_up).await;
                 found.map(|it| {
-                    // PostgreSQL shows the beginning of a transaction to its login alone, and the pool has another role.
+                    // In PostgreSQL, only the login that runs a transaction sees when it began. The pool has another role.
                     let created = it.created.is_some() && it.procedure.is_some();
                     let times = [created, it.completed.is_some(), it.expires.is_some()];
                     format!("look up {:?} {:?} {:?} {:?} {times:?}", it.state, it.procedure, it.resource, it.status)
@@ -179,7 +179,7 @@ fn one_of<'a, T>(random: &mut fastrand::Rng, several: &'a [T]) -> &'a T {
     &several[random.usize(..several.len())]
 }
 
-/// A claim of one of few keys of few owners.
+/// Makes a random claim, of one of a few owners and one of a few keys.
 fn random_claim(random: &mut fastrand::Rng, seed: u64) -> Claim {
     let few = |random: &mut fastrand::Rng| Uuid::from_u64_pair(seed, random.u64(1..3));
     let (owner, key) = (OwnerId::new(few(random)), KeyId::new(few(random)));
@@ -228,7 +228,7 @@ fn short(claim: &Claim) -> String {
     format!("{:?} {token:.4} {lease:?} {retention:?} {on_lease_ended:?} {foreign:?}", key.as_uuid().as_u64_pair().1)
 }
 
-/// Times are compared to within half an hour.
+/// Describes an outcome, with times rounded to half hours.
 fn describe(outcome: &ClaimOutcome) -> String {
     let halves = |time: Duration| (time.as_secs() + 900) / 1800;
     match outcome {

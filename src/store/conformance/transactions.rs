@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The time in which the end of a dropped transaction has to show.
+/// The time within which a dropped transaction has to free its key.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A transaction holds its key from its beginning: no other transaction of the key begins, whatever its request.
@@ -149,8 +149,8 @@ pub async fn begins_a_transaction_without_a_key(harness: &impl Harness) {
     }
 }
 
-/// A transaction does not begin while the lease of a reservation runs, or if its outcome must not be decided by running
-/// the call again.
+/// A transaction does not begin while the lease of a reservation runs. After the lease, it does not begin either if the policy forbids
+/// running the call again to decide the outcome.
 pub async fn does_not_begin_a_transaction_of_a_reserved_key(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     if !store.has_transactions() {
@@ -167,8 +167,8 @@ pub async fn does_not_begin_a_transaction_of_a_reserved_key(harness: &impl Harne
     assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
 }
 
-/// A transaction takes over a reservation whose lease ended without an outcome. Its record replaces the reservation; if it
-/// is rolled back, the reservation is as it was.
+/// A transaction takes over a reservation whose lease ended without an outcome. The transaction's record replaces the reservation. If
+/// the transaction is rolled back, the reservation is as it was.
 pub async fn takes_over_in_a_transaction_a_key_whose_lease_ended(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     if !store.has_transactions() {
@@ -199,7 +199,7 @@ pub async fn acquires_in_a_transaction_a_key_whose_record_expired(harness: &impl
     assert_eq!(replay(&store, &again(&other)).await.response, StoredResponse::message("second"));
 }
 
-/// A transaction is not committed if the call whose key it took over has recorded its outcome meanwhile.
+/// A transaction that took over a key is not committed if the earlier call has recorded its outcome meanwhile.
 pub async fn does_not_commit_a_transaction_after_another_call_was_recorded(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     if !store.has_transactions() {
@@ -213,7 +213,7 @@ pub async fn does_not_commit_a_transaction_after_another_call_was_recorded(harne
     assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::message("first"));
 }
 
-/// A transaction is not committed if the call whose key it took over has renewed its lease meanwhile.
+/// A transaction that took over a key is not committed if the earlier call has renewed its lease meanwhile.
 pub async fn does_not_commit_a_transaction_after_the_lease_was_renewed(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     if !store.has_transactions() {
@@ -227,7 +227,7 @@ pub async fn does_not_commit_a_transaction_after_the_lease_was_renewed(harness: 
     complete(&store, &first, &completion(b"first")).await;
 }
 
-/// Begins a transaction that has to be open.
+/// Begins a transaction. Panics if the store refuses it.
 async fn open(store: &impl Store, claim: &Claim, taken_over: bool) -> Box<dyn StoreTransaction> {
     match begun(store, claim).await {
         BeginOutcome::Open { transaction, taken_over: seen } => {
@@ -238,7 +238,7 @@ async fn open(store: &impl Store, claim: &Claim, taken_over: bool) -> Box<dyn St
     }
 }
 
-/// Begins a transaction that has to be refused.
+/// Tries to begin a transaction. Panics if the store does not refuse it.
 async fn refused(store: &impl Store, claim: &Claim) -> ClaimOutcome {
     match begun(store, claim).await {
         BeginOutcome::Refused(outcome) => outcome,

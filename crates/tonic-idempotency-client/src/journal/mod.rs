@@ -21,9 +21,9 @@
 //!
 //! # Which calls are written down
 //!
-//! Calls of procedures that take keys. A call of a procedure that is repeatable without a key is not written down. A call that cannot be
-//! written down is refused, and not sent: a stream, or a message larger than
-//! [`max_request_bytes`](crate::IdempotencyClientBuilder::max_request_bytes).
+//! Calls of procedures that take keys. A call of a procedure that is repeatable without a key is not written down. A stream cannot be
+//! written down. Nor can a message larger than [`max_request_bytes`](crate::IdempotencyClientBuilder::max_request_bytes). Such a call is
+//! refused, and not sent.
 //!
 //! # What ends an entry
 //!
@@ -35,12 +35,12 @@
 //! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until the application acknowledges it |
 //! | is dropped by its caller | stays, and is sent again |
 //! | dies with its process | stays |
-//! | is older than [`max_age`](JournalBuilder::max_age), or than the server says its key is protected | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
+//! | is older than [`max_age`](JournalBuilder::max_age), or outlives the protection of its key, as told by the server | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
 //!
 //! A failed entry that no caller waits for stays in [`Journal::entries`] and [`Journal::export`] until it is
 //! [sent again](Journal::send_again) or [given up](Journal::give_up). With [`on_outcome`](JournalBuilder::on_outcome), it ends as soon as
-//! the callback has run. [`Journal::give_up`] ends any entry. The end of an entry is written after its caller has the answer, with the next
-//! write: if the process dies in between, the entry is sent once more, and the server replays the answer.
+//! the callback has run. [`Journal::give_up`] ends any entry. The caller gets its answer first. The end of the entry is written after that,
+//! with the next write. If the process dies in between, the entry is sent once more, and the server replays the answer.
 //!
 //! # What is stored
 //!
@@ -51,8 +51,8 @@
 //!
 //! # What it costs
 //!
-//! One fsync for each call before it is sent. Calls that come at the same time share one, as all changes that wait while the disk is
-//! busy become one transaction: a thread of the journal's own writes them, so that no thread of tokio's is blocked.
+//! One fsync for each call before it is sent. Calls that come at the same time share one fsync: all changes that wait while the disk is
+//! busy become one transaction. The journal writes them on a thread of its own, so that no thread of tokio's is blocked.
 //!
 //! | module | holds |
 //! |---|---|
@@ -108,7 +108,7 @@ use crate::{BoxError, OperationKey};
 
 /// The operations of a client that have not ended. Clones are the same journal.
 ///
-/// See the [module](self). When the last clone is dropped, it waits until the last ends of entries are written.
+/// See the [module](self). Dropping the last clone waits until the last ends of entries are written.
 #[derive(Clone, Debug)]
 pub struct Journal {
     inner: Arc<Inner>,
@@ -131,13 +131,14 @@ impl Journal {
     }
 
     /// Sends each entry once, with its own key, unless a call or a worker of this process is sending it. Returns the outcomes, in the
-    /// order in which the entries were written. `service` is the client's, with the layer, whose retries apply.
+    /// order in which the entries were written. `service` is the client's service, with the layer. The layer's retries apply.
     ///
-    /// At most [`parallelism`](JournalBuilder::parallelism) are under way at a time; those of one [`Lane`] one after the other.
+    /// At most [`parallelism`](JournalBuilder::parallelism) entries are under way at a time. Entries of one [`Lane`] are sent one after the
+    /// other.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the entries that have not ended in the journal.
+    /// If the future is dropped, the entries that have not ended stay in the journal.
     pub async fn resume<S, B>(&self, service: S) -> Vec<Resumed>
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone,
@@ -149,7 +150,7 @@ impl Journal {
     }
 
     /// Sends entries in the background, until the worker is dropped: those that an earlier process has left, and calls of this process
-    /// whose outcome is unknown. `service` is the client's, with the layer.
+    /// whose outcome is unknown. `service` is the client's service, with the layer.
     ///
     /// # Panics
     ///
@@ -196,7 +197,7 @@ impl Journal {
         Ok(self.entries().await?.iter().map(|entry| entry.to_json() + "\n").collect())
     }
 
-    /// Lets the entries with this key, of any caller, that have [failed](EntryState::Failed) be sent again, and returns them.
+    /// Returns the [failed](EntryState::Failed) entries with this key, of any caller, and lets them be sent again.
     ///
     /// # Errors
     ///
@@ -216,8 +217,8 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the store cannot be read, or the end is not durable. This process does not send the entries then; the next one
-    /// may.
+    /// [`JournalError`] if the store cannot be read, or the end is not durable. Then this process does not send the entries, but the next
+    /// process may.
     pub async fn give_up(&self, key: &OperationKey) -> Result<Vec<Entry>, JournalError> {
         let mut entries = Vec::new();
         for id in self.inner.index.with_key(key) {
@@ -235,7 +236,7 @@ impl Journal {
         Entry::of(parts, frame, timeout, |name| self.inner.settings.keeps(name))
     }
 
-    /// Writes an entry. When this ends, it is durable.
+    /// Writes an entry. When the future completes, the entry is durable.
     pub(crate) async fn write(&self, entry: &Entry) -> Result<HeldEntry, HoldError> {
         HeldEntry::write(Arc::clone(&self.inner), entry).await
     }

@@ -68,7 +68,7 @@ where
         TakeOutcome::Gone => return None,
         TakeOutcome::ToSend(slot) => (slot, false),
     };
-    // Releases the entry, however this ends.
+    // Dropping `held` releases the entry, however this function ends.
     let held = (!is_old).then(|| HeldEntry::new(id, Arc::clone(journal), true));
     let entry = match journal.read(id).await {
         Ok(Some(entry)) => entry,
@@ -86,10 +86,10 @@ where
     };
     let answer = send(&entry, service).await;
     let delivery = answer.delivery();
-    // An answer that does not end the operation is an error then. The service may be without the layer.
+    // From here on, an answer that does not end the operation counts as an error. The service may be without the layer.
     if answer.verdict(true) == Verdict::Ended {
         let ended = Resumed::new(slot, entry.message(), outcome(answer, delivery));
-        // First the one, then the other: an application that dies here is told again.
+        // The application is told first, and the entry ends after that. If the application dies in between, it is told again.
         let is_told = tell(journal, &ended).await;
         match &ended.outcome {
             Outcome::Failed(error) => {
@@ -140,7 +140,7 @@ where
     }
     let mut request = entry.request();
     request.extensions_mut().insert(FromJournal);
-    // The layer of the service has the limit.
+    // The layer of the service limits the size.
     AttemptFuture::new(service.call(request), usize::MAX).await
 }
 

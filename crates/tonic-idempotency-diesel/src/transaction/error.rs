@@ -8,9 +8,9 @@ use crate::error::{self, driver_error};
 
 /// The error of a [`Transaction`](crate::Transaction), or of a statement in it.
 ///
-/// It is made from an [`Error`] of diesel by `?`, and turns into a [`Status`] by `?`, by the table of [`TransactionErrorKind`]: the
-/// client learns nothing about the database. A handler can answer with a better status if it looks at the error first, for a
-/// violated constraint, say:
+/// `?` converts an [`Error`] of diesel into this error, and this error into a [`Status`]. The status comes from the table of
+/// [`TransactionErrorKind`], and tells the client nothing about the database. A handler that looks at the error first can answer with
+/// a better status. An example is a violated constraint:
 ///
 /// ```
 /// use diesel::result::{DatabaseErrorKind, Error};
@@ -38,8 +38,10 @@ impl TransactionError {
         self.kind
     }
 
-    /// Returns the SQLSTATE of the server's answer; `None` if the error does not come from the server, or if diesel does not tell
-    /// and the message is not one of the well-known ones, in English.
+    /// Returns the SQLSTATE of the server's answer; `None` if the error does not come from the server.
+    ///
+    /// diesel does not tell every SQLSTATE. The others are known from the server's message, if it is a well-known one in English. If it is
+    /// not, this returns `None`, too.
     pub fn code(&self) -> Option<&str> {
         self.source.as_ref()?.code()
     }

@@ -48,7 +48,7 @@ const OTHERS: [(&str, Fault); 9] = [
     ("XNEW", Fault::Refused),
 ];
 
-/// Only a store that cannot be asked lets calls run unprotected.
+/// Calls may run unprotected only if the store cannot be asked.
 #[test]
 fn only_what_is_away_cannot_be_asked() {
     for (fault, kind) in [
@@ -93,7 +93,7 @@ fn knows_each_kind_of_error_of_the_server() {
             (fault, false, false),
             "{code}"
         );
-        // A cluster's client has sent it several times, of which some may have been carried out.
+        // A cluster's client has sent the command several times. Some of these may have been carried out.
         let failure = Failure::Lost(answer(code).into());
         assert_eq!((failure.fault(), failure.may_have_happened()), (fault, true), "{code}");
     }
@@ -104,7 +104,7 @@ fn knows_each_kind_of_error_of_the_server() {
 fn the_client_has_no_other_kinds_of_errors() {
     let name = |kind: &dyn std::fmt::Debug| format!("{kind:?}");
     let of_client: BTreeSet<_> = OF_THE_CLIENT.iter().map(|(kind, _)| name(kind)).collect();
-    // Those of the server are below; `Serialize` is of its feature `json`, which has nothing to do with this store.
+    // The server's kinds are below. `Serialize` belongs to the client's feature `json`, which has nothing to do with this store.
     let others = ["Extension", "Serialize", "Server"].map(str::to_owned);
     assert_eq!(variants("/errors/redis_error.rs", "ErrorKind"), of_client.into_iter().chain(others).collect());
     let of_server: BTreeSet<_> = OF_THE_SERVER.iter().map(|(kind, ..)| name(kind)).collect();
@@ -121,11 +121,11 @@ fn a_server_without_a_free_connection_is_busy() {
     assert_eq!(of_cluster(&RedisError::from(error)), Fault::Busy);
 }
 
-/// Why no node of a cluster has let the client in is a text.
+/// If no node of a cluster lets the client in, the client gives the reason only as a text.
 #[test]
 fn knows_why_there_is_no_connection_to_a_cluster() {
     for (kind, fault) in OF_THE_CLIENT {
-        // These are of Sentinels, of commands, and of this text.
+        // These kinds do not come from a connection. They come from Sentinels, from commands, or from this text.
         let is_of_a_connection = !matches!(
             kind,
             ErrorKind::Client
@@ -160,7 +160,7 @@ fn answer(code: &str) -> ServerError {
     }
 }
 
-/// Reads the variants of an enum from the source of the client: it may grow, so that no `match` would notice.
+/// Reads the variants of an enum from the source of the client. The enum may grow, and no `match` would notice that.
 fn variants(file: &str, of: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(source(file)).expect("the source of the client");
     let (_, body) = text.split_once(&format!("pub enum {of} {{\n")).expect("the enum");
@@ -169,7 +169,8 @@ fn variants(file: &str, of: &str) -> BTreeSet<String> {
     lines.filter_map(|line| line.split(['(', ',']).next()).map(str::to_owned).collect()
 }
 
-/// Returns the path of a source file of the client that was built last, by the dependencies that the compiler has noted beside this program.
+/// Returns the path of a source file of the client. If several clients were built, this is the file of the last one. The compiler has noted
+/// the paths as dependencies, in files beside this program.
 fn source(file: &str) -> PathBuf {
     let program = env::current_exe().expect("a path");
     let files = fs::read_dir(program.parent().expect("a directory")).expect("a directory");

@@ -42,12 +42,11 @@ const COMMITS: TableDefinition<'_, (), u64> = TableDefinition::new("commits");
 /// The memory for pages of the file, in bytes.
 const CACHE: usize = 16 << 20;
 
-/// A store in a file, on [redb](https://www.redb.org). A commit ends with fsync. A write that is torn by a crash leaves the commits
-/// before it.
+/// A store in a file, on [redb](https://www.redb.org). A commit ends with fsync. If a crash tears a write, the commits before it remain.
 ///
-/// The file is verified whenever it is opened: each page, and each record by a checksum of its own. One that is damaged is kept under
-/// another name, with `.damaged` at its end, and a new one takes its place: what could be read is in that, as
-/// [failed](super::EntryState::Failed) entries, since it may have ended before, and a warning is logged.
+/// The file is verified whenever it is opened: each page, and each record by a checksum of its own. A damaged file is kept under another
+/// name, with `.damaged` at its end. A new file takes its place. The new file has all entries that could be read. They are marked as
+/// [failed](super::EntryState::Failed), because they may have ended before. A warning is logged.
 #[derive(Debug)]
 pub struct RedbStore {
     path: PathBuf,
@@ -60,15 +59,15 @@ impl RedbStore {
     ///
     /// # Errors
     ///
-    /// [`JournalError::InUse`] if it is open already; [`JournalError::Full`] and [`JournalError::Store`] if it cannot be made or read, or
-    /// nothing in it is of a journal.
+    /// [`JournalError::InUse`] if the file is open already. [`JournalError::Full`] or [`JournalError::Store`] if the file cannot be made or
+    /// read, or if it has nothing of a journal in it.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
         let database = open_or_salvage(&path).map_err(|error| explain(&path, error))?;
         Ok(Self { path, database: Mutex::new(Some(database)) })
     }
 
-    /// Works with the database. After a failure it is closed, and this is done before anybody opens it again.
+    /// Runs `work` on the database. After a failure, the database is closed. `after_failure` then runs before the database is opened again.
     fn with<T>(
         &self,
         work: impl FnOnce(&Database) -> Result<T, Error>,
@@ -112,7 +111,7 @@ impl JournalStore for RedbStore {
     }
 }
 
-/// A database, until it is dropped.
+/// An open database. Dropping it tells the backend that the database ends.
 #[derive(Debug)]
 struct OpenDatabase {
     database: Database,
@@ -151,7 +150,7 @@ fn apply(database: &Database, changes: &[Change]) -> Result<(), Error> {
     apply_after(0, database, changes)
 }
 
-/// Applies changes in a commit whose number is larger than this one.
+/// Applies changes in a commit with a number larger than `last`.
 fn apply_after(last: u64, database: &Database, changes: &[Change]) -> Result<(), Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
@@ -175,22 +174,22 @@ fn last_commit(table: &impl redb::ReadableTable<(), u64>) -> Result<u64, Error> 
     Ok(table.get(())?.map_or(0, |number| number.value()))
 }
 
-/// Opens the file at this path, or makes it. One that is damaged is replaced by one with what can be read of it.
+/// Opens the file at this path, or makes it. A damaged file is replaced by a new one, with all entries that can be read.
 fn open_or_salvage(path: &Path) -> Result<OpenDatabase, Error> {
     if !path.exists() {
         file::make(path, |unfinished| filled(unfinished, &[]))?;
     }
-    // As it is before redb repairs it.
+    // The content before redb repairs the file.
     let content = fs::read(path)?;
     let opened = match content.is_empty() {
-        // A journal never is.
+        // The file of a journal is never empty.
         true => Err(Error::Corrupted("the file is empty".to_owned())),
         false => open(path),
     };
     match opened {
         Ok(database) => {
             keep_what_no_commit_has(&content, &database, path)?;
-            // A process that died right after it had made the journal left it with two names.
+            // If a process died right after it had made the journal, the file still has two names.
             if let Err(error) = file::remove_unfinished(path) {
                 tracing::debug!(journal = %path.display(), %error, "what other processes left is not removed");
             }
@@ -234,8 +233,9 @@ fn filled(path: &Path, records: &[Bytes]) -> io::Result<()> {
     })
 }
 
-/// Keeps the operations of a commit after the last one. Either it was cut off when its process died, before it told any caller; or it was
-/// damaged, and redb took the one before it. In both cases they are to be sent.
+/// Keeps the operations of a commit that is later than the database's last one. There are two causes. The process died and cut the commit
+/// off, before any caller was told. Or the commit was damaged, and redb took the one before it. In both cases, the operations are to be
+/// sent.
 fn keep_what_no_commit_has(content: &[u8], database: &Database, path: &Path) -> Result<(), Error> {
     let last = last_commit(&database.begin_read()?.open_table(COMMITS)?)?;
     let later: Vec<_> = Frame::all(content).map(|(_, frame)| frame).filter(|frame| frame.commit > last).collect();
@@ -268,7 +268,7 @@ fn scrub(path: &Path) -> Result<(), Error> {
     Ok(file.sync_data()?)
 }
 
-/// The records, the last of each operation that is not known, in their order.
+/// Returns the last record of each operation that is not in `known`, in the order of the records' numbers.
 fn last_of_each(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<Bytes> {
     found.sort_by_key(|frame| std::cmp::Reverse(frame.commit));
     let mut seen = HashSet::new();
@@ -288,13 +288,13 @@ fn create(backend: impl StorageBackend) -> Result<OpenDatabase, Error> {
     let open = OpenDatabase { database, ends };
     let transaction = open.begin_read()?;
     if transaction.open_table(RECORDS).is_err() || transaction.open_table(COMMITS).is_err() {
-        // So that readers find them.
+        // Makes the tables, so that readers find them.
         apply(&open, &[])?;
     }
     Ok(open)
 }
 
-/// Whether the file's content has made this error, and not the disk or its user.
+/// Returns whether the cause of this error is the file's content, rather than the disk or its user.
 fn is_damage(error: &Error) -> bool {
     match error {
         Error::Corrupted(_) | Error::UpgradeRequired(_) => true,
