@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyFormat {
-    /// 1–255 visible ASCII characters, such as `order-17`. A UUID in one of its usual forms is the same key as under
-    /// [`Uuid`](Self::Uuid), so that records outlast a change of the setting.
+    /// 1–255 visible ASCII characters, such as `order-17`. A UUID in one of its usual forms is the same key as with
+    /// [`Uuid`](Self::Uuid). Records are therefore still found after the setting has changed.
     Any,
     /// A UUID of any version. The default.
     #[default]

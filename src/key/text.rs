@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// The longest text that needs no memory of its own: the longest form of a UUID, `urn:uuid:…`.
+/// The length up to which a text needs no memory of its own. It is that of the longest form of a UUID, `urn:uuid:…`.
 const SHORT: usize = 45;
 
 /// The text of a key, cheap to clone.

@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the depth of a message inside one at `depth`.
+/// Returns the depth of a message that lies in a message of this depth.
 pub(super) fn deeper(depth: u32) -> Result<u32, CanonicalError> {
     if depth >= MAX_DEPTH {
         return Err(Kind::TooDeep.into());
@@ -162,8 +162,8 @@ pub(super) fn deeper(depth: u32) -> Result<u32, CanonicalError> {
 }
 
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
-/// The limit inside a skipped group, where protobuf-go accepts more. A group that is a known field is read again,
-/// strictly.
+/// The largest field number inside a skipped group. protobuf-go accepts larger numbers there than elsewhere. A group that
+/// is a known field is read again, with the strict limit.
 const MAX_FIELD_NUMBER_IN_GROUP: u64 = (1 << 31) - 1;
 pub(super) const MAX_VARINT_LEN: usize = 10;
 

@@ -26,8 +26,9 @@ use crate::{
 pub(crate) struct Peer<S> {
     service: Mutex<S>,
     max_response_bytes: usize,
-    /// The procedures whose last success had no status, so that the server may lack the layer; and whether there are any.
+    /// The procedures whose last success had no status. The server may lack the layer for them.
     unprotected: Mutex<HashSet<String>>,
+    /// Whether there are such procedures.
     are_some_unprotected: AtomicBool,
     /// Whether its server has said that it has no `WaitOperation`.
     without_wait: AtomicBool,
@@ -80,7 +81,7 @@ where
     }
 }
 
-/// A [`Peer`] without its type.
+/// A [`Peer`] that hides the type of its service.
 pub(crate) trait DynPeer: Send + Sync {
     fn send(&self, request: Request<Body>) -> Pin<Box<dyn Future<Output = AttemptOutcome> + Send + '_>>;
 

@@ -8,8 +8,8 @@ use tower::retry::budget::{Budget as _, TpsBudget};
 
 use crate::verdict::Verdict;
 
-/// How many further attempts all calls together may make, so that they do not make an outage worse: a share of the calls that were
-/// answered in this time, and so many per second besides.
+/// The budget limits the further attempts of all calls together, so that they do not make an outage worse. It allows a share of the
+/// calls that were answered in this time, and a number of attempts per second besides.
 const BUDGET_WINDOW: Duration = Duration::from_secs(10);
 const BUDGET_PER_SECOND: u32 = 10;
 const BUDGET_SHARE: f32 = 0.2;
@@ -47,37 +47,37 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes a further attempt from the budget; returns whether it had one.
+    /// Takes a further attempt from the budget. Returns whether the budget had one.
     pub(crate) fn spend(&self) -> bool {
         self.budget.withdraw()
     }
 }
 
-/// The time that an attempt needs at least: one that begins with less would only replace an answer by "not in time".
+/// The least time that an attempt needs. An attempt that begins with less would only replace the last answer by "not in time".
 const LEAST: Duration = Duration::from_millis(10);
 
 /// The attempts of one operation.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     made: u32,
-    /// How many times it was asked for a call that runs.
+    /// The number of times that the server was only asked for a call that runs.
     polls: u32,
-    /// Whether there is no further attempt because all calls together have used theirs up.
+    /// Whether the budget has refused a further attempt, because all calls together have used it up.
     is_refused_by_budget: bool,
     began: Instant,
     deadline: Instant,
-    /// Twice the mean of the next pause.
+    /// The longest that the next random pause can be: twice its mean.
     delays: ExponentialBackoff,
 }
 
 impl Attempts {
-    /// The attempts of an operation that has this time, or else that of the settings.
+    /// The attempts of an operation with this timeout. Without one, the timeout is that of the settings.
     pub(crate) fn new(settings: &Settings, timeout: Option<Duration>) -> Self {
         let [first, longest] = settings.delays;
         let delays = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
         let timeout = timeout.unwrap_or(settings.operation_timeout);
         let now = Instant::now();
-        // A time beyond what the clock can tell is as good as none.
+        // A timeout that is too long for the clock is as good as none.
         let deadline = now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365));
         Self { made: 1, polls: 0, is_refused_by_budget: false, began: now, deadline, delays: delays.build() }
     }
@@ -87,12 +87,12 @@ impl Attempts {
         self.deadline
     }
 
-    /// How many have been made, with the one that is under way.
+    /// The number of attempts made, including the one under way.
     pub(crate) fn made(&self) -> u32 {
         self.made
     }
 
-    /// How often the server was asked before the one that is under way.
+    /// The number of times that the server was asked before the attempt under way.
     pub(crate) fn before(&self) -> u32 {
         self.made.saturating_sub(1) + self.polls
     }
@@ -102,8 +102,8 @@ impl Attempts {
         Instant::now().checked_add(settings.attempt_timeout).map_or(self.deadline, |end| end.min(self.deadline))
     }
 
-    /// Returns the pause before the next attempt; `None` if there is none. One that only asks for a call that runs is none, and one that takes
-    /// the place of another is not of the budget: the operation's deadline bounds them.
+    /// Returns the pause before the next attempt; `None` if there is no next attempt. A request that only asks for a call that runs does not
+    /// count as an attempt. An attempt that takes the place of a late one takes nothing from the budget. The operation's deadline bounds both.
     pub(crate) fn next(&mut self, verdict: Verdict, settings: &Settings) -> Option<Duration> {
         let asked = match verdict {
             Verdict::Again(asked) | Verdict::Running(asked) => asked,
@@ -138,12 +138,12 @@ impl Attempts {
         self.is_refused_by_budget
     }
 
-    /// The time since the first.
+    /// The time since the first attempt.
     pub(crate) fn took(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Returns whether the answer that comes next may not be that of the only attempt.
+    /// Returns whether the next answer may be that of one of several attempts.
     pub(crate) fn are_several(&self) -> bool {
         self.before() > 0
     }

@@ -1,8 +1,8 @@
 //! Statements with literals in place of their parameters.
 //!
-//! For a pool without a cache of statements, which is one behind a pooler that gives each transaction another server: sqlx sends a
-//! statement with parameters in two parts, of which the second may reach another server, and find the statement of another client
-//! there. Inside of a transaction both reach the same.
+//! They are for a pool without a cache of statements: its pooler gives each transaction another server. sqlx sends a statement with
+//! parameters in two parts. The second part may reach another server than the first, and find the statement of another client there.
+//! Inside of a transaction, both parts reach the same server.
 
 use std::fmt::{self, Write as _};
 
@@ -104,7 +104,7 @@ fn write_array<T>(
     Ok(())
 }
 
-/// With escapes, which mean the same whatever `standard_conforming_strings` and `backslash_quote` are.
+/// Writes a text with escapes. They mean the same with every setting of `standard_conforming_strings` and `backslash_quote`.
 fn write_text(text: &mut String, value: &str) -> fmt::Result {
     text.push_str("E'");
     for character in value.chars() {

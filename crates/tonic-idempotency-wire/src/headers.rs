@@ -11,11 +11,11 @@ pub const MAX_KEY: usize = 255;
 /// [`IdempotencyStatus`](crate::IdempotencyStatus).
 pub const STATUS: &str = "idempotency-status";
 
-/// The response header on an error that a handler has given under a key: an [`ErrorOutcome`](crate::ErrorOutcome). The layer's own refusals
-/// have an `ErrorInfo` instead.
+/// The response header on an error that a handler has returned to a call with a key: an [`ErrorOutcome`](crate::ErrorOutcome). The layer's
+/// own refusals have an `ErrorInfo` instead.
 pub const OUTCOME: &str = "idempotency-outcome";
 
-/// The response header, `true` on a replay, which is absent otherwise.
+/// The response header on a replay: `true`. Other responses do not have it.
 pub const REPLAYED: &str = "idempotent-replayed";
 
 /// The response header with the number of seconds for which the key still protects.

@@ -9,7 +9,7 @@ use crate::store::{Claim, ClaimOutcome};
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) token: Uuid,
-    /// The store would end a transaction that is idle for longer.
+    /// The time until which the transaction may be idle. The store would end one that is idle for longer.
     pub(super) idle_until: Instant,
     /// The token of the record that the transaction replaces.
     pub(super) seen: Option<Uuid>,
@@ -20,7 +20,7 @@ impl Hold {
         self.token != claim.reservation.token && self.idle_until > now
     }
 
-    /// Refuses a claim of the same key, whatever its request: only a record tells of which request it is.
+    /// Refuses a claim of the same key, whatever the claim's request is. A hold has no request to compare with; only a record has.
     pub(super) fn refuse(&self, now: Instant) -> ClaimOutcome {
         ClaimOutcome::InFlight { lease_left: self.idle_until.saturating_duration_since(now) }
     }

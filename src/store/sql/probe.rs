@@ -1,4 +1,4 @@
-//! The calls' own statements, tried on rows of an owner that has no others.
+//! Tries the statements that calls use. The rows for this belong to an owner that has no other rows.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -27,16 +27,17 @@ use crate::{
     telemetry::Chain,
 };
 
-/// The owner: a UUIDv8 that no user has. (It is not the hash of one, either.)
+/// The owner of the rows: a UUIDv8 that no user has as an id. No user's hash is equal to it, either.
 const OWNER: Uuid = Uuid::from_u128(0x7665_7269_6679_8000_8000_0000_0000_0000);
 
-/// The procedure of its calls. No service has it.
+/// The procedure of the owner's calls. No service has it.
 const PROCEDURE: &str = "/tonic_idempotency.Verify/Verify";
 
-/// When a reservation expires that is not released, because this process has ended.
+/// The time after which a reservation expires if this process ends before it releases it.
 const LIFE: Duration = Duration::from_secs(60);
 
-/// The batches of a sweep that may pass over the rows, because others have expired before them, or because another sweep locks them.
+/// The number of batches to sweep, and the rows of each. A batch may pass over the owner's rows: other rows may have expired before them, or
+/// another sweep may lock them.
 const SWEEPS: u32 = 8;
 const SWEPT: u32 = 1_000;
 
@@ -51,8 +52,8 @@ pub(super) struct Probe<'a, S: Store, D: Driver> {
 }
 
 impl<S: Store, D: Driver> Probe<'_, S, D> {
-    /// Claims, renews, records, looks up and releases: alone, together and in a transaction. Then finds what is abandoned, and sweeps what has
-    /// expired: its own rows, and whatever the sweep finds.
+    /// Claims, renews, records, looks up and releases: alone, together and in a transaction. Also finds abandoned keys, and sweeps expired rows:
+    /// its own, and any others that the sweep finds.
     pub(super) async fn run(mut self) -> Result<Vec<SetupProblem>, StoreError> {
         let [recorded, released] = [(); 2].map(|()| of_owner());
         if !self.claim(&recorded).await? || !self.claim(&released).await? {
@@ -88,7 +89,7 @@ impl<S: Store, D: Driver> Probe<'_, S, D> {
         Ok(self.problems)
     }
 
-    /// Returns whether the key is held.
+    /// Tries a claim. Returns whether it holds the key now.
     async fn claim(&mut self, claim: &Claim) -> Result<bool, StoreError> {
         let outcome = claim::claim(self.connections, self.lanes, claim).await;
         if let Err(error) = &outcome
@@ -118,7 +119,8 @@ impl<S: Store, D: Driver> Probe<'_, S, D> {
         self.shared::<Write>("records together", &recordings.each_ref()).await
     }
 
-    /// An error other than that something is missing is left to the calls, which go alone then: a policy of the application may raise it.
+    /// Tries a batched statement. An error is a problem of the setup only if something is missing. Any other error is left to the calls, which
+    /// are then sent alone: a policy of the application may raise it.
     async fn shared<K: Kind>(&mut self, call: &'static str, items: &[&K::Item]) -> Result<(), StoreError> {
         let acquired = self.connections.driver().acquire().await;
         let mut connection = acquired.map_err(|error| {
@@ -185,7 +187,7 @@ impl<S: Store, D: Driver> Probe<'_, S, D> {
         {
             self.problems.push(failed("the sweep", "it does not find what has expired"));
         }
-        // Without the sweep, a claim removes what has expired, unless that does not work, either.
+        // The sweep has not removed the expired row, so a claim removes it. The claim may fail, too.
         let Reservation { owner, key, .. } = expired.reservation;
         let again = Claim { reservation: Reservation::new(owner, key), ..expired.clone() };
         if let Ok(ClaimOutcome::Acquired) = claim::claim(self.connections, self.lanes, &again).await {
@@ -194,7 +196,7 @@ impl<S: Store, D: Driver> Probe<'_, S, D> {
         Ok(())
     }
 
-    /// Notes a call that the server has refused, or answered otherwise than it has to.
+    /// Notes a problem if the server has refused the call, or if its answer is wrong.
     fn tried<T: fmt::Debug>(
         &mut self,
         call: &'static str,

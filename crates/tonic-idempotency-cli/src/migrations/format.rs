@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::migration::Migration;
 
-/// Reverts nothing: the records would be lost, and with them the knowledge of what has been done.
+/// A down migration that reverts nothing. Otherwise the records would be lost, and with them the knowledge of what has been done.
 const DOWN: &str = "\
 -- Reverts nothing: without the records, a retry would be executed again. Running the migration again changes nothing, either.
 SELECT 1;
@@ -26,8 +26,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Returns the version and the name of a migration of the folder from its path: of a file, or, for diesel, of a folder.
-    /// `None` if the runner does not take it for a migration.
+    /// Parses a path in the folder of migrations. Returns the version and the name of the migration. The path is that of a file, or, for
+    /// diesel, that of a folder. Returns `None` if the runner does not take it for a migration.
     pub(super) fn parse(self, path: &str, is_folder: bool) -> Option<(&str, &str)> {
         let (version, name) = match self {
             Self::Diesel => path.split_once('_').filter(|_| is_folder)?,
@@ -61,8 +61,8 @@ impl Format {
         }
     }
 
-    /// Returns whether the runner's own program numbers the files by the time. Otherwise they are counted from 1: refinery's versions have
-    /// 32 bits.
+    /// Returns whether the runner's own program takes the time as the version of a file. Otherwise the files are counted from 1, because
+    /// refinery's versions have only 32 bits.
     pub(super) fn counts_time(self) -> bool {
         matches!(self, Self::Sqlx | Self::Diesel)
     }
@@ -77,7 +77,7 @@ impl Format {
         matches!(self, Self::Refinery | Self::Flyway)
     }
 
-    /// Returns what runs the files.
+    /// Returns the command or the macro that runs the files.
     pub(super) fn how_to_run(self) -> &'static str {
         match self {
             Self::Sqlx => "`sqlx migrate run`, or `sqlx::migrate!`",
@@ -99,7 +99,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// Returns a version that is a time as diesel's own program writes it.
+/// Returns a version that is a time with dashes, in the form of diesel's own program.
 fn dashed(version: &str) -> String {
     const PARTS: [usize; 5] = [4, 2, 2, 6, 4];
     if version.len() < 14 {

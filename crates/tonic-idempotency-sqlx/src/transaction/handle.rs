@@ -23,9 +23,10 @@ use crate::driver::Sqlx;
 /// }
 /// ```
 ///
-/// **Conflicts.** A call that loses a conflict (a serialization failure or a deadlock) is rolled back, and the client
-/// is told to retry with `ABORTED`, if the layer learns of it: the handler answers with the error as the source of its
-/// [`Status`](tonic::Status), as [`TransactionError`] does, or [notes](ExclusiveTransaction::note) it. sqlx does not tell by itself.
+/// **Conflicts.** A call that loses a conflict (a serialization failure or a deadlock) is rolled back. If the layer
+/// learns of the conflict, it tells the client to retry, with `ABORTED`. sqlx does not report the conflict to the layer
+/// by itself, so the handler does it in one of two ways. It answers with the error as the source of its
+/// [`Status`](tonic::Status), as [`TransactionError`] does. Or it [notes](ExclusiveTransaction::note) the error.
 ///
 /// ```
 /// use tonic::Status;

@@ -31,7 +31,7 @@ async fn enter<const WRITES: bool>(lane: &Lane<Fake, CountKind<WRITES>>, call: C
     lane.enter(&progress, || call).await
 }
 
-/// The call's own statement is under way until this is dropped.
+/// Sends a call alone. Its own statement is under way until the returned value is dropped.
 async fn alone<const WRITES: bool>(lane: &Lane<Fake, CountKind<WRITES>>) -> SendMode<Fake, CountKind<WRITES>> {
     match enter(lane, Call::new(0)).await {
         Ok(turn @ SendMode::Alone(Some(_))) => turn,
@@ -39,7 +39,7 @@ async fn alone<const WRITES: bool>(lane: &Lane<Fake, CountKind<WRITES>>) -> Send
     }
 }
 
-/// Calls that have queued, in this order.
+/// Queues the calls, in this order.
 async fn queue<const WRITES: bool>(
     lane: &Lane<Fake, CountKind<WRITES>>,
     calls: impl IntoIterator<Item = Call>,
@@ -58,7 +58,7 @@ fn calls(count: u128) -> impl Iterator<Item = Call> {
     (1..=count).map(Call::new)
 }
 
-/// The sizes of the statements that the calls went with; 0 for one that went by itself.
+/// Returns, for each call, the size of the statement that it was sent with; 0 if it was sent alone.
 async fn answers(queued: Vec<JoinHandle<EnterResult>>) -> Vec<usize> {
     let mut answers = Vec::new();
     for call in queued {
@@ -71,7 +71,7 @@ async fn answers(queued: Vec<JoinHandle<EnterResult>>) -> Vec<usize> {
     answers
 }
 
-/// The faults of the statements that the calls went with.
+/// Returns, for each call, the fault of the statement that it was sent with.
 async fn faults<const WRITES: bool>(queued: Vec<JoinHandle<EnterResult<WRITES>>>) -> Vec<Option<Fault>> {
     let mut faults = Vec::new();
     for call in queued {
@@ -103,7 +103,7 @@ async fn one_caller_at_a_time_never_queues() {
     assert!(database.statements().is_empty());
 }
 
-/// The single statement costs less than one for many, and no task is needed.
+/// The single statement costs less than a batch, and needs no task.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_waits_by_itself_goes_by_itself() {
     let database = Fake::new();
@@ -139,14 +139,14 @@ async fn while_calls_come_together_the_first_one_waits_for_those_that_are_ready(
     let ready: Vec<_> = (4..=6).map(entering).collect();
     database.end(1);
     assert_eq!(answers(ready).await, [3; 3]);
-    // One that comes by itself ends that.
+    // A call that comes by itself ends the waiting.
     drop(alone(&lane).await);
     let next = alone(&lane).await;
     assert_eq!(database.statements(), [[1, 2, 3], [4, 5, 6]]);
     drop(next);
 }
 
-/// Its turn is that of the next one.
+/// The next caller gets its turn.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_when_it_is_its_turn_holds_up_nobody() {
     let database = Fake::new();
@@ -159,7 +159,7 @@ async fn a_caller_that_goes_away_when_it_is_its_turn_holds_up_nobody() {
     drop(alone(&lane).await);
 }
 
-/// Its operation ends at its deadline, and says that nothing was sent, a moment before the call leaves the queue.
+/// The operation ends at its deadline, and says that nothing was sent. The call leaves the queue a moment later.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_operation_has_ended_is_not_sent() {
     let database = Fake::new();
@@ -268,7 +268,7 @@ async fn a_full_queue_takes_a_call_only_in_the_place_of_one_that_has_gone_away()
     assert_eq!(answers(queued).await.len(), 32);
 }
 
-/// Nothing of a burst is kept.
+/// After a burst of calls, the queue keeps none of its memory.
 #[tokio::test(start_paused = true)]
 async fn the_memory_of_the_queue_is_given_back_when_it_is_empty() {
     let database = Fake::new();
@@ -322,7 +322,7 @@ async fn several_statements_run_at_a_time_if_each_takes_long() {
     assert_eq!(answers(queued).await, [2; 2]);
 }
 
-/// Those that queue behind it have no timers of their own.
+/// The calls that queue behind the slow statement have no timers of their own.
 #[tokio::test(start_paused = true)]
 async fn a_statement_of_many_calls_that_is_slow_holds_up_those_behind_it_for_a_moment() {
     let database = Fake::new();
@@ -342,7 +342,7 @@ async fn a_statement_of_many_calls_that_is_slow_holds_up_those_behind_it_for_a_m
     assert_eq!(answers(queued).await, [3, 3, 3, 2, 2, 2, 2]);
 }
 
-/// The statement of a call that is alone does not keep others from theirs, however many hang.
+/// Statements that are sent alone do not hold up other calls, however many of these statements hang.
 #[tokio::test(start_paused = true)]
 async fn calls_go_alone_beside_others_that_are_slow() {
     let database = Fake::new();
@@ -384,7 +384,7 @@ async fn a_silent_statement_is_given_up_and_cancelled_after_its_share_of_the_tim
     until(|| database.cancelled_and_closed() == (1, 1)).await;
 }
 
-/// The server may have committed it, and wait for a standby.
+/// The server may have committed the statement, and may be waiting for a standby.
 #[tokio::test(start_paused = true)]
 async fn a_silent_statement_that_writes_is_given_up_and_not_cancelled() {
     let database = Fake::new();
@@ -409,7 +409,7 @@ async fn calls_that_get_no_connection_go_alone_and_nothing_was_sent() {
     assert_eq!(faults(queued).await, [None; 6]);
 }
 
-/// A panic, or the end of the runtime that it runs on.
+/// The task ends because of a panic, or because its runtime ends.
 #[test]
 fn calls_go_alone_if_the_task_that_serves_them_ends() {
     let database = Fake::new();
