@@ -6,7 +6,7 @@ use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
 
 use crate::{
     ledger::Ledger,
-    plan::{Operation, caller},
+    plan::{Operation, Procedure, caller},
     service::proto::EnterReply,
 };
 
@@ -21,9 +21,12 @@ pub struct Witness {
 
 impl Reconciler for Witness {
     async fn reconcile(&self, abandoned: Abandoned) -> Result<Reconciliation, Box<dyn Error + Send + Sync>> {
+        // A transaction that was committed has a record, and leaves nothing to ask.
         let is_its = |operation: &&Operation| {
             let owner = operation.user.map(|user| caller(user, operation.scope).owner());
-            owner == Some(abandoned.owner) && operation.key == *abandoned.key.as_uuid()
+            operation.procedure == Procedure::Send
+                && owner == Some(abandoned.owner)
+                && operation.key == *abandoned.key.as_uuid()
         };
         let operations: Vec<_> = self.operations.iter().filter(is_its).collect();
         let evidence = self.ledger.lock();
