@@ -11,6 +11,7 @@
 //! | an outcome is known | it is said to be unknown, and there was no reason |
 //! | no key is stuck | an operation gets no final answer when all faults are over |
 //! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, or a call goes on after that |
+//! | nothing panics | something other than a handler that is to panic has done so |
 //! | nothing unexpected | an answer is one that no client of this service can expect |
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -216,7 +217,7 @@ impl Audit<'_> {
         let is_alone = operation.duplicates == 0 && self.plan.operations.iter().filter(shares).count() == 1;
         let is_on_the_way = |(number, run): (usize, &HandlerRun)| {
             run.operation == operation.number
-                && (answer.sent..answer.got).contains(&run.began)
+                && run.attempt == answer.attempt
                 && answer.got + self.jumps() < run.began + self.plan.settings.policies.retention
                 && self.committed[number]
                 && run.ended.is_none_or(|(_, end)| end != End::ErrorAfterEffect)
@@ -229,6 +230,9 @@ impl Audit<'_> {
     }
 
     fn leftovers(&mut self) {
+        if self.evidence.panics > 0 {
+            self.broken("nothing panics", format!("{} panics that no plan wants", self.evidence.panics));
+        }
         for seen in &self.evidence.leftovers {
             let promise = if seen.ends_with("stuck") { "no key is stuck" } else { "nothing is left" };
             self.broken(promise, seen.clone());

@@ -12,7 +12,7 @@ use crate::{
     ledger::{Answer, Ledger, Says},
     network::Network,
     plan::{Operation, Procedure, Settings},
-    server::{SCOPE, USER},
+    server::{ATTEMPT, SCOPE, USER},
     service::{
         FILE_DESCRIPTOR_SET,
         proto::{EnterReply, EnterRequest, ledger_client::LedgerClient},
@@ -84,8 +84,13 @@ impl Client {
 
     async fn attempt(&self, patience: Duration, is_last: bool) -> Says {
         let sent = self.world.time();
+        let attempt = {
+            let mut evidence = self.ledger.lock();
+            evidence.attempts += 1;
+            evidence.attempts
+        };
         self.tell(format_args!("sends"));
-        let says = match timeout(patience, self.call(patience)).await {
+        let says = match timeout(patience, self.call(patience, attempt)).await {
             Err(_) => Says::Nothing,
             Ok(Ok((reply, is_replay))) => {
                 let run = usize::try_from(reply.run).unwrap_or(usize::MAX);
@@ -100,17 +105,18 @@ impl Client {
         };
         self.tell(format_args!("hears {says:?}"));
         let (operation, got) = (self.operation.number, self.world.time());
-        self.ledger.lock().answers.push(Answer { operation, sent, got, is_last, says: says.clone() });
+        self.ledger.lock().answers.push(Answer { operation, attempt, sent, got, is_last, says: says.clone() });
         says
     }
 
-    async fn call(&self, patience: Duration) -> Result<(EnterReply, bool), Status> {
+    async fn call(&self, patience: Duration, attempt: usize) -> Result<(EnterReply, bool), Status> {
         let operation = &self.operation;
         let labels = ["color", "size", "weight"].map(|label| (label.to_owned(), operation.number.to_string()));
         // Each map has another order.
         let labels = labels.into_iter().collect();
         let message = EnterRequest { operation: operation.number as u64, text: operation.text(), labels };
         let mut request = Request::new(message);
+        request.metadata_mut().insert(ATTEMPT, (attempt as u64).into());
         if let Some(user) = operation.user {
             request.metadata_mut().insert(USER, user.to_string().parse().expect("a UUID is ASCII"));
             request.metadata_mut().insert(SCOPE, i16::from(operation.scope).into());

@@ -22,6 +22,10 @@ pub struct Evidence {
     pub runs: Vec<HandlerRun>,
     /// The answers that clients got, in order.
     pub answers: Vec<Answer>,
+    /// The number of attempts that have begun.
+    pub attempts: usize,
+    /// Panics that no plan wants.
+    pub panics: usize,
     /// How often the handler of an operation ran.
     pub counts: BTreeMap<usize, usize>,
     /// Processes that were shut down well, with no call left, and when.
@@ -35,6 +39,8 @@ pub struct Evidence {
 pub struct HandlerRun {
     /// The operation whose message it got.
     pub operation: usize,
+    /// The attempt whose request it got.
+    pub attempt: usize,
     /// The process.
     pub process: Process,
     /// When it began.
@@ -52,6 +58,8 @@ pub struct HandlerRun {
 pub struct Answer {
     /// The operation.
     pub operation: usize,
+    /// The attempt, counted over all clients.
+    pub attempt: usize,
     /// When the request was sent.
     pub sent: Duration,
     /// When the client knew.
@@ -93,9 +101,17 @@ impl Ledger {
     }
 
     /// Notes that a handler begins. Returns the number of the run, and how often the operation ran before.
-    pub fn begin(&self, operation: usize, process: Process, began: Duration) -> (usize, usize) {
+    pub fn begin(&self, (operation, attempt): (usize, usize), process: Process, began: Duration) -> (usize, usize) {
         let mut evidence = self.lock();
-        evidence.runs.push(HandlerRun { operation, process, began, is_sent: false, effect: None, ended: None });
+        evidence.runs.push(HandlerRun {
+            operation,
+            attempt,
+            process,
+            began,
+            is_sent: false,
+            effect: None,
+            ended: None,
+        });
         let number = evidence.runs.len() - 1;
         let count = evidence.counts.entry(operation).or_default();
         *count += 1;

@@ -2,12 +2,13 @@
 
 use std::{error::Error, sync::Arc};
 
+use prost::Message as _;
 use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
 
 use crate::{
     ledger::Ledger,
     plan::{Operation, Procedure, caller},
-    service::proto::EnterReply,
+    service::proto::{EnterReply, EnterRequest},
 };
 
 /// A reconciler that is never wrong, and does not always know.
@@ -28,7 +29,16 @@ impl Reconciler for Witness {
                 && owner == Some(abandoned.owner)
                 && operation.key == *abandoned.key.as_uuid()
         };
-        let operations: Vec<_> = self.operations.iter().filter(is_its).collect();
+        let mut operations: Vec<_> = self.operations.iter().filter(is_its).collect();
+        match abandoned.request.map(EnterRequest::decode) {
+            Some(request) => {
+                let number = request?.operation;
+                operations.retain(|operation| operation.number as u64 == number);
+            }
+            // In the background nothing tells which of several was under way.
+            None if operations.len() > 1 => return Ok(Reconciliation::Unknown),
+            None => {}
+        }
         let evidence = self.ledger.lock();
         let mut answer = Reconciliation::NotExecuted;
         for (number, run) in evidence.runs.iter().enumerate() {

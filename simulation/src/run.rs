@@ -1,6 +1,9 @@
 //! One run: a plan is lived through, to its end and beyond all faults, and then audited.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Once},
+    time::Duration,
+};
 
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -12,6 +15,7 @@ use crate::{
     network::Network,
     plan::{Fault, Kind, LENGTH, Plan},
     server::Server,
+    swarm,
     world::{self, Link, Weather, World},
 };
 
@@ -31,13 +35,29 @@ pub struct Report {
     pub lines: Vec<String>,
 }
 
+impl Report {
+    /// The report of a run that has panicked itself.
+    pub(crate) fn panicked() -> Self {
+        let violation = Violation { promise: "nothing panics", seen: "the run has panicked".to_owned() };
+        Self { calls: 0, violations: vec![violation], digest: 0, lines: Vec::new() }
+    }
+}
+
 /// Runs a plan. With `lines` the report tells what happened.
 pub fn run(plan: Plan, lines: bool) -> Report {
+    static WARM: Once = Once::new();
+    // Whatever a process makes once is made before the first seed, so that this seed is as any other.
+    WARM.call_once(|| drop(run_cold(Plan::new(0, 5), false)));
+    run_cold(plan, lines)
+}
+
+fn run_cold(plan: Plan, lines: bool) -> Report {
     world::run(plan.seed, lines, move |world| async move {
         let ledger = Ledger::default();
         let database = Database::new(&world);
         live(&world, &plan, &database, &ledger).await;
-        let evidence = ledger.lock();
+        let mut evidence = ledger.lock();
+        evidence.panics = swarm::panics();
         let violations = audit::audit(&plan, &evidence, &database.effects());
         let calls = evidence.answers.len();
         Report { calls, violations, digest: world.trace().digest(), lines: world.trace().lines() }

@@ -33,6 +33,9 @@ use crate::{
 /// The request header by which the simulated clients say who they are.
 pub const USER: &str = "user";
 
+/// The header with the number of the attempt: for the observer alone.
+pub const ATTEMPT: &str = "attempt";
+
 /// The header with the tenant.
 pub const SCOPE: &str = "scope";
 

@@ -14,6 +14,7 @@ use crate::{
     database::Pool,
     ledger::Ledger,
     plan::{Behaviour, End, Operation, Procedure},
+    server::ATTEMPT,
     world::{Link, Process, World},
 };
 
@@ -53,11 +54,13 @@ impl fmt::Debug for Service {
 impl Service {
     async fn run(&self, request: Request<EnterRequest>, procedure: Procedure) -> Result<Response<EnterReply>, Status> {
         let execution = Execution::from_request(&request);
-        let (_, extensions, message) = request.into_parts();
+        let (metadata, extensions, message) = request.into_parts();
+        let attempt = metadata.get(ATTEMPT).and_then(|attempt| attempt.to_str().ok()?.parse().ok());
         let number = usize::try_from(message.operation).unwrap_or(usize::MAX);
         let operation = self.operations.iter().find(|operation| operation.number == number);
         let operation = operation.ok_or_else(|| Status::internal("no such operation"))?;
-        let (run, before) = self.ledger.begin(number, self.process.clone(), self.world.time());
+        let (run, before) =
+            self.ledger.begin((number, attempt.unwrap_or_default()), self.process.clone(), self.world.time());
         let behaviour = operation.behaviour(before);
         self.tell(run, number, format_args!("begins: {:?}", behaviour.end));
         let ended = match procedure {

@@ -1,6 +1,7 @@
 //! Many seeds, on all processors.
 
 use std::{
+    cell::Cell,
     ops::Range,
     panic,
     sync::{
@@ -11,7 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{audit::Violation, plan::Plan, run::run, service::PLANNED};
+use crate::{
+    audit::Violation,
+    plan::Plan,
+    run::{Report, run},
+    service::PLANNED,
+};
 
 /// The number of operations in the plan of a seed, if nothing else is asked for.
 pub const OPERATIONS: usize = 60;
@@ -59,7 +65,8 @@ pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
                     if seed >= bounds.seeds.end {
                         break;
                     }
-                    let report = run(Plan::new(seed, bounds.operations), false);
+                    let plan = Plan::new(seed, bounds.operations);
+                    let report = panic::catch_unwind(|| run(plan, false)).unwrap_or_else(|_| Report::panicked());
                     let made = calls.fetch_add(report.calls as u64, Ordering::Relaxed) + report.calls as u64;
                     tell(seeds.fetch_add(1, Ordering::Relaxed) + 1, made);
                     if !report.violations.is_empty() {
@@ -74,7 +81,16 @@ pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
     Outcome { seeds: seeds.into_inner(), calls: calls.into_inner(), failures }
 }
 
-/// Keeps panics that a plan wants out of the output.
+thread_local! {
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns how many panics that no plan wants there have been in this thread.
+pub(crate) fn panics() -> usize {
+    PANICS.get()
+}
+
+/// Keeps panics that a plan wants out of the output, and counts the others.
 pub fn hush() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -83,6 +99,7 @@ pub fn hush() {
             if panic.payload().downcast_ref::<&str>().copied() != Some(PLANNED)
                 && panic.payload().downcast_ref::<String>().is_none_or(|message| message != PLANNED)
             {
+                PANICS.set(PANICS.get() + 1);
                 others(panic);
             }
         }));

@@ -55,11 +55,13 @@ fn main() -> ExitCode {
     let is_wanted =
         |mutant: &Mutant| (args.names.is_empty() || args.names.contains(&mutant.name)) && (!args.gate || mutant.gate);
     let wanted: Vec<_> = all.into_iter().filter(is_wanted).collect();
+    let unknown: Vec<_> = args.names.iter().filter(|name| wanted.iter().all(|mutant| mutant.name != **name)).collect();
+    assert!(unknown.is_empty() && !wanted.is_empty(), "no such mutants: {unknown:?}");
     copy_files(&top, &copy);
     // Whatever is found without a mutant would be found with each.
     let unchanged = simulate(&copy, &target, args.calls);
-    if unchanged != Some(true) {
-        println!("the simulation fails without a mutant");
+    if unchanged != Verdict::BreaksNothing {
+        println!("without a mutant: {unchanged:?}");
         return ExitCode::FAILURE;
     }
     let mut found = 0;
@@ -69,15 +71,13 @@ fn main() -> ExitCode {
         let text = fs::read_to_string(&file).expect("the file of a mutant");
         assert_eq!(text.matches(&mutant.find).count(), 1, "{}: the text that it replaces", mutant.name);
         fs::write(&file, text.replace(&mutant.find, &mutant.replace)).expect("a copy that can be written");
-        let verdict = match simulate(&copy, &target, args.calls) {
-            Some(false) => {
-                found += 1;
-                "found"
-            }
-            Some(true) => "NOT FOUND",
-            None => "DOES NOT COMPILE",
+        let verdict = simulate(&copy, &target, args.calls);
+        found += usize::from(verdict == Verdict::BreaksAPromise);
+        let verdict = match verdict {
+            Verdict::BreaksAPromise => "found".to_owned(),
+            other => format!("{other:?}"),
         };
-        println!("{verdict:<10} {:>4.0} s  {}: {}", began.elapsed().as_secs_f64(), mutant.name, mutant.breaks);
+        println!("{verdict:<14} {:>4.0} s  {}: {}", began.elapsed().as_secs_f64(), mutant.name, mutant.breaks);
         fs::write(&file, text).expect("a copy that can be written");
     }
     println!("{found} of {} were found", wanted.len());
@@ -102,16 +102,29 @@ fn copy_files(top: &Path, copy: &Path) {
     }
 }
 
-/// Returns whether the simulation finds nothing; `None` if it does not compile.
-fn simulate(copy: &Path, target: &Path, calls: u64) -> Option<bool> {
+/// The answer of the simulation about a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    BreaksNothing,
+    BreaksAPromise,
+    /// It ended in another way than it may.
+    Crashes,
+    DoesNotCompile,
+}
+
+fn simulate(copy: &Path, target: &Path, calls: u64) -> Verdict {
     let cargo = |arguments: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(arguments).current_dir(copy).env("CARGO_TARGET_DIR", target).env("CARGO_INCREMENTAL", "1");
-        cargo.output().expect("cargo").status.success()
+        cargo.output().expect("cargo").status.code()
     };
     let options = ["--quiet", "--locked", "--package", "simulation", "--bin", "simulation", "--profile", "simulation"];
-    if !cargo(&[&["build"], &options[..]].concat()) {
-        return None;
+    if cargo(&[&["build"], &options[..]].concat()) != Some(0) {
+        return Verdict::DoesNotCompile;
     }
-    Some(cargo(&[&["run"], &options[..], &["--", "--calls", &calls.to_string()]].concat()))
+    match cargo(&[&["run"], &options[..], &["--", "--seconds", "300", "--calls", &calls.to_string()]].concat()) {
+        Some(0) => Verdict::BreaksNothing,
+        Some(1) => Verdict::BreaksAPromise,
+        _ => Verdict::Crashes,
+    }
 }
