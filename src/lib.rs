@@ -113,8 +113,8 @@
 //! | [`proto`] | the option `(idempotency.v1.procedure)` for `.proto` files |
 //! | [`telemetry`] | the log lines, spans and metrics |
 //!
-//! Handlers find the [`IdempotencyKey`], the [`Execution`] and, in transactional mode, the `Transaction` in the extensions of
-//! their request.
+//! Handlers find the [`IdempotencyKey`] and the [`Execution`] in the extensions of their request. In transactional mode `Transaction::from_request`
+//! takes the `Transaction` from there.
 //!
 //! # Features
 //!

@@ -63,7 +63,7 @@ pub struct ReplayRequest {
     pub caller: Caller,
     /// The key, as it is stored.
     pub key: KeyId,
-    /// The path of the procedure.
+    /// The path of the procedure, with its leading slash: `/shop.v1.Shop/GetQuote`.
     pub procedure: String,
     /// The resource that the first call created; `None` if it created none, or ended with an error.
     pub resource: Option<Resource>,

@@ -45,7 +45,7 @@ pub enum BeginOutcome {
 
 /// An open transaction of a handler. Dropping it invalidates the handler's handle, and the transaction is rolled back.
 pub trait StoreTransaction: fmt::Debug + Send {
-    /// Puts the handler's handle of the transaction into the extensions of its request.
+    /// Puts the transaction into the extensions of the handler's request, from which the handler takes its handle.
     fn hand_out(&self, extensions: &mut http::Extensions);
 
     /// Returns whether the handler has used the transaction, for reading or writing.

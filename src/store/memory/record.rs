@@ -140,7 +140,7 @@ impl Record {
         CompleteOutcome::Completed
     }
 
-    /// Ends the lease. Then the record is removed if it [leaves nothing](Self::leaves_nothing); otherwise the policy of the next claim decides,
+    /// Ends the lease. The caller then removes the record if it [leaves nothing](Self::leaves_nothing); otherwise the policy of the next claim decides,
     /// as if this call had not taken the key over.
     pub fn release(&mut self, reservation: &Reservation) -> ReleaseOutcome {
         if !self.is_held_by(reservation) {

@@ -1,4 +1,4 @@
-//! A pool of deadpool, and its setting for prepared statements.
+//! The driver's pool, of deadpool, and its setting for prepared statements.
 
 use std::{fmt, time::Instant};
 

@@ -9,7 +9,7 @@ use crate::store::{CallSession, Store as _, StoreError, StoreErrorKind, StoreTra
 
 /// A transaction that its owner commits. Dropping it rolls back.
 ///
-/// `T` is the handle that handlers find in the extensions of their requests.
+/// `T` is the handle that handlers have.
 pub struct Owned<T> {
     handle: T,
     open: Box<dyn StoreTransaction>,
@@ -41,7 +41,7 @@ impl<T> Owned<T> {
         Ok(Self { handle, open })
     }
 
-    /// Puts a handle of the transaction into the extensions of a request, where the handler finds it.
+    /// Puts the transaction into the extensions of a request, from which the handler takes its handle.
     pub fn hand_out(&self, extensions: &mut Extensions) {
         self.open.hand_out(extensions);
     }

@@ -10,6 +10,7 @@ async fn are_kept_in_transactional_mode_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "transactional"]].concat()).await else { return };
     all_promises_were_kept(&ended);
     assert!(ended.number(SHARED) > 0, "{}", ended.said());
+    assert_eq!(ended.number("steps that no call passed"), 0, "{}", ended.said());
     assert_eq!(ended.number("outcome still unknown at the last retry"), 0);
     assert_eq!(ended.number("**unprotected runs**"), 0);
 }
@@ -19,6 +20,7 @@ async fn are_kept_in_reserved_mode_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "reserved"]].concat()).await else { return };
     all_promises_were_kept(&ended);
     assert!(ended.number(SHARED) > 0, "{}", ended.said());
+    assert_eq!(ended.number("steps that no call passed"), 0, "{}", ended.said());
 }
 
 #[tokio::test]

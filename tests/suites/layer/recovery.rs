@@ -166,6 +166,34 @@ async fn concurrent_recoveries_ask_once_about_each_key() {
     shops[2].create("a").await.expect("what was found").assert("processing", true);
 }
 
+#[tokio::test]
+async fn concurrent_recoveries_ask_once_about_each_key_on_postgres() {
+    let database = Database::new().await;
+    let (shop, store, witness) = scene(postgres(database.pool(8)), Answer::found("found")).await;
+    abandoned(&shop, &store, 20).await;
+    let recoveries = [(); 4].map(|()| {
+        let recovery = shop.layer.recovery();
+        tokio::spawn(async move { recovery.recover().await })
+    });
+    let mut completed = 0;
+    for recovery in recoveries {
+        completed += recovery.await.expect("no panic").expect("the store answers").completed;
+    }
+    assert_eq!((completed, witness.asked().len()), (20, 20));
+}
+
+/// One attempt would be none: the call that died was the first.
+#[tokio::test(start_paused = true)]
+async fn asks_once_at_least() {
+    let (shop, store, witness) = scene(MemoryStore::new(), Answer::Unknown).await;
+    abandoned(&shop, &store, 1).await;
+    let recovery = shop.layer.recovery().max_attempts(0);
+    for unknown in [1, 0] {
+        assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, unknown]);
+    }
+    assert_eq!(witness.asked().len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn runs_at_each_interval_until_it_is_stopped() {
     let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found")).await;

@@ -15,14 +15,16 @@ async fn expires(owner: &Client) -> String {
 
 #[tokio::test]
 async fn counts_from_the_completion() {
-    for (lease, claimed, completed) in [
+    let message = || completion("done").response;
+    for (lease, claimed, completed, response) in [
         // As set when the key was claimed.
-        (HOUR, 24 * HOUR, 24 * HOUR),
+        (HOUR, 24 * HOUR, 24 * HOUR, message()),
         // Changed by the completion.
-        (HOUR, HOUR, 2 * HOUR),
-        (HOUR, 2 * HOUR, HOUR),
+        (HOUR, HOUR, 2 * HOUR, message()),
+        (HOUR, 2 * HOUR, HOUR, message()),
+        (HOUR, 2 * HOUR, HOUR, StoredResponse::Error(b"final".as_slice().into())),
         // Shorter than the lease: the reservation had to last that long.
-        (HOUR, HOUR / 60, HOUR / 60),
+        (HOUR, HOUR / 60, HOUR / 60, message()),
     ] {
         let (database, owner) = Database::with_owner().await;
         let store = database.store();
@@ -34,10 +36,10 @@ async fn counts_from_the_completion() {
             "a reservation lasts at least its lease: {reserved}"
         );
 
-        let completion = Completion { retention: completed, ..completion("done") };
+        let completion = Completion { retention: completed, response, ..completion("done") };
         store.complete(&claim.reservation, &completion).await.expect("the store answers");
         let (left, expected) = (left(&owner).await, completed.as_secs_f64());
-        assert!((left - expected).abs() < expected / 100.0 + 30.0, "{left} s left of {expected} s");
+        assert!((left - expected).abs() < expected / 100.0 + 30.0, "{completion:?}: {left} s left of {expected} s");
     }
 }
 

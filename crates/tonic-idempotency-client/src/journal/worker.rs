@@ -105,6 +105,7 @@ where
             }
         };
         tokio::select! {
+            // In a fixed order, so that a simulated run can be repeated.
             biased;
             _ = &mut stopped => break,
             Some(_) = under_way.join_next() => {}

@@ -45,6 +45,8 @@ use crate::driver::Diesel;
 ///     Status::internal("something is wrong")
 /// }
 /// ```
+///
+/// Its methods, and the rules for its handlers, are those of [`ExclusiveTransaction`].
 pub type Transaction = ExclusiveTransaction<Diesel>;
 
 /// A transaction that its owner commits. Dropping it rolls back.

@@ -37,6 +37,8 @@ use crate::driver::Sqlx;
 ///     Status::internal("something is wrong")
 /// }
 /// ```
+///
+/// Its methods, and the rules for its handlers, are those of [`ExclusiveTransaction`].
 pub type Transaction = ExclusiveTransaction<Sqlx>;
 
 /// A transaction that its owner commits. Dropping it rolls back.
