@@ -93,6 +93,12 @@ fn copy_files(top: &Path, copy: &Path) {
     let listed = String::from_utf8(listed.expect("git").stdout).expect("names in UTF-8");
     for name in listed.split_terminator('\0') {
         let (from, to) = (top.join(name), copy.join(name));
+        if let Ok(leads_to) = fs::read_link(&from) {
+            fs::create_dir_all(to.parent().expect("a folder")).expect("a copy that can be written");
+            let _ = fs::remove_file(&to);
+            std::os::unix::fs::symlink(leads_to, &to).expect("a copy that can be written");
+            continue;
+        }
         let Ok(text) = fs::read(&from) else { continue };
         // A file that is not written is not compiled again.
         if fs::read(&to).ok().as_ref() != Some(&text) {
