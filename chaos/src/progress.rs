@@ -54,7 +54,7 @@ impl Progress {
 }
 
 impl ProgressLine {
-    /// Writes the line, with the rate of so many operations in this time.
+    /// Writes the line. The rate is that of `done_then` operations in this time.
     fn show(&self, done_then: u32, time: Duration) {
         let (done, calls, faults) = {
             let entries = self.journal.entries();

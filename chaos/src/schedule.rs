@@ -91,7 +91,7 @@ pub(crate) struct PlannedFault {
 }
 
 impl PlannedFault {
-    /// The cut of a connection; `None` if it is no cut of one.
+    /// The cut, if the fault cuts a connection.
     pub(crate) fn cut(&self) -> Option<Cut> {
         let direction = if self.draw.is_multiple_of(2) { Direction::Answers } else { Direction::Requests };
         // A claim or a completion is about 300 bytes each way.

@@ -53,11 +53,11 @@ impl Client {
         sleep_until(begun + operation.begins).await;
         let duplicates = (0..operation.duplicates).map(|_| {
             let client = self.clone();
-            tokio::spawn(async move { client.attempt(client.operation.patience, false).await })
+            tokio::spawn(async move { client.attempt(client.operation.patience).await })
         });
         let duplicates: Vec<_> = duplicates.collect();
         for _ in 0..operation.attempts {
-            self.attempt(operation.patience, false).await;
+            self.attempt(operation.patience).await;
             sleep(random.duration(Duration::from_millis(1)..=operation.pause)).await;
         }
         for duplicate in duplicates {
@@ -68,7 +68,7 @@ impl Client {
     /// Sends the operation until there is a final answer, when all faults are over. Returns whether there was one.
     pub async fn end(&self) -> bool {
         for _ in 0..LAST_ATTEMPTS {
-            match self.attempt(Duration::from_secs(60), true).await {
+            match self.attempt(Duration::from_secs(60)).await {
                 Says::Done { .. }
                 | Says::Refused(Reason::OutcomeUnknown | Reason::KeyReused | Reason::KeyExpired | Reason::NoUser) => {
                     return true;
@@ -82,7 +82,7 @@ impl Client {
         false
     }
 
-    async fn attempt(&self, patience: Duration, is_last: bool) -> Says {
+    async fn attempt(&self, patience: Duration) -> Says {
         let sent = self.world.time();
         let attempt = {
             let mut evidence = self.ledger.lock();
@@ -105,7 +105,7 @@ impl Client {
         };
         self.tell(format_args!("hears {says:?}"));
         let (operation, got) = (self.operation.number, self.world.time());
-        self.ledger.lock().answers.push(Answer { operation, attempt, sent, got, is_last, says: says.clone() });
+        self.ledger.lock().answers.push(Answer { operation, attempt, sent, got, says: says.clone() });
         says
     }
 

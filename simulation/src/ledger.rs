@@ -64,8 +64,6 @@ pub struct Answer {
     pub sent: Duration,
     /// When the client knew.
     pub got: Duration,
-    /// Whether it was sent after all faults.
-    pub is_last: bool,
     /// Its contents.
     pub says: Says,
 }

@@ -112,5 +112,8 @@ fn story(args: &Args) -> bool {
     for violation in &report.violations {
         println!("\n{violation}");
     }
+    if report.violations.is_empty() {
+        println!("\nno promise was broken");
+    }
     report.violations.is_empty()
 }

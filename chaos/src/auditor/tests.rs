@@ -238,7 +238,7 @@ fn finds_each_broken_promise() {
         ),
         ("another request, replayed", Scene::good().changes(response(0, true)), &[NoWrongReplay]),
         ("another request, acknowledged", Scene::good().changes(response(0, false)), &[NothingThoughRefused]),
-        // The retries of a request whose key another request has taken are refused, which is no finding of its own.
+        // Another request has taken the key. The retries of this one are refused, and that is no further finding.
         (
             "a request executed in the place of another",
             Scene::good().row(1, Variant::Changed, id(10)).asks(1, 8, Purpose::Final, mismatch()),

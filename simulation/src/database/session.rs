@@ -60,7 +60,7 @@ impl Session {
             }
         }
         database.log_out(number);
-        // The client may still send something, and has to learn that nobody answers.
+        // The client may still send something, and has to learn that there is no answer.
         end(&ended, Ending::Cut);
     }
 

@@ -95,7 +95,7 @@ pub struct Open {
 pub(super) enum Ending {
     /// The connection is cut.
     Cut,
-    /// Nobody answers any more, and the client is not told.
+    /// The server answers no more, and the client is not told.
     Silent,
     /// The client is told why.
     Told(SqlError),

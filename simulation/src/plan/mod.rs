@@ -1,6 +1,7 @@
 //! The plan of a run: everything that a seed decides before it begins.
 //!
-//! A plan can be reduced: what is left out changes nothing of the rest, because each part draws from a stream of its own.
+//! A plan can be reduced. What is left out changes no other operation and no other fault: each draws from a stream of its own. It does change
+//! when messages arrive, since those of one link share a stream.
 
 mod fault;
 mod operation;

@@ -94,11 +94,6 @@ impl Process {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns its number on the host, from 1.
-    pub fn number(&self) -> u32 {
-        self.0.number
-    }
-
     /// Returns whether it was not killed.
     pub fn is_alive(&self) -> bool {
         self.0.state.get() != State::Dead

@@ -1,7 +1,8 @@
 //! One thread, whose clock, random numbers and network belong to a seed: [`World`].
 //!
-//! Nothing outside of a seed gets in: time passes only when all tasks wait, `libc.rs` answers what the standard library and others ask the
-//! system for, and each part draws from a stream of random numbers of its own, so that a run that leaves one fault out is otherwise the same.
+//! Time passes only when all tasks wait. `libc.rs` answers what the standard library and others ask the system for. One thing gets in that no
+//! seed decides: tokio's `watch` wakes its tasks in an order that depends on how many runtimes the process has made before. Of 600 seeds, 4 had
+//! another trace when 600 others had run before them.
 
 mod host;
 mod libc;
