@@ -298,13 +298,14 @@ impl Session {
     async fn pause(&self, signal: &Notify, time: Duration) -> Result<(), SqlError> {
         let mut over = pin!(sleep(time));
         loop {
+            // Also when the time is over: its session may have ended in the same instant.
             let checked = self.check();
-            if checked.is_err() || time.is_zero() {
+            if checked.is_err() || over.is_elapsed() || time.is_zero() {
                 return checked.inspect_err(|_| self.database.lock().fail(self.number));
             }
             select! {
                 biased;
-                () = &mut over => return Ok(()),
+                () = &mut over => {}
                 () = signal.notified() => {}
             }
         }
