@@ -84,11 +84,7 @@ impl Client {
 
     async fn attempt(&self, patience: Duration) -> Says {
         let sent = self.world.time();
-        let attempt = {
-            let mut evidence = self.ledger.lock();
-            evidence.attempts += 1;
-            evidence.attempts
-        };
+        let attempt = self.ledger.attempt(self.operation.number);
         self.tell(format_args!("sends"));
         let says = match timeout(patience, self.call(patience, attempt)).await {
             Err(_) => Says::Nothing,

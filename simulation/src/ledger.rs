@@ -9,7 +9,10 @@ use std::{
 use tonic::Code;
 use tonic_idempotency::rejection::Reason;
 
-use crate::{plan::End, world::Process};
+use crate::{
+    plan::{End, Kind},
+    world::Process,
+};
 
 /// The evidence of one run of the simulation. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +25,12 @@ pub struct Evidence {
     pub runs: Vec<HandlerRun>,
     /// The answers that clients got, in order.
     pub answers: Vec<Answer>,
-    /// The number of attempts that have begun.
-    pub attempts: usize,
+    /// The operations of the attempts that have begun, by the numbers of the attempts.
+    pub attempts: Vec<usize>,
+    /// The calls that have arrived at a process, in order.
+    pub calls: Vec<Call>,
+    /// The faults that have struck, in order.
+    pub faults: Vec<Strike>,
     /// Panics that no plan wants.
     pub panics: usize,
     /// How often the handler of an operation ran.
@@ -34,6 +41,34 @@ pub struct Evidence {
     pub leftovers: Vec<String>,
 }
 
+/// A request that has arrived at a process.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The attempt that it belongs to. A client's layer may send more than one request in an attempt.
+    pub attempt: usize,
+    /// The number of the server.
+    pub server: usize,
+    /// The process.
+    pub process: Process,
+    /// When it arrived.
+    pub arrived: Duration,
+    /// When it was answered, or the process heard that the client has hung up, or was killed.
+    pub left: Option<Duration>,
+}
+
+/// A fault, as it was.
+#[derive(Clone, Debug)]
+pub struct Strike {
+    /// Its kind.
+    pub kind: Kind,
+    /// The process that ran on its server.
+    pub process: Option<Process>,
+    /// When it began.
+    pub from: Duration,
+    /// When it was over; of a jump, the time to which the clock has jumped.
+    pub to: Duration,
+}
+
 /// One run of a handler.
 #[derive(Clone, Debug)]
 pub struct HandlerRun {
@@ -41,6 +76,8 @@ pub struct HandlerRun {
     pub operation: usize,
     /// The attempt whose request it got.
     pub attempt: usize,
+    /// The call that it serves, by its place among the calls.
+    pub call: usize,
     /// The process.
     pub process: Process,
     /// When it began.
@@ -98,12 +135,38 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes that a client begins an attempt. Returns its number.
+    pub fn attempt(&self, operation: usize) -> usize {
+        let attempts = &mut self.lock().attempts;
+        attempts.push(operation);
+        attempts.len() - 1
+    }
+
+    /// Notes that a call has arrived. Returns its place.
+    pub fn arrive(&self, call: Call) -> usize {
+        let calls = &mut self.lock().calls;
+        calls.push(call);
+        calls.len() - 1
+    }
+
+    /// Notes that a call is over, for the network.
+    pub fn leave(&self, call: usize, at: Duration) {
+        self.lock().calls[call].left = Some(at);
+    }
+
+    /// Notes that a fault has struck, and is over.
+    pub fn strike(&self, strike: Strike) {
+        self.lock().faults.push(strike);
+    }
+
     /// Notes that a handler begins. Returns the number of the run, and how often the operation ran before.
-    pub fn begin(&self, (operation, attempt): (usize, usize), process: Process, began: Duration) -> (usize, usize) {
+    pub fn begin(&self, operation: usize, call: usize, process: Process, began: Duration) -> (usize, usize) {
         let mut evidence = self.lock();
+        let attempt = evidence.calls[call].attempt;
         evidence.runs.push(HandlerRun {
             operation,
             attempt,
+            call,
             process,
             began,
             is_sent: false,

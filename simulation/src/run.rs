@@ -11,7 +11,7 @@ use crate::{
     audit::{self, Violation},
     client::Client,
     database::{Database, Open, Trouble},
-    ledger::Ledger,
+    ledger::{Ledger, Strike},
     network::Network,
     plan::{Fault, Kind, LENGTH, Plan},
     server::Server,
@@ -88,10 +88,14 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         .iter()
         .map(|fault| {
             let (fault, trouble, world, servers) = (fault.clone(), plan.trouble, world.clone(), Arc::clone(&servers));
-            let (database, to_servers) = (database.clone(), to_servers.clone());
+            let (database, to_servers, ledger) = (database.clone(), to_servers.clone(), ledger.clone());
             tokio::spawn(async move {
                 sleep_until(began + fault.at).await;
+                let process = fault.kind.server().and_then(|server| servers[server].process());
+                let from = world.time();
                 strike(&fault, trouble, &world, &servers, &database, &to_servers).await;
+                let to = world.time().max(from + fault.goes_on());
+                ledger.strike(Strike { kind: fault.kind, process, from, to });
             })
         })
         .collect();
@@ -183,9 +187,9 @@ async fn strike(
         Kind::CutDatabase(server) => servers[server].to_database.cut(),
         Kind::StormDatabase(server) => during(&servers[server].to_database, storm, lasts).await,
         Kind::StormClients => during(to_servers, storm, lasts).await,
-        Kind::Restart => database.restart(lasts.min(Duration::from_secs(10))),
+        Kind::Restart => database.restart(fault.goes_on()),
         Kind::EndSessions => database.end_sessions(),
-        Kind::FailOver => database.fail_over(0, lasts.min(Duration::from_secs(10))),
+        Kind::FailOver => database.fail_over(0, fault.goes_on()),
         Kind::Jump => database.jump(lasts),
         Kind::Trouble => {
             database.set_trouble(trouble);

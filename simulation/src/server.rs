@@ -23,7 +23,7 @@ use tower::{Layer as _, Service as _, util::BoxCloneSyncService};
 
 use crate::{
     database::{Database, Pool, resource_types},
-    ledger::Ledger,
+    ledger::{Call, Ledger},
     plan::{Operation, Settings, caller},
     reconciler::Witness,
     service::{FILE_DESCRIPTOR_SET, Service, proto::ledger_server::LedgerServer},
@@ -36,6 +36,9 @@ pub const USER: &str = "user";
 /// The header with the number of the attempt: for the observer alone.
 pub const ATTEMPT: &str = "attempt";
 
+/// The header with the number of the call, which its server adds: for the observer alone.
+pub const CALL: &str = "call";
+
 /// The header with the tenant.
 pub const SCOPE: &str = "scope";
 
@@ -46,6 +49,7 @@ const SHUTDOWN: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Server {
     world: World,
+    number: usize,
     host: Host,
     database: Database,
     /// The network to the database.
@@ -80,6 +84,7 @@ impl Server {
         let link = |to: &str| Link::new(world.random(&format!("link from server {number} to {to}")));
         Self {
             world: world.clone(),
+            number,
             host: Host::new(world, format!("server {number}")),
             database: database.clone(),
             to_database: link("database"),
@@ -202,6 +207,7 @@ impl Server {
         }
         let Instance { process, mut service, .. } = instance;
         process.gate().await;
+        let _visit = self.visit(&process, &mut request);
         let served = async move {
             let Ok(()) = poll_fn(|context| service.poll_ready(context)).await;
             let Ok(response) = service.call(request).await;
@@ -214,6 +220,16 @@ impl Server {
         Some(response)
     }
 
+    /// Notes that a call has arrived, and numbers it for the service.
+    fn visit(&self, process: &Process, request: &mut Request<Body>) -> Visit {
+        let attempt = request.headers().get(ATTEMPT).and_then(|attempt| attempt.to_str().ok()?.parse().ok());
+        let attempt = attempt.expect("each client numbers its attempts");
+        let (server, process, arrived) = (self.number, process.clone(), self.world.time());
+        let call = self.ledger.arrive(Call { attempt, server, process, arrived, left: None });
+        request.headers_mut().insert(CALL, call.into());
+        Visit { world: self.world.clone(), ledger: self.ledger.clone(), call }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Instance>> {
         self.instance.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -222,6 +238,19 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// The time that a call is at a server, until this is dropped.
+struct Visit {
+    world: World,
+    ledger: Ledger,
+    call: usize,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.ledger.leave(self.call, self.world.time());
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     database::Pool,
     ledger::Ledger,
     plan::{Behaviour, End, Operation, Procedure},
-    server::ATTEMPT,
+    server::CALL,
     world::{Link, Process, World},
 };
 
@@ -55,12 +55,12 @@ impl Service {
     async fn run(&self, request: Request<EnterRequest>, procedure: Procedure) -> Result<Response<EnterReply>, Status> {
         let execution = Execution::from_request(&request);
         let (metadata, extensions, message) = request.into_parts();
-        let attempt = metadata.get(ATTEMPT).and_then(|attempt| attempt.to_str().ok()?.parse().ok());
+        let call = metadata.get(CALL).and_then(|call| call.to_str().ok()?.parse().ok());
+        let call = call.ok_or_else(|| Status::internal("no such call"))?;
         let number = usize::try_from(message.operation).unwrap_or(usize::MAX);
         let operation = self.operations.iter().find(|operation| operation.number == number);
         let operation = operation.ok_or_else(|| Status::internal("no such operation"))?;
-        let (run, before) =
-            self.ledger.begin((number, attempt.unwrap_or_default()), self.process.clone(), self.world.time());
+        let (run, before) = self.ledger.begin(number, call, self.process.clone(), self.world.time());
         let behaviour = operation.behaviour(before);
         self.tell(run, number, format_args!("begins: {:?}", behaviour.end));
         let ended = match procedure {

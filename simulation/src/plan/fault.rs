@@ -86,6 +86,21 @@ impl Kind {
         Self::NAMES[self.index()]
     }
 
+    /// Returns the server that it strikes, if it is one.
+    pub fn server(self) -> Option<usize> {
+        match self {
+            Self::Kill(server)
+            | Self::Pause(server)
+            | Self::Stop(server)
+            | Self::SplitDatabase(server)
+            | Self::CutDatabase(server)
+            | Self::StormDatabase(server) => Some(server),
+            Self::StormClients | Self::Restart | Self::EndSessions | Self::FailOver | Self::Jump | Self::Trouble => {
+                None
+            }
+        }
+    }
+
     fn of(index: usize, server: usize) -> Self {
         match index {
             0 => Self::Kill(server),
@@ -105,6 +120,15 @@ impl Kind {
 }
 
 impl Fault {
+    /// Returns how long it goes on in the database, once it has struck.
+    pub fn goes_on(&self) -> Duration {
+        match self.kind {
+            Kind::Restart | Kind::FailOver => self.lasts.min(Duration::from_secs(10)),
+            Kind::Jump => self.lasts,
+            _ => Duration::ZERO,
+        }
+    }
+
     pub(super) fn draw_all(random: &mut Random, settings: &Settings) -> Vec<Self> {
         // Each run has some of the kinds, so that those that hide others are sometimes off.
         let kinds: Vec<_> = (0..Kind::NAMES.len()).filter(|_| random.once_in(2)).collect();

@@ -1,0 +1,136 @@
+//! Whether the answers that clients got tell the truth.
+
+use tonic::Code;
+use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
+
+use super::Audit;
+use crate::{
+    ledger::{Answer, HandlerRun, Says},
+    plan::{End, Kind, Operation, Procedure},
+    service::PLANNED,
+};
+
+impl Audit<'_> {
+    pub(super) fn answers(&mut self) {
+        for answer in &self.evidence.answers {
+            let operation = self.plan.operation(answer.operation);
+            let promise = match &answer.says {
+                Says::Done { run, owner, text, is_replay } => {
+                    self.about_done(answer, operation, *run, (owner, text), *is_replay)
+                }
+                Says::Refused(reason) => self.about_refused(answer, *reason, operation),
+                Says::Failed(code, message) if !is_expected_error(*code, message) => Some("nothing unexpected"),
+                Says::Failed(..) | Says::Nothing | Says::Unresolved => None,
+            };
+            let promise = promise.or_else(|| self.has_lied(answer, operation).then_some("an error tells the truth"));
+            if let Some(promise) = promise {
+                self.broken(promise, format!("operation {} heard {:?}", answer.operation, answer.says));
+            }
+        }
+    }
+
+    fn about_done(
+        &self,
+        answer: &Answer,
+        operation: &Operation,
+        run: usize,
+        (owner, text): (&str, &str),
+        is_replay: bool,
+    ) -> Option<&'static str> {
+        let policies = &self.plan.settings.policies;
+        let of_run = self.evidence.runs.get(run);
+        let lives = policies.retention + policies.retention / 50;
+        // An unknown outcome may be found out later, and its retention counts from then.
+        let is_known = |run: &&HandlerRun| {
+            run.ended.is_some_and(|(_, end)| end == End::Response) && !self.excuses.is_lost(run.call)
+        };
+        let expires = of_run.filter(is_known).map(|run| self.excuses.life(run.call).1 + lives);
+        match () {
+            () if owner != operation.owner().to_string() => Some("nobody sees another's data"),
+            // Of runs that were not protected, the reconciler cannot tell which request was first.
+            () if text != operation.text() && !self.runs_of(operation).any(|run| self.excuses.is_unprotected(run)) => {
+                Some("nobody sees another's data")
+            }
+            () if !self.committed.get(run).is_some_and(|committed| *committed) => Some("an acknowledged effect stays"),
+            () if is_replay
+                && policies.expired_keys == ExpiredKeyPolicy::Run
+                && expires.is_some_and(|expires| expires < answer.sent) =>
+            {
+                Some("a replay ends with its record")
+            }
+            () => None,
+        }
+    }
+
+    fn about_refused(&self, answer: &Answer, reason: Reason, operation: &Operation) -> Option<&'static str> {
+        let others =
+            || self.plan.operations.iter().filter(|other| self.key(other.number) == self.key(operation.number));
+        let calls = self.evidence.calls.iter().enumerate().filter(|(_, call)| {
+            call.arrived <= answer.got && self.key(self.evidence.attempts[call.attempt]) == self.key(operation.number)
+        });
+        let is_lost = || calls.map(|(number, _)| number).any(|call| self.excuses.is_lost(call));
+        let is_unknown = |run: &HandlerRun| run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        match reason {
+            Reason::KeyReused if others().count() > 1 => None,
+            Reason::KeyExpired if self.plan.settings.policies.expired_keys == ExpiredKeyPolicy::Refuse => None,
+            Reason::NoUser if operation.user.is_none() => None,
+            Reason::OutcomeUnknown if self.runs_of(operation).any(is_unknown) || is_lost() => None,
+            Reason::OutcomeUnknown => Some("an outcome is known"),
+            // A statement that is cancelled at once, by a time limit that the handler has set, for all that the layer knows; and a server that
+            // fails at each attempt.
+            // Another call has held the key meanwhile, in reserved mode, and has released it.
+            Reason::NotCommitted if others().count() > 1 => None,
+            Reason::NotCommitted | Reason::StoreFailed
+                if self.plan.faults.iter().any(|fault| fault.kind == Kind::Trouble) =>
+            {
+                None
+            }
+            Reason::Conflict
+            | Reason::InProgress
+            | Reason::Overloaded
+            | Reason::ShuttingDown
+            | Reason::StoreUnavailable => None,
+            _ => Some("nothing unexpected"),
+        }
+    }
+
+    /// Returns the runs under the key of an operation.
+    fn runs_of(&self, operation: &Operation) -> impl Iterator<Item = &HandlerRun> {
+        let key = self.key(operation.number);
+        self.evidence.runs.iter().filter(move |run| self.key(run.operation) == key)
+    }
+
+    /// Returns whether the client's layer told of a failure, and the effect was on the way or there.
+    fn has_lied(&self, answer: &Answer, operation: &Operation) -> bool {
+        let has_failed = match &answer.says {
+            Says::Failed(..) => true,
+            Says::Refused(reason) => !matches!(reason, Reason::OutcomeUnknown | Reason::KeyReused | Reason::KeyExpired),
+            Says::Done { .. } | Says::Nothing | Says::Unresolved => false,
+        };
+        let shares = |other: &&Operation| (other.owner(), other.key) == (operation.owner(), operation.key);
+        let is_alone = operation.duplicates == 0 && self.plan.operations.iter().filter(shares).count() == 1;
+        let is_on_the_way = |(number, run): (usize, &HandlerRun)| {
+            run.operation == operation.number
+                && run.attempt == answer.attempt
+                && answer.got + self.excuses.jumps(run.began, answer.got)
+                    < run.began + self.plan.settings.policies.retention
+                && self.committed[number]
+                && run.ended.is_none_or(|(_, end)| end != End::ErrorAfterEffect)
+        };
+        self.plan.settings.client_layer
+            && has_failed
+            && is_alone
+            && !(operation.procedure == Procedure::Send
+                && self.runs_of(operation).any(|run| self.excuses.may_run_again(run)))
+            && self.evidence.runs.iter().enumerate().any(is_on_the_way)
+    }
+}
+
+fn is_expected_error(code: Code, message: &str) -> bool {
+    match code {
+        Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Aborted => true,
+        Code::FailedPrecondition => message == PLANNED,
+        Code::Internal => message == PLANNED || message.contains("panicked"),
+        _ => false,
+    }
+}

@@ -1,0 +1,145 @@
+//! The faults, and what each of them can have caused: it excuses nothing else.
+
+use std::time::Duration;
+
+use tonic_idempotency::policy::{LeasePolicy, StorePolicy};
+
+use crate::{
+    ledger::{Call, Evidence, HandlerRun},
+    plan::{Kind, Plan, Procedure},
+};
+
+/// The time within which an outcome is recorded, or a lease renewed, if nothing hinders it.
+const SOON: Duration = Duration::from_secs(1);
+
+/// The time within which one retry heals what was over at once.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The longest time that a message takes in a storm.
+const STORM: Duration = Duration::from_millis(800);
+
+/// A time in which something kept a process from its work with the store.
+#[derive(Clone, Copy, Debug)]
+struct Hindrance {
+    from: Duration,
+    to: Duration,
+    /// Whether the store could be asked again at once.
+    is_momentary: bool,
+}
+
+/// The excuses of one run of the simulation.
+#[derive(Debug)]
+pub(super) struct Excuses<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) evidence: &'a Evidence,
+}
+
+impl Excuses<'_> {
+    /// Returns whether another run of its key may follow a run that was reserved.
+    pub(super) fn may_run_again(&self, run: &HandlerRun) -> bool {
+        let reruns = self.plan.settings.policies.on_lease_ended == LeasePolicy::Rerun;
+        reruns && self.is_lost(run.call) || self.is_unprotected(run)
+    }
+
+    /// Returns whether a run may have begun without a reservation: the store could not be asked, and that is allowed.
+    pub(super) fn is_unprotected(&self, run: &HandlerRun) -> bool {
+        let call = &self.evidence.calls[run.call];
+        let is_unavailable = |it: Hindrance| !it.is_momentary && it.from <= run.began && it.to >= call.arrived;
+        self.plan.operation(run.operation).procedure == Procedure::Send
+            && self.plan.settings.policies.on_store_unavailable == StorePolicy::Proceed
+            && self.hindrances(call).any(is_unavailable)
+    }
+
+    /// Returns whether a call may have lost its key before its outcome was recorded: its process was killed, or its lease could not be renewed.
+    pub(super) fn is_lost(&self, call: usize) -> bool {
+        let lease = self.plan.settings.policies.lease;
+        let (held, settled) = self.life(call);
+        let call = &self.evidence.calls[call];
+        let was_killed = self.killed(call).any(|at| held <= at && at <= settled);
+        // It is renewed after each third, and after each ninth if that fails.
+        was_killed || self.hindered(call, held, settled) + self.jumps(held, settled) >= lease / 2
+    }
+
+    /// Returns when a call may have got its key at the earliest, and when its outcome was recorded at the latest, unless its process was killed.
+    pub(super) fn life(&self, call: usize) -> (Duration, Duration) {
+        let settings = &self.plan.settings;
+        let run = self.evidence.runs.iter().find(|run| run.call == call);
+        let call = &self.evidence.calls[call];
+        let held = run.map_or(call.arrived, |run| call.arrived.max(run.began.saturating_sub(settings.timeout + SOON)));
+        let ended = match run {
+            Some(run) => run.ended.map(|(at, _)| at),
+            // Its claim goes on if its client hangs up.
+            None => call.left.map(|at| at + settings.timeout),
+        };
+        let Some(ended) = ended else { return (held, Duration::MAX) };
+        let mut settled = ended + SOON;
+        let mut hindrances: Vec<_> = self.hindrances(call).filter(|it| it.to >= ended).collect();
+        hindrances.sort_by_key(|it| it.from);
+        for hindrance in hindrances {
+            if hindrance.from <= settled {
+                // The longest pause between two attempts.
+                settled = settled.max(hindrance.to + settings.policies.lease / 6 + settings.timeout + SOON);
+            }
+        }
+        (held, settled)
+    }
+
+    /// By how much the database's clock has jumped ahead meanwhile.
+    pub(super) fn jumps(&self, from: Duration, to: Duration) -> Duration {
+        let jumps = self.evidence.faults.iter().filter(|fault| fault.kind == Kind::Jump);
+        jumps.filter(|jump| from <= jump.from && jump.from <= to).map(|jump| jump.to - jump.from).sum()
+    }
+
+    /// Returns how long a process was hindered meanwhile.
+    fn hindered(&self, call: &Call, from: Duration, to: Duration) -> Duration {
+        let mut hindrances: Vec<_> = self.hindrances(call).collect();
+        hindrances.sort_by_key(|it| it.from);
+        let (mut sum, mut counted) = (Duration::ZERO, from);
+        for Hindrance { from, to: ends, .. } in hindrances {
+            let (begins, ends) = (from.max(counted), ends.min(to));
+            sum += ends.saturating_sub(begins);
+            counted = counted.max(ends);
+        }
+        sum
+    }
+
+    /// Returns when the process of a call was killed.
+    fn killed<'a>(&'a self, call: &'a Call) -> impl Iterator<Item = Duration> + 'a {
+        self.evidence.faults.iter().filter_map(|fault| {
+            let is_its = fault.process.as_ref().is_some_and(|process| process.is(&call.process));
+            match fault.kind {
+                Kind::Kill(_) if is_its => Some(fault.from),
+                Kind::Stop(_) if is_its => Some(fault.to),
+                _ => None,
+            }
+        })
+    }
+
+    /// Returns what hindered the process of a call, until the last that was on its way is given up.
+    fn hindrances<'a>(&'a self, call: &'a Call) -> impl Iterator<Item = Hindrance> + 'a {
+        let (settings, trouble) = (&self.plan.settings, &self.plan.trouble);
+        self.evidence.faults.iter().filter_map(move |fault| {
+            let is_its = fault.process.as_ref().is_some_and(|process| process.is(&call.process));
+            let after = match fault.kind {
+                Kind::Pause(_) if is_its => RETRY,
+                Kind::SplitDatabase(server) | Kind::StormDatabase(server) if server == call.server => {
+                    settings.timeout + 2 * STORM
+                }
+                Kind::CutDatabase(server) if server == call.server => RETRY,
+                Kind::EndSessions => RETRY,
+                Kind::Restart | Kind::FailOver => settings.timeout,
+                Kind::Trouble => settings.timeout + trouble.latency[1] + trouble.commit[1],
+                Kind::CutDatabase(_)
+                | Kind::Jump
+                | Kind::Kill(_)
+                | Kind::Pause(_)
+                | Kind::SplitDatabase(_)
+                | Kind::Stop(_)
+                | Kind::StormClients
+                | Kind::StormDatabase(_) => return None,
+            };
+            let is_momentary = matches!(fault.kind, Kind::CutDatabase(_) | Kind::EndSessions);
+            Some(Hindrance { from: fault.from, to: fault.to + after, is_momentary })
+        })
+    }
+}
