@@ -10,6 +10,7 @@ use tonic::Code;
 use tonic_idempotency::rejection::Reason;
 
 use crate::{
+    database::StoredRecord,
     plan::{End, Kind},
     world::Process,
 };
@@ -35,6 +36,8 @@ pub struct Evidence {
     pub panics: usize,
     /// How often the handler of an operation ran.
     pub counts: BTreeMap<usize, usize>,
+    /// The records, when all has been answered.
+    pub records: Vec<StoredRecord>,
     /// Processes that were shut down well, with no call left, and when.
     pub stopped: Vec<(Process, Duration)>,
     /// Calls and connections that were left when all had ended.
@@ -88,6 +91,8 @@ pub struct HandlerRun {
     pub effect: Option<Duration>,
     /// When it ended, and how; of a run whose process was killed, never.
     pub ended: Option<(Duration, End)>,
+    /// When it was cut off in the middle, by its own process.
+    pub cut: Option<Duration>,
 }
 
 /// An answer, or the end of a client's patience.
@@ -172,6 +177,7 @@ impl Ledger {
             is_sent: false,
             effect: None,
             ended: None,
+            cut: None,
         });
         let number = evidence.runs.len() - 1;
         let count = evidence.counts.entry(operation).or_default();
@@ -187,6 +193,14 @@ impl Ledger {
     /// Notes the effect of a run.
     pub fn effect(&self, run: usize, at: Duration) {
         self.lock().runs[run].effect = Some(at);
+    }
+
+    /// Notes that a run is dropped, which cuts it off unless it has ended.
+    pub fn drop_run(&self, run: usize, at: Duration) {
+        let run = &mut self.lock().runs[run];
+        if run.ended.is_none() {
+            run.cut = Some(at);
+        }
     }
 
     /// Notes the end of a run.

@@ -137,6 +137,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         }
     }
     sleep(QUIET).await;
+    ledger.lock().records = database.records();
     for server in servers.iter() {
         server.stop(true).await;
     }

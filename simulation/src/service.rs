@@ -61,6 +61,7 @@ impl Service {
         let operation = self.operations.iter().find(|operation| operation.number == number);
         let operation = operation.ok_or_else(|| Status::internal("no such operation"))?;
         let (run, before) = self.ledger.begin(number, call, self.process.clone(), self.world.time());
+        let _attention = Attention { world: self.world.clone(), ledger: self.ledger.clone(), run };
         let behaviour = operation.behaviour(before);
         self.tell(run, number, format_args!("begins: {:?}", behaviour.end));
         let ended = match procedure {
@@ -128,6 +129,19 @@ impl Service {
 
     fn tell(&self, run: usize, operation: usize, event: fmt::Arguments<'_>) {
         self.world.tell(self.process.host().name(), format_args!("run {run} of operation {operation} {event}"));
+    }
+}
+
+/// The time that a run is attended to, until this is dropped.
+struct Attention {
+    world: World,
+    ledger: Ledger,
+    run: usize,
+}
+
+impl Drop for Attention {
+    fn drop(&mut self) {
+        self.ledger.drop_run(self.run, self.world.time());
     }
 }
 

@@ -6,7 +6,7 @@ use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
 use super::Audit;
 use crate::{
     ledger::{Answer, HandlerRun, Says},
-    plan::{End, Kind, Operation, Procedure},
+    plan::{End, Operation, Procedure},
     service::PLANNED,
 };
 
@@ -62,40 +62,8 @@ impl Audit<'_> {
         }
     }
 
-    fn about_refused(&self, answer: &Answer, reason: Reason, operation: &Operation) -> Option<&'static str> {
-        let others =
-            || self.plan.operations.iter().filter(|other| self.key(other.number) == self.key(operation.number));
-        let calls = self.evidence.calls.iter().enumerate().filter(|(_, call)| {
-            call.arrived <= answer.got && self.key(self.evidence.attempts[call.attempt]) == self.key(operation.number)
-        });
-        let is_lost = || calls.map(|(number, _)| number).any(|call| self.excuses.is_lost(call));
-        let is_unknown = |run: &HandlerRun| run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
-        match reason {
-            Reason::KeyReused if others().count() > 1 => None,
-            Reason::KeyExpired if self.plan.settings.policies.expired_keys == ExpiredKeyPolicy::Refuse => None,
-            Reason::NoUser if operation.user.is_none() => None,
-            Reason::OutcomeUnknown if self.runs_of(operation).any(is_unknown) || is_lost() => None,
-            Reason::OutcomeUnknown => Some("an outcome is known"),
-            // A statement that is cancelled at once, by a time limit that the handler has set, for all that the layer knows; and a server that
-            // fails at each attempt.
-            // Another call has held the key meanwhile, in reserved mode, and has released it.
-            Reason::NotCommitted if others().count() > 1 => None,
-            Reason::NotCommitted | Reason::StoreFailed
-                if self.plan.faults.iter().any(|fault| fault.kind == Kind::Trouble) =>
-            {
-                None
-            }
-            Reason::Conflict
-            | Reason::InProgress
-            | Reason::Overloaded
-            | Reason::ShuttingDown
-            | Reason::StoreUnavailable => None,
-            _ => Some("nothing unexpected"),
-        }
-    }
-
     /// Returns the runs under the key of an operation.
-    fn runs_of(&self, operation: &Operation) -> impl Iterator<Item = &HandlerRun> {
+    pub(super) fn runs_of(&self, operation: &Operation) -> impl Iterator<Item = &HandlerRun> {
         let key = self.key(operation.number);
         self.evidence.runs.iter().filter(move |run| self.key(run.operation) == key)
     }

@@ -1,11 +1,14 @@
 //! Whether each operation has happened once.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use tonic_idempotency::policy::ExpiredKeyPolicy;
 
 use super::Audit;
-use crate::plan::{End, Procedure};
+use crate::{
+    ledger::HandlerRun,
+    plan::{End, Procedure},
+};
 
 impl Audit<'_> {
     /// Checks the effects under each key of each owner.
@@ -28,18 +31,23 @@ impl Audit<'_> {
     /// Returns whether the effect of a run may follow that of another under the same key.
     fn may_follow(&self, first: usize, second: usize) -> bool {
         let [first, second] = [first, second].map(|number| &self.evidence.runs[number]);
+        let has_expired = self.has_expired(first, second.began);
+        let is_reserved = |operation| self.plan.operation(operation).procedure == Procedure::Send;
+        has_expired
+            || is_reserved(first.operation) && self.excuses.may_run_again(first)
+            || is_reserved(second.operation) && self.excuses.is_unprotected(second)
+    }
+
+    /// Returns whether the record of a run may have expired at a time, and its key may be used again.
+    pub(super) fn has_expired(&self, run: &HandlerRun, at: Duration) -> bool {
         let policies = &self.plan.settings.policies;
         // That of a response counts from its completion, that of an unknown outcome from the claim.
         let is_unknown =
-            self.excuses.is_lost(first.call) || first.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
-        let counts_from = first.effect.filter(|_| !is_unknown).unwrap_or(first.began);
-        let jumps = self.excuses.jumps(counts_from, second.began);
+            self.excuses.is_lost(run.call) || run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        let counts_from = run.effect.filter(|_| !is_unknown).unwrap_or(run.began);
+        let jumps = self.excuses.jumps(counts_from, at);
         // The retention is accurate to 1 %.
-        let had_expired = policies.expired_keys == ExpiredKeyPolicy::Run
-            && (second.began + jumps).saturating_sub(counts_from) >= policies.retention.mul_f64(0.98);
-        let is_reserved = |operation| self.plan.operation(operation).procedure == Procedure::Send;
-        had_expired
-            || is_reserved(first.operation) && self.excuses.may_run_again(first)
-            || is_reserved(second.operation) && self.excuses.is_unprotected(second)
+        policies.expired_keys == ExpiredKeyPolicy::Run
+            && (at + jumps).saturating_sub(counts_from) >= policies.retention.mul_f64(0.98)
     }
 }

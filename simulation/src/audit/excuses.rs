@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use tonic_idempotency::policy::{LeasePolicy, StorePolicy};
+use uuid::Uuid;
 
 use crate::{
     ledger::{Call, Evidence, HandlerRun},
     plan::{Kind, Plan, Procedure},
+    world::BEGINNING,
 };
 
 /// The time within which an outcome is recorded, or a lease renewed, if nothing hinders it.
@@ -18,6 +20,9 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The longest time that a message takes in a storm.
 const STORM: Duration = Duration::from_millis(800);
 
+/// The time for which a key that tells when it was made may be used beyond its retention: the clocks of clients may differ.
+pub(super) const SKEW: Duration = Duration::from_secs(300);
+
 /// A time in which something kept a process from its work with the store.
 #[derive(Clone, Copy, Debug)]
 struct Hindrance {
@@ -25,6 +30,8 @@ struct Hindrance {
     to: Duration,
     /// Whether the store could be asked again at once.
     is_momentary: bool,
+    /// Whether neither side may have heard of the other.
+    is_silent: bool,
 }
 
 /// The excuses of one run of the simulation.
@@ -52,12 +59,32 @@ impl Excuses<'_> {
 
     /// Returns whether a call may have lost its key before its outcome was recorded: its process was killed, or its lease could not be renewed.
     pub(super) fn is_lost(&self, call: usize) -> bool {
-        let lease = self.plan.settings.policies.lease;
+        self.is_killed(call) || self.has_lapsed(call, Duration::MAX)
+    }
+
+    /// Returns whether the process of a call was killed before its outcome was recorded.
+    pub(super) fn is_killed(&self, call: usize) -> bool {
         let (held, settled) = self.life(call);
-        let call = &self.evidence.calls[call];
-        let was_killed = self.killed(call).any(|at| held <= at && at <= settled);
+        self.killed(&self.evidence.calls[call]).any(|at| held <= at && at <= settled)
+    }
+
+    /// Returns whether the lease of a call may have ended by a time, before its outcome was recorded.
+    pub(super) fn has_lapsed(&self, call: usize, by: Duration) -> bool {
+        let (held, settled) = self.life(call);
+        let until = settled.min(by);
+        let lost = self.hindered(&self.evidence.calls[call], held, until) + self.jumps(held, until);
         // It is renewed after each third, and after each ninth if that fails.
-        was_killed || self.hindered(call, held, settled) + self.jumps(held, settled) >= lease / 2
+        lost >= self.plan.settings.policies.lease / 2
+    }
+
+    /// Returns whether anything hindered the process of a call meanwhile.
+    pub(super) fn is_hindered(&self, call: usize, from: Duration, to: Duration) -> bool {
+        self.hindrances(&self.evidence.calls[call]).any(|it| it.from <= to && it.to >= from)
+    }
+
+    /// Returns whether the call cannot have told the database that it ends: its process was paused, or silence was between them.
+    pub(super) fn is_silenced(&self, call: usize, from: Duration, to: Duration) -> bool {
+        self.hindrances(&self.evidence.calls[call]).any(|it| it.is_silent && it.from <= to && it.to >= from)
     }
 
     /// Returns when a call may have got its key at the earliest, and when its outcome was recorded at the latest, unless its process was killed.
@@ -67,7 +94,7 @@ impl Excuses<'_> {
         let call = &self.evidence.calls[call];
         let held = run.map_or(call.arrived, |run| call.arrived.max(run.began.saturating_sub(settings.timeout + SOON)));
         let ended = match run {
-            Some(run) => run.ended.map(|(at, _)| at),
+            Some(run) => run.ended.map(|(at, _)| at).or(run.cut),
             // Its claim goes on if its client hangs up.
             None => call.left.map(|at| at + settings.timeout),
         };
@@ -82,6 +109,13 @@ impl Excuses<'_> {
             }
         }
         (held, settled)
+    }
+
+    /// Returns the age of a key that tells when it was made.
+    pub(super) fn age(&self, key: Uuid, at: Duration) -> Duration {
+        let made = key.get_timestamp().map(|made| made.to_unix());
+        let made = made.map_or(Duration::MAX, |(seconds, nanoseconds)| Duration::new(seconds, nanoseconds));
+        (Duration::from_secs(BEGINNING) + at).saturating_sub(made)
     }
 
     /// By how much the database's clock has jumped ahead meanwhile.
@@ -104,7 +138,7 @@ impl Excuses<'_> {
     }
 
     /// Returns when the process of a call was killed.
-    fn killed<'a>(&'a self, call: &'a Call) -> impl Iterator<Item = Duration> + 'a {
+    pub(super) fn killed<'a>(&'a self, call: &'a Call) -> impl Iterator<Item = Duration> + 'a {
         self.evidence.faults.iter().filter_map(|fault| {
             let is_its = fault.process.as_ref().is_some_and(|process| process.is(&call.process));
             match fault.kind {
@@ -139,7 +173,11 @@ impl Excuses<'_> {
                 | Kind::StormDatabase(_) => return None,
             };
             let is_momentary = matches!(fault.kind, Kind::CutDatabase(_) | Kind::EndSessions);
-            Some(Hindrance { from: fault.from, to: fault.to + after, is_momentary })
+            let is_silent = matches!(
+                fault.kind,
+                Kind::FailOver | Kind::Pause(_) | Kind::SplitDatabase(_) | Kind::StormDatabase(_) | Kind::Trouble
+            );
+            Some(Hindrance { from: fault.from, to: fault.to + after, is_momentary, is_silent })
         })
     }
 }

@@ -1,23 +1,36 @@
 //! Decides whether the promises of docs/guarantees.md were kept. The only evidence is what happened outside of the servers: effects, and
 //! the answers that clients got. Nothing here knows of leases, tokens or records.
 //!
-//! | promise | broken if |
-//! |---|---|
-//! | nothing happens twice | an operation has more than one effect, and neither its policy, nor a fault, nor its retention allows it |
-//! | an acknowledged effect stays | a client was told of a run whose effect is not there |
-//! | an error tells the truth | the client's layer says that an operation has failed, and its effect was on the way |
-//! | a replay ends with its record | a client was told of a run whose record has expired |
-//! | nobody sees another's data | an answer has another owner's or another operation's text |
-//! | an outcome is known | it is said to be unknown, and there was no reason |
-//! | no key is stuck | an operation gets no final answer when all faults are over |
-//! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, or a call goes on after that |
-//! | nothing panics | something other than a handler that is to panic has done so |
-//! | nothing unexpected | an answer is one that no client of this service can expect |
+//! | promise | broken if | file |
+//! |---|---|---|
+//! | nothing happens twice | an operation has more than one effect, and neither its policy with a fault, nor its retention allows it | `effects` |
+//! | a final answer is final | a handler runs after a client was told of a response, or of a final error, that is to be kept | `runs` |
+//! | calls of a key run one after the other | a handler begins while another one with its key runs that has not lost it | `runs` |
+//! | no handler is cut off | its own process drops it in the middle, and its client has not left, or that is nothing to it | `runs` |
+//! | nobody acts without a user | a handler runs for a caller who is not authenticated | `runs` |
+//! | an expired key does not run | a handler runs under a key that is older than its retention, and they are to be refused | `runs` |
+//! | a record tells the truth | in the end, one has another run than the one that is there, or reserves a key, or is missing | `records` |
+//! | an acknowledged effect stays | a client was told of a run whose effect is not there | `answers` |
+//! | an error tells the truth | the client's layer says that an operation has failed, and its effect was on the way | `answers` |
+//! | a replay ends with its record | a client was told of a run whose record has expired | `answers` |
+//! | nobody sees another's data | an answer has another owner's or another operation's text | `answers` |
+//! | nothing unexpected | an answer is one that no client of this service can expect | `answers`, `refusals` |
+//! | an outcome is known | it is said to be unknown, and there was no reason | `refusals` |
+//! | a refusal has its cause | the store is said to be away, or a limit reached, or a server stopping, and none is | `refusals` |
+//! | waiting has an end | a call that runs no handler is answered late, and nothing hindered it | `waits` |
+//! | a key is free when its call is over | a key is said to be in progress, and no call can have it | `waits` |
+//! | no key is stuck | an operation gets no final answer when all faults are over | `leftovers` |
+//! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, or a call goes on after that | `leftovers` |
+//! | nothing panics | something other than a handler that is to panic has done so | `leftovers` |
 
 mod answers;
 mod effects;
 mod excuses;
 mod leftovers;
+mod records;
+mod refusals;
+mod runs;
+mod waits;
 
 use std::fmt;
 
@@ -55,7 +68,10 @@ pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Vec<Violat
     let excuses = Excuses { plan, evidence };
     let mut audit = Audit { plan, evidence, excuses, committed, violations: Vec::new() };
     audit.effects();
+    audit.runs();
+    audit.records();
     audit.answers();
+    audit.waits();
     audit.leftovers();
     audit.violations
 }

@@ -28,6 +28,7 @@ pub use self::{
     pool::Pool,
     row::Row,
     server::Database,
+    session::KEEPALIVES,
     state::{Effect, Open, StoredRecord},
     statement::resource_types,
     trouble::Trouble,

@@ -23,7 +23,7 @@ use crate::world::{Cut, Link, Process, Signal};
 pub(super) const SILENCE: Duration = Duration::from_secs(15);
 
 /// How much later the server's keepalives find out.
-const KEEPALIVES: Duration = Duration::from_secs(15);
+pub const KEEPALIVES: Duration = Duration::from_secs(15);
 
 /// The rows of each statement of a request, or the error of the first that failed.
 pub(super) type Answer = Result<Vec<Vec<Row>>, SqlError>;

@@ -1,0 +1,98 @@
+//! Whether each refusal of the layer has its cause.
+
+use std::time::Duration;
+
+use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
+
+use super::{Audit, excuses::SKEW};
+use crate::{
+    ledger::{Answer, HandlerRun},
+    plan::{End, Kind, Operation},
+    world::Process,
+};
+
+impl Audit<'_> {
+    pub(super) fn about_refused(&self, answer: &Answer, reason: Reason, operation: &Operation) -> Option<&'static str> {
+        let others =
+            || self.plan.operations.iter().filter(|other| self.key(other.number) == self.key(operation.number));
+        let is_hindered = || self.is_hindered(answer);
+        let settings = &self.plan.settings;
+        match reason {
+            Reason::KeyReused if others().count() > 1 => None,
+            Reason::KeyExpired if self.may_be_expired(answer, operation) => None,
+            Reason::NoUser if operation.user.is_none() => None,
+            Reason::OutcomeUnknown if self.is_unknown(answer, operation) => None,
+            Reason::OutcomeUnknown => Some("an outcome is known"),
+            // Another call has held the key meanwhile, in reserved mode, and has released it.
+            Reason::NotCommitted if others().count() > 1 || is_hindered() => None,
+            Reason::StoreFailed if is_hindered() => None,
+            Reason::StoreUnavailable if is_hindered() => None,
+            Reason::Overloaded if settings.is_narrow || is_hindered() || self.is_crowded(answer) => None,
+            Reason::ShuttingDown if self.is_stopping(answer) => None,
+            Reason::NotCommitted
+            | Reason::StoreFailed
+            | Reason::StoreUnavailable
+            | Reason::Overloaded
+            | Reason::ShuttingDown => Some("a refusal has its cause"),
+            Reason::Conflict | Reason::InProgress => None,
+            _ => Some("nothing unexpected"),
+        }
+    }
+
+    /// Returns whether something was between the servers of the attempt and the database meanwhile.
+    fn is_hindered(&self, answer: &Answer) -> bool {
+        let sent = answer.sent.saturating_sub(self.plan.settings.timeout);
+        let calls = self.evidence.calls.iter().enumerate().filter(|(_, call)| call.attempt == answer.attempt);
+        let mut calls = calls.map(|(number, _)| number);
+        let mut faults = self.evidence.faults.iter();
+        // A connection that has fallen silent is found out when it is used the next time.
+        calls.any(|call| {
+            self.excuses.is_hindered(call, sent, answer.got)
+                || self.excuses.is_silenced(call, Duration::ZERO, answer.got)
+        })
+            // Its statements are too late until the clock is read again.
+            || faults.any(|fault| fault.kind == Kind::Jump && sent <= fault.from && fault.from <= answer.got)
+    }
+
+    /// Returns whether other calls may have had all connections of a server of the attempt.
+    fn is_crowded(&self, answer: &Answer) -> bool {
+        let calls = &self.evidence.calls;
+        let is_beside = |number: usize, process: &Process| {
+            calls[number].process.is(process)
+                && calls[number].arrived <= answer.got
+                && self.excuses.life(number).1 >= answer.sent
+        };
+        calls.iter().filter(|call| call.attempt == answer.attempt).any(|call| {
+            let beside = (0..calls.len()).filter(|number| is_beside(*number, &call.process)).count();
+            beside > self.plan.settings.connections
+        })
+    }
+
+    fn is_stopping(&self, answer: &Answer) -> bool {
+        let mut stops = self.evidence.faults.iter().filter(|fault| matches!(fault.kind, Kind::Stop(_)));
+        stops.any(|stop| stop.from <= answer.got && stop.to >= answer.sent)
+    }
+
+    /// Returns whether the time that the key tells of may be longer ago than the retention.
+    fn may_be_expired(&self, answer: &Answer, operation: &Operation) -> bool {
+        let policies = &self.plan.settings.policies;
+        policies.expired_keys == ExpiredKeyPolicy::Refuse
+            && self.excuses.age(operation.key, answer.got) >= policies.retention + SKEW
+    }
+
+    /// Returns whether nobody can know how a call of this key has ended.
+    fn is_unknown(&self, answer: &Answer, operation: &Operation) -> bool {
+        let key = self.key(operation.number);
+        let calls =
+            self.evidence.calls.iter().enumerate().filter(|(_, call)| {
+                call.arrived <= answer.got && self.key(self.evidence.attempts[call.attempt]) == key
+            });
+        let mut calls = calls.map(|(number, _)| number);
+        let is_open = |call| {
+            self.excuses.is_killed(call)
+                || self.excuses.has_lapsed(call, answer.got) && self.excuses.life(call).1 >= answer.sent
+        };
+        let is_told = |run: &HandlerRun| run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        self.runs_of(operation).any(is_told) || calls.any(is_open)
+    }
+}

@@ -1,0 +1,143 @@
+//! Whether handlers run when they may, alone, and to their end.
+
+use std::time::Duration;
+
+use tonic::Code;
+use tonic_idempotency::policy::{DisconnectPolicy, ExpiredKeyPolicy, LeasePolicy};
+
+use super::{Audit, excuses::SKEW};
+use crate::{
+    ledger::{Answer, Call, HandlerRun, Says},
+    plan::{End, Procedure},
+    service::PLANNED,
+};
+
+/// The longest time between the arrival of a call and the look at its key.
+const LATE: Duration = Duration::from_secs(5);
+
+impl Audit<'_> {
+    /// Checks each run.
+    pub(super) fn runs(&mut self) {
+        let policies = &self.plan.settings.policies;
+        for (number, run) in self.evidence.runs.iter().enumerate() {
+            let operation = self.plan.operation(run.operation);
+            if operation.user.is_none() {
+                self.broken("nobody acts without a user", format!("run {number} of operation {}", run.operation));
+            }
+            let age = self.excuses.age(operation.key, self.evidence.calls[run.call].arrived);
+            if policies.expired_keys == ExpiredKeyPolicy::Refuse && age > policies.retention + SKEW + LATE {
+                self.broken("an expired key does not run", format!("run {number} of operation {}", run.operation));
+            }
+            if run.cut.is_some_and(|cut| !self.may_be_cut(run, cut)) {
+                self.broken("no handler is cut off", format!("run {number} of operation {}", run.operation));
+            }
+            for (second, other) in self.evidence.runs.iter().enumerate().skip(number + 1) {
+                if self.key(other.operation) == self.key(run.operation) && !self.may_run_beside(run, other) {
+                    let seen = format!("runs {number} and {second} of operation {}", run.operation);
+                    self.broken("calls of a key run one after the other", seen);
+                }
+            }
+        }
+        for answer in &self.evidence.answers {
+            let Some(run) = self.told_of(answer) else { continue };
+            let again = self.evidence.runs.iter().position(|other| {
+                other.began > answer.got
+                    && self.key(other.operation) == self.key(run.operation)
+                    && !self.may_run_after(run, answer.got, other)
+            });
+            if let Some(again) = again {
+                let seen =
+                    format!("operation {} heard {:?}, and then run {again} began", answer.operation, answer.says);
+                self.broken("a final answer is final", seen);
+            }
+        }
+    }
+
+    /// A transactional run ends with its client, if the policy says so.
+    fn may_be_cut(&self, run: &HandlerRun, cut: Duration) -> bool {
+        let operation = self.plan.operation(run.operation);
+        let call = &self.evidence.calls[run.call];
+        let is_over = operation.tells_patience && cut + Duration::from_secs(1) >= call.arrived + operation.patience;
+        operation.procedure == Procedure::Enter
+            && self.plan.settings.policies.on_disconnect == DisconnectPolicy::RollBack
+            && (is_over || call.left.is_some_and(|left| left <= cut))
+    }
+
+    /// Returns whether a run that has begun later may have begun before this one was over.
+    fn may_run_beside(&self, run: &HandlerRun, other: &HandlerRun) -> bool {
+        let ended = run.ended.map(|(at, _)| at).or(run.cut);
+        let died = self.excuses.killed(&self.evidence.calls[run.call]).filter(|at| *at >= run.began).min();
+        // The handler of a process that was killed goes on to nobody's notice.
+        let over = ended.into_iter().chain(died).min().unwrap_or(Duration::MAX);
+        let policies = &self.plan.settings.policies;
+        let may_be_freed = match self.plan.operation(run.operation).procedure {
+            Procedure::Send => {
+                policies.on_lease_ended == LeasePolicy::Rerun && self.excuses.has_lapsed(run.call, other.began)
+                    || self.excuses.is_unprotected(run)
+            }
+            // Its transaction is gone, and the handler has not noticed.
+            Procedure::Enter => {
+                let begun = run.began.saturating_sub(self.plan.settings.timeout);
+                self.excuses.is_hindered(run.call, begun, other.began)
+                    || other.began - run.began >= policies.transaction_idle.mul_f64(0.9)
+            }
+        };
+        // A call in the other mode does not see the lock. The first committed record wins, and of the other call nothing is left.
+        let is_mixed = self.plan.operation(run.operation).procedure != self.plan.operation(other.operation).procedure;
+        other.began >= over
+            || may_be_freed
+            || is_mixed
+            || self.excuses.is_unprotected(other)
+            || self.has_expired(run, other.began)
+    }
+
+    /// Returns the run that an answer is the outcome of, if it is final.
+    fn told_of(&self, answer: &Answer) -> Option<&HandlerRun> {
+        match &answer.says {
+            Says::Done { run, .. } => self.evidence.runs.get(*run),
+            Says::Failed(Code::FailedPrecondition, message)
+                if message == PLANNED && !self.plan.settings.policies.final_errors.is_empty() =>
+            {
+                self.evidence.runs.iter().rev().find(|run| {
+                    run.attempt == answer.attempt && run.ended.is_some_and(|(_, end)| end == End::FinalError)
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether a run may begin although a client was told of another one, which was final.
+    fn may_run_after(&self, run: &HandlerRun, told: Duration, other: &HandlerRun) -> bool {
+        let policies = &self.plan.settings.policies;
+        let is_error = run.ended.is_some_and(|(_, end)| end == End::FinalError);
+        let is_reserved = self.plan.operation(run.operation).procedure == Procedure::Send;
+        // An error had no effect, so a reconciler has the call run again.
+        let may_be_freed = is_reserved
+            && (policies.on_lease_ended == LeasePolicy::Rerun || is_error)
+            && (self.excuses.is_killed(run.call)
+                || self.excuses.has_lapsed(run.call, Duration::MAX) && self.is_taken_over(run));
+        // The other mode does not see the lock of a transaction that has begun before.
+        let was_locked = self.plan.operation(other.operation).procedure == Procedure::Enter
+            && is_reserved
+            && self.evidence.calls[other.call].arrived <= told;
+        may_be_freed
+            || was_locked
+            || self.excuses.is_unprotected(run)
+            || self.excuses.is_unprotected(other)
+            || self.has_expired(run, other.began)
+    }
+
+    /// Returns whether another call may have taken a key over before the outcome of this run was recorded.
+    fn is_taken_over(&self, run: &HandlerRun) -> bool {
+        let (held, settled) = self.excuses.life(run.call);
+        let takes_over = |(number, call): (usize, &Call)| {
+            number != run.call
+                && call.arrived <= settled
+                && call.left.is_none_or(|left| left >= held)
+                && self.key(self.evidence.attempts[call.attempt]) == self.key(run.operation)
+                && (self.excuses.is_killed(number)
+                    || self.evidence.runs.iter().any(|it| it.call == number && it.began > run.began))
+        };
+        self.evidence.calls.iter().enumerate().any(takes_over)
+    }
+}

@@ -1,0 +1,84 @@
+//! Whether calls wait only for others that have their key, and not for ever.
+
+use std::time::Duration;
+
+use tonic_idempotency::{
+    policy::{InProgressPolicy, LeasePolicy},
+    rejection::Reason,
+};
+
+use super::Audit;
+use crate::{
+    database::KEEPALIVES,
+    ledger::{Answer, Says},
+    plan::{Kind, Procedure},
+};
+
+/// The time that a call waits for what is full.
+const FULL: Duration = Duration::from_secs(5);
+
+impl Audit<'_> {
+    /// Checks how long calls wait, and for which others.
+    pub(super) fn waits(&mut self) {
+        for (number, call) in self.evidence.calls.iter().enumerate() {
+            let is_run = self.evidence.runs.iter().any(|run| run.call == number);
+            let longest = match self.plan.settings.policies.on_in_progress {
+                InProgressPolicy::Wait => self.plan.settings.policies.max_wait,
+                _ => Duration::ZERO,
+            } + 3 * self.plan.settings.timeout
+                + FULL;
+            let Some(left) = call.left.filter(|left| *left - call.arrived > longest && !is_run) else { continue };
+            if !self.excuses.is_hindered(number, call.arrived, left) {
+                let seen =
+                    format!("operation {} from {:?} to {left:?}", self.evidence.attempts[call.attempt], call.arrived);
+                self.broken("waiting has an end", seen);
+            }
+        }
+        for answer in &self.evidence.answers {
+            if answer.says == Says::Refused(Reason::InProgress) && !self.is_in_progress(answer) {
+                let seen = format!("operation {} heard at {:?} that it is in progress", answer.operation, answer.got);
+                self.broken("a key is free when its call is over", seen);
+            }
+        }
+    }
+
+    /// Returns whether another call may have had the key.
+    fn is_in_progress(&self, answer: &Answer) -> bool {
+        let own = self.evidence.calls.iter().rposition(|call| call.attempt == answer.attempt);
+        (0..self.evidence.calls.len())
+            // An attempt of its own that was given up may have the key for a moment.
+            .filter(|number| {
+                let arrived = self.evidence.calls[*number].arrived;
+                Some(*number) != own
+                    || self.excuses.is_hindered(*number, arrived, answer.got)
+                    || self.excuses.is_silenced(*number, Duration::ZERO, answer.got)
+            })
+            .filter(|number| {
+                let operation = self.evidence.attempts[self.evidence.calls[*number].attempt];
+                self.key(operation) == self.key(answer.operation)
+            })
+            .any(|number| self.may_hold(number, answer))
+    }
+
+    fn may_hold(&self, number: usize, answer: &Answer) -> bool {
+        let call = &self.evidence.calls[number];
+        let policies = &self.plan.settings.policies;
+        let (_, settled) = self.excuses.life(number);
+        // The recovery takes over what was lost, at its own time.
+        let is_recovered = policies.on_lease_ended == LeasePolicy::Reconcile && self.excuses.is_lost(number);
+        // A COMMIT that hangs for longer than a lease reserves the key for a lease more.
+        let is_late = self.evidence.faults.iter().any(|fault| fault.kind == Kind::Trouble)
+            && self.plan.trouble.commit[1] >= policies.lease.mul_f64(0.9);
+        let is_transactional = self.plan.operation(self.evidence.attempts[call.attempt]).procedure == Procedure::Enter;
+        let killed = self.excuses.killed(call).filter(|at| call.arrived <= *at && *at <= settled).min();
+        // Until the server finds out that there is nobody.
+        let noticed = policies.transaction_idle.max(KEEPALIVES) + FULL;
+        let until = match killed {
+            Some(at) => at + policies.lease.max(noticed),
+            None if is_late => settled + 2 * policies.lease,
+            None if is_transactional && self.excuses.is_silenced(number, call.arrived, settled) => settled + noticed,
+            None => settled,
+        };
+        call.arrived <= answer.got && (is_recovered || until >= answer.sent)
+    }
+}
