@@ -16,7 +16,6 @@ impl Audit<'_> {
         let others =
             || self.plan.operations.iter().filter(|other| self.key(other.number) == self.key(operation.number));
         let is_hindered = || self.is_hindered(answer);
-        let settings = &self.plan.settings;
         match reason {
             Reason::KeyReused if others().count() > 1 => None,
             Reason::KeyExpired if self.may_be_expired(answer, operation) => None,
@@ -24,10 +23,10 @@ impl Audit<'_> {
             Reason::OutcomeUnknown if self.is_unknown(answer, operation) => None,
             Reason::OutcomeUnknown => Some("an outcome is known"),
             // Another call has held the key meanwhile, in reserved mode, and has released it.
-            Reason::NotCommitted if others().count() > 1 || is_hindered() => None,
+            Reason::NotCommitted if others().count() > 1 || is_hindered() || self.was_idle(answer) => None,
             Reason::StoreFailed if is_hindered() => None,
-            Reason::StoreUnavailable if is_hindered() => None,
-            Reason::Overloaded if settings.is_narrow || is_hindered() || self.is_crowded(answer) => None,
+            Reason::StoreUnavailable if is_hindered() || self.was_idle(answer) => None,
+            Reason::Overloaded if is_hindered() || self.is_crowded(answer) => None,
             Reason::ShuttingDown if self.is_stopping(answer) => None,
             Reason::NotCommitted
             | Reason::StoreFailed
@@ -54,7 +53,14 @@ impl Audit<'_> {
             || faults.any(|fault| fault.kind == Kind::Jump && sent <= fault.from && fault.from <= answer.got)
     }
 
-    /// Returns whether other calls may have had all connections of a server of the attempt.
+    /// Returns whether the handler was idle until the server ended its transaction.
+    fn was_idle(&self, answer: &Answer) -> bool {
+        let longest = self.plan.settings.policies.transaction_idle.mul_f64(0.9);
+        let mut runs = self.evidence.runs.iter().filter(|run| run.attempt == answer.attempt);
+        runs.any(|run| run.ended.is_some_and(|(at, _)| at - run.began >= longest))
+    }
+
+    /// Returns whether other calls were at a server of the attempt. A limit may be one, of few connections or of a user's part of them.
     fn is_crowded(&self, answer: &Answer) -> bool {
         let calls = &self.evidence.calls;
         let is_beside = |number: usize, process: &Process| {
@@ -64,7 +70,7 @@ impl Audit<'_> {
         };
         calls.iter().filter(|call| call.attempt == answer.attempt).any(|call| {
             let beside = (0..calls.len()).filter(|number| is_beside(*number, &call.process)).count();
-            beside > self.plan.settings.connections
+            beside > 1
         })
     }
 
