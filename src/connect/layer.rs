@@ -72,8 +72,8 @@ impl ConnectLayer {
         Ok(Self { pool: with_operations(descriptors.into().pool()?), settings: Settings::default() })
     }
 
-    /// Sets the minimum size of a response to compress, in bytes, 1 KiB: a response is compressed if the caller accepts an encoding
-    /// whose feature is enabled. For tests alone.
+    /// Sets the minimum size of a response to compress, in bytes; 1 KiB by default. A response is compressed if the caller
+    /// accepts an encoding whose feature is enabled. For tests alone.
     #[doc(hidden)]
     #[must_use]
     pub fn compress_from(mut self, bytes: usize) -> Self {
@@ -109,7 +109,7 @@ impl ConnectLayer {
     }
 
     /// Sets the time within which the body of a Connect request has to arrive, counted from the arrival of its head. After that
-    /// the caller gets `internal`, with a message that says so. 30 seconds. For tests alone.
+    /// the caller gets `internal`, with a message that says so. Defaults to 30 seconds. For tests alone.
     #[doc(hidden)]
     #[must_use]
     pub fn request_body_timeout(mut self, timeout: Duration) -> Self {

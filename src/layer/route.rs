@@ -74,7 +74,7 @@ impl KnownCaller {
 /// | to a procedure with a key field | read, and decided then |
 /// | any other | as [`decide`] says |
 ///
-/// A call that would be read is refused beyond the limits of calls in flight.
+/// A call whose message is to be read is refused if too many calls are in flight.
 pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
     let Some(engine) = &shared.engine else {
         return Route::PassThrough;

@@ -8,7 +8,7 @@ use tonic_types::pb;
 
 use super::{Procedure, ResponseError};
 
-/// Stands for all types of details, and the message.
+/// In the list of types to redact: all types of details, and the error message.
 pub(super) const ALL: &str = "*";
 
 /// A detail of this type may hold any other.

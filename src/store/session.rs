@@ -12,8 +12,8 @@ const LONGEST_NAME: usize = 63;
 /// The names with these beginnings are the layer's own.
 const RESERVED: [&str; 2] = ["idempotency.", "app.idempotency_"];
 
-/// The user and the settings that the application's own policies and functions in the database find in the transactions of a call, beside
-/// the owner of its record. A store without a database ignores them.
+/// The application's user and settings for the transactions of a call. The application's own policies and functions in the
+/// database read them; the owner of the record is set apart from them. A store without a database ignores them.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct CallSession {
@@ -56,13 +56,13 @@ impl SessionSettings {
         Self::default()
     }
 
-    /// Adds a setting. A later one of the same name counts.
+    /// Adds a setting. Of several with the same name, the last one counts.
     ///
-    /// The name has at least two parts with a dot in between, as `app.tenant_id`; each begins with a letter of ASCII or
-    /// an underscore, and goes on with these and digits. It has at most 63 bytes, and begins neither with `idempotency.`
+    /// The name has at least two parts with dots in between, as `app.tenant_id`; each consists of ASCII letters, digits
+    /// and underscores, and does not begin with a digit. It has at most 63 bytes, and begins neither with `idempotency.`
     /// nor with `app.idempotency_`, which are the layer's own. `app.current_user_id` may be set: it replaces the user's
-    /// UUID. The value has no character 0. A call with another name or value is refused with `INTERNAL`,
-    /// `IDEMPOTENCY_CALLER_INVALID`, and the log says which name it is.
+    /// UUID. The value must not contain the character 0. A call with an invalid setting is refused with `INTERNAL`,
+    /// `IDEMPOTENCY_CALLER_INVALID`, and the log has the setting's name.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
         if !is_name(&name) || value.contains('\0') {

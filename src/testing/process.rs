@@ -12,26 +12,26 @@ use tokio_util::sync::CancellationToken;
 use super::lock;
 use crate::store::StoreTransaction;
 
-/// A process of the server. Clones are the same one.
+/// A process of the server. Clones stand for the same process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process(Arc<Life>);
 
 #[derive(Debug, Default)]
 struct Life {
-    /// Cancelled when it dies: from then on, nothing of it goes on.
+    /// Cancelled when it dies: all of its work stops.
     dead: CancellationToken,
-    /// Cancelled when its connections are closed, too: those to the store, and those of its callers.
+    /// Cancelled when its connections are closed after that: those to the store, and those of its callers.
     closed: CancellationToken,
     transactions: Mutex<Vec<Weak<Slot>>>,
 }
 
-/// An open transaction; empty when it has ended, or its process.
+/// An open transaction; empty once it or its process has ended.
 pub(super) type Slot = Mutex<Option<Box<dyn StoreTransaction>>>;
 
 impl Process {
-    /// Does work of the process. If that dies, drops the work, and never returns.
+    /// Runs a part of the process's work. If the process dies, the work is dropped, and this never returns.
     pub(super) async fn live<T>(&self, work: impl Future<Output = T>) -> T {
-        // Death is looked for first: work that could go on at last must not.
+        // Checks for death first: work that becomes ready at the same moment must not run.
         if let Either::Right((done, _)) = select(pin!(self.0.dead.cancelled()), Box::pin(work)).await {
             return done;
         }
@@ -53,7 +53,7 @@ impl Process {
         slot
     }
 
-    /// Ends the process where it stands.
+    /// Ends the process at once, at whatever step it is.
     pub(super) fn die(&self) {
         self.0.dead.cancel();
     }

@@ -9,7 +9,7 @@ use crate::engine::record::backoff::shortened;
 /// The shortest of the pauses.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// The divisor of the time since the first question that gives a pause.
+/// A pause is the time since the first question, divided by this.
 const PART: u32 = 5;
 
 /// Pauses of a fifth of the time since the first question, from 50 milliseconds up to `longest`: the end of a call is noticed

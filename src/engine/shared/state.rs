@@ -19,9 +19,9 @@ use crate::{
 /// The state that the calls of one layer share.
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn DynStore>,
-    /// Asked for the status of a resource instead of the store; `None` for the status that a claim brings along.
+    /// Reports the status of a resource; `None`: the store reports it with the claim.
     pub(crate) status_resolver: Option<Box<dyn DynStatusResolver>>,
-    /// The longest time that it may take.
+    /// The longest time that a status may take.
     pub(crate) status_timeout: Duration,
     pub(crate) reconcilers: Reconcilers,
     pub(crate) replay_hooks: ReplayHooks,

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The store's clock may differ from the test's by as much.
+/// The maximum difference between the store's clock and the test's.
 const SKEW: Duration = Duration::from_secs(600);
 
 async fn look_up(store: &impl Store, claim: &Claim) -> KeyRecord {

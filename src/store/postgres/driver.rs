@@ -11,14 +11,15 @@ impl SqlStore<Deadpool> {
     /// each time. Defaults to [`PreparedStatements::WhereKept`]: the store finds out by itself. `results/benchmarks.md` shows how much this
     /// saves, and `docs/database.md` what a new connection costs.
     ///
-    /// A pooler such as PgBouncer in transaction mode, unless it tracks prepared statements, lets clients find those of other clients
-    /// under the names of their own. So each connection is looked at before its first statement: it is the server's own if the server's
-    /// process is that of the login, and a pooler tracks if it gives a prepared statement another name. Once a connection does
-    /// neither, the pool's statements are parsed, with one log line, and none is cancelled.
+    /// Behind a pooler such as PgBouncer in transaction mode, clients share the server's connections: unless the pooler tracks
+    /// prepared statements, a client may run one that another client has prepared under the same name. So each connection is
+    /// probed before its first statement. It is direct if the server's process is still that of the login; its pooler tracks if
+    /// it renames a prepared statement. After the first connection for which neither holds, the pool prepares no more statements
+    /// and cancels none. One log line says so.
     ///
-    /// A stale statement is prepared again: its function was replaced, or the server has forgotten it. (Behind a pooler, one that was
-    /// forgotten ends all preparation.) If a transactional handler executes `DEALLOCATE ALL`, the statement that writes the record is
-    /// lost, and the call is rolled back.
+    /// A statement is prepared again if it is stale: its function was replaced, or the server has forgotten it. (Behind a
+    /// pooler, a forgotten statement ends all preparation.) If a transactional handler executes `DEALLOCATE ALL`, the statement
+    /// that writes the record is lost, and the call is rolled back.
     pub fn prepared_statements(self, setting: PreparedStatements) -> Self {
         self.with_driver(|driver| driver.with_prepared_statements(setting))
     }

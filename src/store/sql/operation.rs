@@ -2,14 +2,15 @@
 //!
 //! | time | if there is no answer yet |
 //! |---|---|
-//! | the status's own | a claim that asks for the status is sent again without it; with it, if it went together with others |
-//! | twice that | the latter is sent again without it |
-//! | a quarter of the timeout, at most 2 s | a second attempt, and a look whether the server can be asked |
-//! | twice that | if it cannot: a third attempt, on a connection that the operation has seen used or made |
-//! | the same before the end | if it cannot, and the pool has no free connection: an attempt instead of the others |
+//! | `status_timeout` | a claim that asks for the status is sent again without it; if it was sent in a batch, alone and with it |
+//! | twice that | a claim that was sent in a batch is sent again without the status |
+//! | a share: a quarter of the timeout, at most 2 s | a second attempt is made. It first finds out whether the server answers |
+//! | two shares | if it does not answer: a third attempt, on a connection that was used or made during the operation |
+//! | a share before the end | if it does not answer, and no connection is free: one attempt in place of all others |
 //! | the timeout | the operation fails |
 //!
-//! The first answer counts. The first attempt may be sent in a batch with those of other operations (`batch`), all others are sent alone.
+//! The first answer counts. The first attempt may be sent in a batch with those of other operations (`batch`); all others
+//! are sent alone.
 
 use std::{
     future::{Future, ready},
@@ -38,8 +39,8 @@ use crate::{
 /// The number of attempts, without those after a conflict.
 const ATTEMPTS: u32 = 4;
 
-/// The retries, and the pause before each, of an answer that may be about an attempt of the same operation that was given up, while the
-/// server has yet to notice that.
+/// The number of retries, and the pause before each, after an answer that may be about an attempt of the same operation: one
+/// that was given up here, and that the server has not ended yet.
 const ASK_AGAIN: (u32, Duration) = (20, Duration::from_millis(50));
 
 /// The number of attempts that may end in a conflict. With the pauses they take about a second.
@@ -57,7 +58,7 @@ const RECONNECT: Duration = Duration::from_millis(50);
 pub(super) struct Operation<'a, D: Driver> {
     connections: &'a Connections<D>,
     progress: Arc<OperationProgress>,
-    /// When it began, for the operation's own times, and for those of the pool.
+    /// When it began: by tokio's clock for its own alarms, by the system's for the age of the pool's connections.
     begun: (Instant, std::time::Instant),
     /// How long the status may take; `None` if it is not asked for.
     time_for_status: Option<Duration>,
@@ -96,7 +97,7 @@ enum RetryDecision {
 pub(super) struct AttemptPlan {
     /// Whether to ask for the status of the created resource.
     pub(super) with_status: bool,
-    /// Whether it may be sent in a batch with attempts of other operations, as only the first one may.
+    /// Whether it may be sent in a batch with attempts of other operations. Only the first attempt may.
     pub(super) together: bool,
     /// Whether another attempt has not answered: then it is not known whether the server can be asked.
     in_doubt: bool,
@@ -352,7 +353,7 @@ impl<'a, D: Driver> Operation<'a, D> {
 
     /// Returns the error at the deadline, while attempts have not answered.
     fn out_of_time(&self) -> StoreError {
-        // Nothing is sent between the look at what was sent and the answer.
+        // From here on nothing more is sent, so that the next lines decide on all that was sent.
         self.progress.ends();
         if self.progress.is_sent() {
             self.progress.loses();
@@ -385,7 +386,7 @@ impl Failures {
                 fault.into_iter().for_each(|fault| operation.progress.note(fault));
                 return RetryDecision::Again(made, Duration::ZERO);
             }
-            // The clock was not as it was believed to be, which the answer has told, or the server is slow.
+            // The server's clock differs from what was assumed, and the answer has corrected that; or the server is slow.
             Failure::Late => {
                 operation.progress.server_answers();
                 self.attempts += 1;

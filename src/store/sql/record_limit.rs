@@ -29,12 +29,12 @@ use crate::{
     store::{StoreError, StoreErrorKind},
 };
 
-/// How long calls are admitted by an allowance. In the database it is valid for longer: for an operation that begins then, and for a
-/// COMMIT that is under way.
+/// How long an allowance admits calls. In the database it is valid for longer, so that it covers an operation that begins at
+/// the last moment, and its COMMIT.
 const VALIDITY: Duration = Duration::from_secs(10);
 const COMMIT: Duration = Duration::from_secs(10);
 
-/// The users in each of two generations: those that have called last. Users with calls in flight are remembered in any case.
+/// The maximum number of recent users in each of the two generations. Users with calls in flight are remembered in any case.
 const REMEMBERED: usize = 10_000;
 
 const NO_LIMIT: u64 = u64::MAX;
@@ -50,7 +50,7 @@ pub(super) struct RecordLimit {
 pub(super) enum RecordAdmission {
     /// It may run.
     Admitted(AdmittedCall),
-    /// Its user has as much as one user may have: it may not make a record.
+    /// Its user is at the limit: it may not make a record.
     Full,
 }
 
@@ -98,7 +98,7 @@ impl RecordLimit {
         }
     }
 
-    /// Keeps the allowance of a call that holds its key in a transaction, and so makes its record later than others, until it ends.
+    /// Renews the allowance of a transactional call until it ends: such a call makes its record only when it commits.
     pub(super) fn keep<D: Driver>(&self, connections: &Connections<D>, owner: OwnerId, admitted: &mut AdmittedCall) {
         let (Some(user), Ok(runtime)) = (admitted.user.clone(), Handle::try_current()) else { return };
         let (limits, connections) = (self.clone(), connections.clone());
@@ -107,7 +107,7 @@ impl RecordLimit {
                 time::sleep(VALIDITY).await;
                 let one_at_a_time = user.asking.lock().await;
                 if let Err(error) = limits.ask(&connections, owner, &user).await {
-                    tracing::debug!(%error, "the allowance of an open transaction is not kept; trying again");
+                    tracing::debug!(%error, "cannot renew the allowance of an open transaction; trying again");
                 }
                 drop(one_at_a_time);
             }
@@ -238,8 +238,8 @@ struct UserState {
     full_until: Option<Instant>,
 }
 
-/// The counts that a question reports to the database. Unless the database has certainly heard them, they are reported again: it then
-/// counts more than there is, never less.
+/// The counts that are reported to the database. Unless it has certainly received them, they are reported again: it may then
+/// count too much, never too little.
 struct UsageReport<'a> {
     user: &'a User,
     in_flight: u64,

@@ -133,7 +133,7 @@ async fn ask(
     Ok(problems)
 }
 
-/// Replaces the missing routines of a migration by that, if all of them are missing.
+/// If all routines of a migration are missing, reports the migration instead of each routine.
 fn whole_migrations(problems: Vec<SetupProblem>) -> Vec<SetupProblem> {
     let all = files::routines();
     let missing = |version: u32| {
@@ -165,7 +165,7 @@ fn kind(kind: IdKind) -> &'static str {
     }
 }
 
-/// Returns `None` for what is only worth a warning.
+/// Converts a row; `None` if a warning, which is logged here, is enough.
 fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
     let (subject, detail): (Option<&str>, Option<&str>) = (column(row, "subject")?, column(row, "detail")?);
     let (subject, text) = (subject.unwrap_or_default().to_owned(), detail.unwrap_or_default().to_owned());
@@ -208,7 +208,7 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         "subscribed" => {
             tracing::warn!(
                 table = subject,
-                "a subscription writes the table of keys: while another database takes calls, too, a call and its retry may run in each"
+                "a subscription writes the table of keys: if both databases take calls at the same time, a call may run in one and its retry in the other"
             );
             return Ok(None);
         }
@@ -301,7 +301,7 @@ pub enum SetupProblem {
         /// The role.
         role: String,
     },
-    /// A statement of a call does not work. It was tried on a row of an owner that has no others.
+    /// A statement of a call does not work. It was tried on a row of an owner that exists for this check alone.
     #[error("{call} does not work: {error}")]
     FailedCall {
         /// The call that was tried.
@@ -319,13 +319,13 @@ pub enum SetupProblem {
         /// The table, with its schema.
         table: String,
     },
-    /// Migrations were not run, or with other SQL.
+    /// Migrations were not run, or were run with different SQL.
     #[error("the database lacks {}; {RUN}", named(.versions))]
     MissingMigrations {
         /// Their numbers.
         versions: Vec<u32>,
     },
-    /// A pack was not run, or with other SQL.
+    /// A pack was not run, or was run with different SQL.
     #[error(
         "the store needs the pack {name}, and the database lacks it; as the owner of the tables, call migrations::{name} and \
          migrations::grant, or run the files that `tonic-idempotency migrations --{name}` writes; if a part of it is gone, delete its row \
@@ -404,7 +404,7 @@ pub enum SetupProblem {
         /// The type of its column.
         found: String,
     },
-    /// Something was made for another owner than the table has now, or is gone.
+    /// An object is gone, or was made for an owner other than the table's present one.
     #[error(
         "the owner of the table of keys has changed, or a part of it is gone; run migrations::run, as that owner or as a \
          superuser: {}",
@@ -425,7 +425,7 @@ pub enum SetupProblem {
         /// The version that the store needs.
         needed: i32,
     },
-    /// A setting of the role, the database or the pool, with which calls fail or mean something else.
+    /// A setting of the role, the database or the pool makes calls fail, or changes their meaning.
     #[error(
         "the setting {name} is {value:?} in the store's sessions, which is not what calls need; take it back: ALTER ROLE ... RESET, ALTER \
          DATABASE ... RESET, or in the pool"
@@ -446,7 +446,7 @@ pub enum SetupProblem {
     },
 }
 
-/// How many more missing privileges are named.
+/// The maximum number of missing privileges that the message names after the first.
 const NAMED: usize = 3;
 
 impl SetupProblem {

@@ -28,17 +28,17 @@ impl Default for JournalBuilder {
 
 impl JournalBuilder {
     /// Sets the age beyond which an entry is not sent, because the server may have forgotten its key, and would carry it out again.
-    /// Has to be less than the retention of the server's records, by more than an operation takes. Defaults to 23 hours, an hour less
-    /// than the retention of `tonic-idempotency`. If the server says with an answer that it forgets the key sooner
-    /// (`idempotency-expires`), that holds.
+    /// Has to be less than the retention of the server's records, by more than an operation takes. Defaults to 23 hours, an hour
+    /// less than the retention of `tonic-idempotency`. If an answer of the server names an earlier time (`idempotency-expires`),
+    /// that time counts.
     pub fn max_age(mut self, age: Duration) -> Self {
         self.settings.max_age = age;
         self
     }
 
-    /// Names metadata that is stored with a call, to be sent again, beside the key, trace context and language. Values that are marked as
-    /// sensitive are never stored. A warning names, once, the metadata of a call that is not stored. Credentials belong to an
-    /// interceptor inside the layer, which adds them again. Defaults to none.
+    /// Names metadata to store with a call and to send again. The key, trace context and language are always stored, values
+    /// marked as sensitive never. One warning lists the metadata of a call that is not stored. Credentials are the task of an
+    /// interceptor inside the layer, which adds them to each attempt. Defaults to none.
     pub fn metadata(mut self, names: impl IntoIterator<Item: Into<String>>) -> Self {
         self.settings.metadata.extend(names.into_iter().map(|name| name.into().to_ascii_lowercase()));
         self
@@ -79,7 +79,7 @@ impl JournalBuilder {
         self.store(super::RedbStore::open(path)?)
     }
 
-    /// Makes a journal in memory, which survives a lost connection, and not the process.
+    /// Makes a journal in memory, which survives a lost connection, but not the end of the process.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ const ACCEPT: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The number of attempts that are known. Those of a process that died are not.
+    /// The number of attempts, without those of a process that died.
     pub attempts: u32,
     /// The error it failed with, if its state is [`Failed`](EntryState::Failed).
     pub error: Option<Status>,
@@ -39,7 +39,7 @@ pub struct Entry {
     pub caller: Option<Caller>,
     /// Its state.
     pub state: EntryState,
-    /// The time that the call may take each time that it is sent, if its caller has set one.
+    /// The timeout of the call each time it is sent, if its caller has set one.
     pub timeout: Option<Duration>,
     /// When it was written.
     pub written: SystemTime,
@@ -55,7 +55,7 @@ pub(crate) type Identity = (Option<Caller>, OperationKey);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryState {
-    /// It is older than its key is protected, and is not sent.
+    /// Its key may no longer protect it, so it is not sent.
     Expired,
     /// It was resumed and has failed, and no caller waited for it. It is only sent after [`send_again`](super::Journal::send_again), or when
     /// its call is made again with its key.
@@ -72,7 +72,7 @@ impl Entry {
         SystemTime::now().duration_since(self.written).unwrap_or_default()
     }
 
-    /// Returns the time at which its caller's own wait ended, if the caller had set one.
+    /// Returns the deadline of its first call, if the caller had set a timeout.
     pub fn deadline(&self) -> Option<SystemTime> {
         self.written.checked_add(self.timeout?)
     }
@@ -127,7 +127,7 @@ impl Entry {
         request
     }
 
-    /// Whether this is the same operation.
+    /// Whether both are the same operation: the same procedure with the same message.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.procedure == other.procedure && self.frame == other.frame
     }
@@ -227,7 +227,7 @@ pub(crate) fn identity(record: &Bytes) -> Option<Identity> {
 #[cfg(feature = "redb")]
 pub(crate) fn of_a_damaged_file(record: &Bytes) -> Option<Bytes> {
     let mut entry = Entry::decode(record.clone()).ok()?;
-    let why = "it was found in a damaged journal: it may have ended, and may not have been sent";
+    let why = "it was found in a damaged journal: it may have ended already, or may never have been sent";
     entry.error.get_or_insert_with(|| Status::data_loss(why));
     Some(entry.encode())
 }

@@ -23,9 +23,9 @@ use crate::BoxError;
 #[derive(Clone, Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The journal has an entry with this key that is older than keys are protected, so that it cannot be sent any more.
+    /// The journal has an entry with this key that is too old to be sent: its key may no longer protect it.
     #[error(
-        "the journal's entry with the key {key} is older than its key is protected; find out what became of it, and give it up"
+        "the journal's entry with the key {key} is too old to be sent again; find out whether the operation took effect, and give the entry up"
     )]
     Expired {
         /// The key.
@@ -41,7 +41,7 @@ pub enum JournalError {
         source: Arc<dyn Error + Send + Sync>,
     },
     /// Another journal has the file open, in this process or in another.
-    #[error("the journal {journal} is open already, in this process or another one; each needs a journal of its own")]
+    #[error("the journal {journal} is open already, in this process or another; each needs a journal of its own")]
     InUse {
         /// The path of the file.
         journal: String,

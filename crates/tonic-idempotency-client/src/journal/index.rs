@@ -30,9 +30,9 @@ pub(crate) struct Slot {
     pub(crate) procedure: String,
     pub(crate) caller: Option<Caller>,
     pub(crate) written: SystemTime,
-    /// The number of times that it was left without an end.
+    /// The number of times that it was sent without a final answer.
     pub(crate) failures: u32,
-    /// When it may be sent, by the journal's setting or the server's word.
+    /// The time until which it may be sent, by the journal's setting or an answer of the server.
     expires: SystemTime,
     due: Instant,
     is_expired: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Slot {
     has_failed: bool,
     /// Whether it is durable.
     is_written: bool,
-    /// How many send it.
+    /// The number of calls that are sending it.
     under_way: u32,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum EnterOutcome {
 pub(crate) enum TakeOutcome {
     /// An earlier entry of its lane has not ended, or another call sends it.
     Busy(Slot),
-    /// It is older than its key is protected.
+    /// Its key may no longer protect it.
     Expired(Slot),
     /// It has ended.
     Gone,
@@ -75,9 +75,9 @@ struct Slots {
     last: u64,
     by_id: BTreeMap<u64, Slot>,
     by_identity: HashMap<Identity, u64>,
-    /// Those that are to be sent in order.
+    /// The entries of each lane, which are sent in order.
     lanes: HashMap<Lane, BTreeSet<u64>>,
-    /// Those that are to be sent next, by the time at which they are due.
+    /// The entries that may be sent, by the time at which they are due.
     waiting: BTreeSet<(Instant, u64)>,
 }
 
@@ -182,7 +182,7 @@ impl Index {
         self.slots().by_id.contains_key(&id)
     }
 
-    /// Returns how often an entry was left without an end.
+    /// Returns how often an entry was sent without a final answer.
     pub(crate) fn failures(&self, id: u64) -> u32 {
         self.slots().by_id.get(&id).map_or(0, |slot| slot.failures)
     }
@@ -197,7 +197,7 @@ impl Index {
         self.slots().take(id)
     }
 
-    /// Takes the entry that is due for the longest time. Otherwise returns when the next one is due.
+    /// Takes the entry that has been due longest. If none is due, returns when the next one will be.
     pub(crate) fn take_due(&self) -> Result<(u64, TakeOutcome), Option<Instant>> {
         let mut slots = self.slots();
         match slots.waiting.first().copied() {
@@ -225,7 +225,7 @@ impl Index {
         groups
     }
 
-    /// The numbers of all entries, and what becomes of them.
+    /// The numbers and the states of all entries.
     pub(crate) fn states(&self) -> Vec<(u64, EntryState)> {
         let slots = self.slots();
         let written = slots.by_id.iter().filter(|(_, slot)| slot.is_written);
@@ -309,7 +309,7 @@ impl Slots {
         lane.and_then(BTreeSet::first).is_none_or(|first| *first >= id)
     }
 
-    /// Lets an entry wait to be sent, if it can be.
+    /// Adds an entry to those that wait to be sent, if it may be sent.
     fn consider(&mut self, id: u64) {
         let Some(slot) = self.by_id.get(&id) else { return };
         if slot.is_written && slot.under_way == 0 && !slot.is_expired && !slot.has_failed && self.has_turn(id) {

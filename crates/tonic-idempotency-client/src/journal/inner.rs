@@ -20,7 +20,7 @@ use super::{
     writer::{Purpose, Writer},
 };
 
-/// The number of pauses after which they do not grow.
+/// The number of times that a pause doubles.
 const GROWTHS: u32 = 32;
 
 /// The metadata that is always stored: what makes a call one of gRPC, its key, trace context and language.
@@ -52,7 +52,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// When an entry may not be sent any more.
+    /// The time after which an entry is not sent any more.
     pub(crate) fn expires(&self, entry: &Entry) -> SystemTime {
         // The clock may have been ahead when it was written.
         let by_age = entry.written.min(SystemTime::now()).checked_add(self.max_age);
@@ -64,12 +64,12 @@ impl Settings {
         KEPT.contains(&name.as_str()) || self.metadata.iter().any(|kept| kept == name.as_str())
     }
 
-    /// The pause before an entry is sent again whose credentials are missing.
+    /// The pause before an entry that lacks credentials is sent again.
     pub(crate) fn longest_pause(&self) -> Duration {
         self.pauses[1].mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
-    /// The pause after so many failures: a random part of a time that doubles.
+    /// The pause after this number of failures: a random part of a time that doubles with each.
     pub(crate) fn pause(&self, failures: u32) -> Duration {
         let [first, longest] = self.pauses;
         let pauses = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
@@ -83,10 +83,10 @@ pub(crate) struct Inner {
     pub(crate) index: Arc<Index>,
     pub(crate) settings: Settings,
     store: Arc<dyn JournalStore>,
-    /// Whether the log says already which metadata is not stored, and that resumed calls have no credentials.
+    /// The warnings, each logged once: metadata of a call is not stored; resumed calls have no credentials.
     told_of_metadata: Once,
     told_of_credentials: Once,
-    /// Locked to decide on an entry and hand the decision over, so that the last decision is the last change.
+    /// Locked from the decision on an entry until its change is queued, so that changes are made in the order of decisions.
     writer: Mutex<Writer>,
 }
 

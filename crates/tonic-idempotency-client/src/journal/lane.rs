@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc};
 pub struct Lane(Arc<str>);
 
 /// The caller that an operation belongs to: put it into the extensions of a request if one journal serves several users. A key
-/// protects only within its user, so that an entry has to be sent as the same one again.
+/// protects only the calls of one user, so an entry has to be sent again as the same user.
 ///
 /// A request that is resumed has it in its extensions, so that an interceptor *inside* the layer finds the credentials to add.
 ///

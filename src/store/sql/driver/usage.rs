@@ -19,7 +19,7 @@ pub struct Usage {
 struct Counts {
     /// The time of the statements that have ended; statements that overlapped count once.
     worked: Duration,
-    /// The statements under way, and the time since which there are some.
+    /// The number of statements under way, and the time since which it is not zero.
     under_way: usize,
     since: Option<Instant>,
     was_used: bool,

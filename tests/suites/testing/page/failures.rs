@@ -55,7 +55,7 @@ async fn a_process_that_dies_before_the_record_leaves_a_lease() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_for_a_time_is_missed() {
+async fn a_call_is_refused_while_the_store_is_away() {
     let (harness, key) = (harness(), Uuid::new_v4());
     harness.set_store_available(false);
     order(&harness, key).await.refused_with(Reason::StoreUnavailable);

@@ -11,11 +11,12 @@ use std::{
 
 use redb::{BackendError, StorageBackend};
 
-/// A disk that a database never notes to have closed well: redb takes its own word for that, and then reads pages without their checksums.
+/// A disk on which redb never marks its database as cleanly closed: it trusts that mark, and then reads pages without verifying
+/// their checksums.
 #[derive(Debug)]
 pub(super) struct NeverClosed<B> {
     pub(super) inner: B,
-    /// Whether the database ends. All commits are durable before that.
+    /// Whether the database is being closed: nothing is written then. All commits are durable before that.
     pub(super) ends: Arc<AtomicBool>,
 }
 

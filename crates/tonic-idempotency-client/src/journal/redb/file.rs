@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The end of the name of a file that is no journal yet, and how often one is made.
+/// The suffix of a file that is not a journal yet, and the number of attempts to make a journal.
 const UNFINISHED: &str = ".new";
 const ATTEMPTS: u32 = 10;
 
@@ -22,7 +22,7 @@ pub(super) fn make(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::R
         let made = unnamed(path, &fill).and_then(|unfinished| name_it(&unfinished, path));
         match made {
             Ok(()) => return sync_directory(path),
-            // Another process has taken it for one that was left.
+            // Another process has taken it for a leftover, and removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if path.exists() {
                     return sync_directory(path);
@@ -31,7 +31,7 @@ pub(super) fn make(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::R
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other("other processes make it and remove it all the time"))
+    Err(io::Error::other("other processes keep making and removing it"))
 }
 
 /// Replaces a damaged file by a new journal. Keeps the content of the damaged file under another name, and returns that name.
@@ -81,13 +81,13 @@ fn set_aside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     unreachable!("the numbers do not end")
 }
 
-/// Removes the files that processes left that died before their journal had its name, or right after: a process that is alive makes its
-/// file again, if there is no journal yet.
+/// Removes the temporary files of processes that died before they had removed them. A process that is alive makes its file
+/// again, if there is no journal yet.
 pub(super) fn remove_unfinished(path: &Path) -> io::Result<()> {
     unfinished(path)?.into_iter().try_for_each(|left| fs::remove_file(left).or_else(if_missing))
 }
 
-/// Returns the files of journals that have no name, or another one.
+/// Returns the temporary files of this journal.
 fn unfinished(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (Some(name), directory) = (path.file_name().and_then(OsStr::to_str), directory(path)) else {
         return Ok(Vec::new());
