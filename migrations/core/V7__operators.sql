@@ -69,7 +69,7 @@ $hook$;
 -- Returns at most p_limit keys of all users, oldest first, whose lease has ended without an outcome: first reserved within
 -- p_lookback (NULL for no limit), and not expired. Their states are 'abandoned' and 'unknown'
 -- (tenant.idempotency_inspect); the text of a key's and of an owner's id is a key and a user for that function. The primary
--- key is a UUIDv7, so only rows within p_lookback are read. Has the sight of the recovery. Called by operators.
+-- key is a UUIDv7, so only rows within p_lookback are read. Sees the rows that the recovery sees. Called by operators.
 CREATE OR REPLACE FUNCTION tenant.idempotency_stuck(
     p_lookback interval DEFAULT interval '1 day', p_limit integer DEFAULT 100
 ) RETURNS TABLE (

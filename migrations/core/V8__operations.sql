@@ -173,7 +173,7 @@ $hook$;
 
 -- Deletes at most `p_batch` expired rows of all users, and returns their number: of the table, or of one partition after the other,
 -- the longest expired first. Several processes share the work: each takes the partitions in another order, and passes over rows
--- that another has locked. Runs as the table's owner, with the sight of the sweep. Called by tenant.idempotency_sweep.
+-- that another has locked. Runs as the table's owner, and sees the rows that the policy for the sweep shows. Called by tenant.idempotency_sweep.
 --
 -- `reached` is the position at which the batch has ended: a table or partition, and a time in `expires`, in microseconds since 1970. The
 -- next batch takes it and begins there. Without it, each batch would scan the index entries of all rows that are gone, because they stay
@@ -262,7 +262,7 @@ $sweep$;
 
 -- Returns at most `p_batch` reservations of these procedures, of all users, whose lease ended without an outcome. The oldest come first. They
 -- were created within `p_lookback` seconds (NULL for no limit), and fewer than `p_attempts` calls have held them. The primary key is a
--- UUIDv7, so only rows within `p_lookback` are read. Runs as the table's owner, with the sight of the recovery. Called by the store's
+-- UUIDv7, so only rows within `p_lookback` are read. Runs as the table's owner, and sees the rows that the policy for the recovery shows. Called by the store's
 -- recovery, which then determines the outcome of each as the owner of the reservation.
 --
 -- Reads for `p_seconds` at most. If there is more to read, the last row has nothing but `reached`: where the next page begins, `p_after`. A
@@ -303,7 +303,7 @@ BEGIN
         );
         EXIT WHEN v_last IS NULL;
 
-        -- Of a query that is not materialized, some kinds of a table would not get the sight.
+        -- Materialized: otherwise Citus would not send the nodes the setting that shows these rows.
         RETURN QUERY
         WITH found AS MATERIALIZED (
             SELECT k.id, k.user_id, k.idempotency_key, k.procedure, k.request_hash, k.arrival_hash

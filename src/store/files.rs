@@ -21,7 +21,7 @@ pub(crate) const FILES: [(&str, &str); 9] = [
 
 const RIGHTS: &str = include_str!("../../migrations/core/V9__rights.sql");
 
-/// A pack: an optional part beside the core. Its version is far from those of the files.
+/// A pack: an optional part beside the core. Its version is above all that the files of the core will have.
 pub(crate) struct Pack {
     pub(crate) version: u32,
     pub(crate) name: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Pack {
 pub(crate) const LIMITS: Pack =
     Pack { version: 101, name: "limits", sql: include_str!("../../migrations/packs/limits.sql") };
 
-/// Partitions of the table, and the way to them.
+/// Partitions of the table, and the move of a table in use to partitions.
 pub(crate) const PARTITIONS: Pack =
     Pack { version: 102, name: "partitions", sql: include_str!("../../migrations/packs/partitions.sql") };
 

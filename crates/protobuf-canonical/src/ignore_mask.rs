@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The ignored fields of a message: by number, and of the messages in its fields.
+/// The ignored fields of a message, by number, and those of the messages in its fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IgnoreMask {
     fields: BTreeMap<u32, Part>,

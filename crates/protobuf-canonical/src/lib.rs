@@ -120,8 +120,8 @@ impl Canonical {
         Self::ignoring(message, &[])
     }
 
-    /// The same, for messages that are compared without some of their fields. A path has the numbers of the fields along it,
-    /// from this message on; it may lead through lists, and through maps to their values.
+    /// As [`new`](Self::new), for messages that are compared without the fields at these paths. A path has the numbers of the
+    /// fields along it, from this message on; it may lead into the elements of lists and the values of maps.
     ///
     /// The fields are in neither of the hashes, nor in the canonical encoding. They have to be valid all the same. Whether a
     /// message around them is set remains a part of the message, as does the number of elements of a list.
@@ -166,7 +166,7 @@ impl Canonical {
         if check::is_canonical(&self.schema, wire)? { Ok(RequestHash::of(wire)) } else { self.rewritten(wire) }
     }
 
-    /// Returns the request hash, and the hash of the message as it arrived if that is another.
+    /// Returns the request hash, and the hash of the message as it arrived if that differs.
     ///
     /// # Errors
     ///
@@ -185,8 +185,7 @@ impl Canonical {
 
     /// Returns the hashes of a message that arrived in JSON: `wire` is the message as [`Json`](json::Json) decodes `json`.
     ///
-    /// As the message arrived, it was JSON: the second hash is of `json`, after a prefix that no message in binary begins
-    /// with.
+    /// The second hash, of the message as it arrived, is that of `json` after a prefix with which no binary message begins.
     ///
     /// # Errors
     ///

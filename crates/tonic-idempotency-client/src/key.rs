@@ -7,7 +7,7 @@ use http::HeaderValue;
 use tonic_idempotency_wire::headers;
 use uuid::{NoContext, Timestamp, Uuid, fmt::Hyphenated};
 
-/// The length of the piece of memory that the texts of new keys share.
+/// The size of a block of memory that the texts of new keys share.
 const PIECE: usize = 4096;
 
 /// The key of one operation: put it into the extensions of a request to choose it, in place of a new UUID of version 7. A caller that
@@ -27,8 +27,8 @@ pub struct OperationKey {
 }
 
 impl OperationKey {
-    /// Returns the key with this text, for servers that take such keys; `None` if it is empty or longer than 255 characters, or has other
-    /// than visible ASCII characters, or a quote, a comma or a semicolon.
+    /// Returns the key with this text, for servers that take such keys; `None` unless it consists of 1 to 255 visible ASCII
+    /// characters without quotes, commas and semicolons.
     pub fn from_text(text: &str) -> Option<Self> {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';');
         if text.is_empty() || text.len() > headers::MAX_KEY || !text.bytes().all(is_plain) {
@@ -61,7 +61,7 @@ impl fmt::Display for OperationKey {
     }
 }
 
-/// Makes keys. Their texts share memory, so that one takes none of its own.
+/// Makes keys. Their texts share blocks of memory, so that most need no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct NewKeys {
     piece: Mutex<BytesMut>,
@@ -70,7 +70,7 @@ pub(crate) struct NewKeys {
 impl NewKeys {
     /// Returns the text of a new UUID of version 7.
     pub(crate) fn make(&self) -> HeaderValue {
-        // Without the counter that all of a process share: the keys of a simulated run depend on its seed alone.
+        // Without the counter that the whole process shares: the keys of a simulated run depend on its seed alone.
         HeaderValue::from_maybe_shared(self.text(Uuid::new_v7(Timestamp::now(NoContext))))
             .expect("hexadecimal digits and hyphens")
     }

@@ -24,10 +24,10 @@ const LONGEST_CONNECT: Duration = Duration::from_secs(1);
 /// The pauses between two attempts: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
-/// The attempts of an operation get as many parts of the time.
+/// The number of parts into which the time of an operation is divided: each attempt gets one.
 const PARTS: u32 = 4;
 
-/// Sends scripts, again if an answer is lost or the server may not write at the moment, until the time is up.
+/// Sends scripts. If an answer is lost, or the server cannot write at the moment, repeats them until the time is up.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempts {
     pub(crate) connections: Arc<Connections>,
@@ -84,7 +84,7 @@ impl Attempts {
             if !fault.passes() {
                 return Err(failure.into_error(fault.kind(lost), lost));
             }
-            // An attempt that has too little time would say nothing of the server.
+            // An attempt with too little time would not tell whether the server can be asked.
             if Instant::now() + pause + self.part() / 2 >= deadline {
                 let kind = self.kind_after(&failure, &call.name, lost).await;
                 return Err(failure.into_error(kind, lost));
@@ -188,7 +188,7 @@ impl Attempts {
         waits: bool,
     ) -> Result<ScriptAnswer, Failure> {
         let sent = Instant::now();
-        // Before the first answer, an attempt is too late, and the answer tells the clock.
+        // Until an answer has told the server's clock, each attempt counts as too late; its answer tells the clock.
         let commands = call.commands(source, self.clock.shows_at(ends).unwrap_or_default(), waits);
         let values = self.send(Target::Record(&call.name), &commands, ends.saturating_duration_since(sent)).await?;
         let mut values = values.into_iter();
@@ -201,7 +201,7 @@ impl Attempts {
                 return Err(Failure::Late);
             }
         }
-        // The script was run, whatever became of what waits.
+        // The script was run, even if WAIT fails.
         let unconfirmed = |failure| Failure::Unconfirmed(Box::new(failure));
         let reached = values.next().map(checked).transpose().map_err(unconfirmed)?;
         let reached = reached.map(|reached| redis::from_redis_value(reached).map_err(|_| Failure::Corrupt("WAIT")));
@@ -240,8 +240,8 @@ impl Attempts {
         (self.timeout / PARTS).max(Duration::from_millis(1))
     }
 
-    /// Returns the kind of the error of an operation whose time is up. A server that did not answer in time is asked whether it can be
-    /// asked at all.
+    /// Returns the kind of the error of an operation whose time is up. If the server did not answer in time, finds out whether
+    /// it answers at all.
     async fn kind_after(&self, failure: &Failure, name: &str, lost: bool) -> StoreErrorKind {
         if failure.is_silence() && self.answers(name).await {
             return StoreErrorKind::Overloaded;
@@ -269,7 +269,7 @@ pub(crate) struct ScriptAnswer {
     pub(crate) value: Value,
     /// The number of replicas that have received the script's writes, if they were waited for.
     reached: Option<i64>,
-    /// Until when an attempt whose answer was lost may still be carried out.
+    /// The time until which an attempt whose answer was lost may still be carried out.
     pub(crate) late_until: Option<Instant>,
 }
 

@@ -24,7 +24,7 @@ type Manager = <Postgres as Database>::TransactionManager;
 /// How long a rollback waits for a statement that was given up, before it has the server cancel it.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The longest time that the return to the pool may take, which asks whether the connection lives.
+/// The longest time for the return to the pool, which checks that the connection is alive.
 const RETURN: Duration = Duration::from_secs(5);
 
 /// Begins a transaction that has failed at once.
@@ -73,8 +73,8 @@ impl SqlxConnection {
         }
     }
 
-    /// Bars a handler's statements if sqlx has ended the transaction, as it does when a `begin` in it fails or is given up: each would
-    /// be committed on its own.
+    /// Bars the handler's further statements if sqlx has ended the transaction: each would be committed on its own. sqlx does so
+    /// when a `begin` in it fails or is given up.
     pub(crate) fn bar_if_ended(&mut self) {
         if self.is_barred || self.depth() > 0 {
             return;
@@ -88,7 +88,7 @@ impl SqlxConnection {
         let _ = barrier.poll(&mut Context::from_waker(Waker::noop()));
     }
 
-    /// Returns whether a prepared statement is kept for the next time. If not, a statement of the handler must not be
+    /// Returns whether the connection keeps prepared statements for reuse. If not, a statement of the handler must not be
     /// [persistent](sqlx::query::Query::persistent): nothing would ever close it.
     pub fn has_statement_cache(&self) -> bool {
         self.has_statement_cache
@@ -100,8 +100,8 @@ impl SqlxConnection {
         sent.map(drop).map_err(|error| self.failed(error))
     }
 
-    /// Sends what sqlx has queued, and waits for all answers. The error of a statement that was given up comes out of the next one:
-    /// it is dropped here.
+    /// Sends what sqlx has queued, and waits for all answers. The next statement gets the error of one that was given up: here
+    /// it is dropped.
     async fn settle(&mut self) -> Result<(), DriverError> {
         loop {
             match self.ping().await.map_err(|error| self.failed(error)) {
@@ -111,9 +111,9 @@ impl SqlxConnection {
         }
     }
 
-    /// Rolls back, whatever sqlx knows of the transaction, in one round trip if it does.
+    /// Rolls back, whether or not sqlx knows of the transaction; in one round trip if it does.
     ///
-    /// Nothing is sent behind the ROLLBACK before its answer is there: if a client leaves between two answers outside of a transaction,
+    /// Nothing is sent after the ROLLBACK until it is answered: if a client leaves between two answers outside of a transaction,
     /// PgBouncer before version 1.21 gives its server, and with it the second answer, to another client.
     async fn rolled_back(&mut self) -> Result<(), DriverError> {
         if self.depth() == 0 {
@@ -161,8 +161,8 @@ impl SqlxConnection {
         error
     }
 
-    /// Asks the server, on a connection of its own, to cancel the statement of the transaction. Behind a pooler, the server process
-    /// may have another client's transaction by now, which began at another time.
+    /// Asks the server, on a separate connection, to cancel the statement of the transaction. Names the transaction's beginning,
+    /// too: behind a pooler, the server process may run another client's transaction by now.
     async fn cancel_on_another(&self, ServerTransaction { pid, time }: &ServerTransaction) -> Result<(), sqlx::Error> {
         let mut other = PgConnection::connect_with(&self.pool.connect_options()).await?;
         let cancel = format!(
@@ -173,7 +173,7 @@ impl SqlxConnection {
         other.close().await
     }
 
-    /// How many transactions and savepoints of sqlx are open.
+    /// The number of open transactions and savepoints that sqlx knows of.
     fn depth(&self) -> usize {
         Manager::get_transaction_depth(self)
     }

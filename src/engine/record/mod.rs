@@ -108,8 +108,8 @@ impl PendingDisposition {
         Self { call, disposition, lease, may_be_recorded: false, taken: false, held: false, attempts: 0 }
     }
 
-    /// Makes one attempt. Returns whether there is nothing left to do, which is also so if another call has taken over the
-    /// key.
+    /// Makes one attempt. Returns whether it was the last one: the store has taken the disposition, or another call has taken
+    /// over the key.
     async fn attempt(&mut self, store: &dyn DynStore) -> bool {
         self.attempts += 1;
         let (reservation, telemetry) = (&self.call.reservation, self.call.procedure.telemetry());
@@ -137,8 +137,8 @@ impl PendingDisposition {
         }
     }
 
-    /// Returns whether the claim, whose answer was lost, may still be carried out, and would reserve the key of a call that
-    /// has ended. That is expected for the time of one lease after the answer was lost.
+    /// Returns whether a claim whose answer was lost may still be carried out, and would then reserve the key of a call that
+    /// has ended. This is assumed for one lease after the answer was lost.
     fn may_be_claimed_late(&self, held: bool) -> bool {
         let Lease { confirmed, ends: lost, length } = self.lease;
         let leaves_a_record = held && !matches!(self.disposition, Disposition::Release);

@@ -42,8 +42,8 @@ impl MemoryStore {
     ///
     /// The layer keeps its promises about the record: a call that succeeds is recorded, a call that fails leaves nothing, and a
     /// key is held while its handler runs. But no transaction is behind it. The handler's request has no `Transaction`, so a
-    /// handler that asks for one fails, with an error that says why. A handler can run that finds its repository elsewhere,
-    /// such as a fake one in memory; what it has written there stays if the call fails.
+    /// handler that asks for one fails, with an error that says why. A handler whose repository is elsewhere, such as a fake one
+    /// in memory, does run; what it has written there stays if the call fails.
     ///
     /// ```
     /// use tonic_idempotency::store::{MemoryStore, Store as _};
@@ -58,8 +58,8 @@ impl MemoryStore {
         self
     }
 
-    /// Advances the store's clock, and that of its clones: leases and retentions end sooner. Leaves tokio's clock alone, by
-    /// which the layer renews leases, waits, and knows how long it may cache a replay.
+    /// Advances the store's clock, and that of its clones: leases and retentions end sooner. Does not change tokio's clock, by
+    /// which the layer renews leases, waits, and ages its cached replays.
     /// [`Harness::advance`](crate::testing::Harness::advance) also empties the cache.
     #[cfg(feature = "testing")]
     pub fn advance(&self, by: Duration) {

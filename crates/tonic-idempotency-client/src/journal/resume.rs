@@ -89,13 +89,13 @@ where
     // From here on, an answer that does not end the operation counts as an error. The service may be without the layer.
     if answer.verdict(true) == Verdict::Ended {
         let ended = Resumed::new(slot, entry.message(), outcome(answer, delivery));
-        // The application is told first, and the entry ends after that. If the application dies in between, it is told again.
+        // The application is told before the entry ends: if it dies in between, it is told again.
         let is_told = tell(journal, &ended).await;
         match &ended.outcome {
             Outcome::Failed(error) => {
                 resumed(&entry.procedure, "failed");
                 tracing::warn!(key = %entry.key, entry.procedure, code = ?error.code(), error = error.message(), is_told,
-                    "a journaled operation has failed; it stays in the journal, unless on_outcome is told of it");
+                    "a journaled operation has failed; without on_outcome, it stays in the journal");
                 if is_told { held.end() } else { held.fail(entry, error.clone()).await }
             }
             _ => {

@@ -107,13 +107,14 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         };
         loop {
             self.serve();
-            // The task that serves the queue sees that its statement is slow; the caller of a single statement does not.
+            // A task that serves the queue notices that its statement is slow. The caller of a single statement does not, so
+            // this call looks at the queue again.
             let answered = if watched { Ok((&mut answered).await) } else { timeout(SLOW, &mut answered).await };
             match answered {
                 Ok(Ok(QueueAnswer::Alone(slot))) => return Ok(SendMode::Alone(Some(slot))),
                 Ok(Ok(QueueAnswer::Together(answer))) => return Ok(SendMode::Together(answer)),
                 Ok(Ok(QueueAnswer::Failed(fault))) => return Err(Failure::Together { fault }),
-                // The task that was to serve it has ended.
+                // The task that was to serve the queue has ended.
                 Ok(Err(_)) => return Err(Failure::Together { fault: progress.is_sent().then_some(Fault::Lost) }),
                 Err(_) => {}
             }
@@ -146,7 +147,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         Some(Slot { lane: self.clone(), index, gives_up: false })
     }
 
-    /// Serves the queue, if there is a slot for it: a call that waits alone goes by itself, a task takes care of several.
+    /// Serves the queue if there is a slot for it: a single call is sent alone, several are left to a task.
     fn serve(&self) {
         let (index, only) = {
             let mut state = self.state();
@@ -156,7 +157,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
             let Some(index) = state.slots.take(true) else { return };
             (index, if state.is_crowded() { None } else { state.take_only(index) })
         };
-        // Dropped before it has ended, the task takes the queue with it.
+        // If the task is dropped before it has ended, the queue is dropped with it.
         let slot = Slot { lane: self.clone(), index, gives_up: only.is_none() };
         if let Some(only) = only {
             telemetry::calls_in_statement(self.0.name, 1);
@@ -191,7 +192,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
     async fn ask(&self, connection: D::Connection, mut calls: Vec<QueuedCall<Slot<D, K>, K>>) {
         let connections = &self.0.connections;
         let (begun, mut asked) = (Instant::now(), BatchConnection::<D>(Some(connection)));
-        // It is given up then.
+        // The batch is given up then.
         let until = begun + connections.share();
         calls.retain_mut(|call| call.sends(until));
         if calls.is_empty() {
@@ -252,12 +253,12 @@ impl<D: Driver, K: Kind> Lane<D, K> {
 }
 
 impl<D: Driver, K: Kind> State<D, K> {
-    /// Returns whether calls come together: then the next statement waits for those that the runtime has ready.
+    /// Returns whether many calls arrive: then the next statement waits for those that the runtime has ready.
     fn is_crowded(&self) -> bool {
         self.last > 1
     }
 
-    /// Takes the only call that waits; the slot is that of its own statement from here on.
+    /// Takes the call that waits, if there is only one. From here on the slot belongs to that call's own statement.
     fn take_only(&mut self, slot: u64) -> Option<QueuedCall<Slot<D, K>, K>> {
         let only = self.queue.take_only()?;
         self.slots.begin_alone(slot);

@@ -1,18 +1,18 @@
-//! The frame of a record in the file, by which it is found in one that is damaged.
+//! The frame around each record in the file, by which records are found in a damaged file.
 
 use memchr::memmem;
 
 /// The magic number of a frame: three bytes that do not occur in text, and the version of the frame.
 const BEGIN: [u8; 4] = [0xc9, 0xfd, 0xe7, 1];
 
-/// The length of what precedes the record: the begin, the checksum of what follows it, the numbers of the commit and the record, and the
-/// record's length.
+/// The length of a frame's head: the magic number, the checksum of all that follows it, the numbers of the commit and the
+/// record, and the record's length.
 const HEAD: usize = 4 + 4 + 8 + 8 + 4;
 
-/// A record as the file has it.
+/// A record in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
-    /// The number of the commit that has put it.
+    /// The number of the commit that wrote it.
     pub(super) commit: u64,
     pub(super) id: u64,
     pub(super) record: &'a [u8],
@@ -44,7 +44,7 @@ impl<'a> Frame<'a> {
         is_whole.then(|| Self { commit: u64::from_le_bytes(*commit), id: u64::from_le_bytes(*id), record })
     }
 
-    /// Finds all frames in a file that are whole, wherever they are, and their places.
+    /// Finds all intact frames in a file, wherever they are, and their places.
     pub(super) fn all(file: &'a [u8]) -> impl Iterator<Item = (usize, Self)> {
         memmem::find_iter(file, &BEGIN).filter_map(|at| Some((at, Self::read(&file[at..])?)))
     }
