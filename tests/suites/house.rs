@@ -65,6 +65,28 @@ const WITHOUT_CIRCLES: [&str; 6] = [
     "crates/tonic-idempotency-sqlx/src",
 ];
 
+/// The steps of a claim from the engine to its SQL: the file, the code by which it hands the call over, and the file to which.
+const CLAIM: [(&str, &str, &str); 7] = [
+    ("src/engine/mod.rs", "claim(engine, &call).await", "src/engine/claim/mod.rs"),
+    ("src/engine/claim/mod.rs", "engine.store.claim(", "src/store/erased.rs"),
+    ("src/store/erased.rs", "Store::claim(self, claim)", "src/store/sql/store.rs"),
+    ("src/store/sql/store.rs", "claim::claim(&self.connections", "src/store/sql/claim.rs"),
+    ("src/store/sql/claim.rs", "operation.run(ask", "src/store/sql/operation.rs"),
+    ("src/store/sql/operation.rs", "lane.enter(&self.progress", "src/store/sql/batch/lane.rs"),
+    ("src/store/sql/claim.rs", "sql().claim", "src/store/sql/sql/claim.sql"),
+];
+
+/// The same of a claim that begins a transaction.
+const BEGIN: [(&str, &str, &str); 7] = [
+    ("src/engine/mod.rs", "claim(engine, &call).await", "src/engine/claim/mod.rs"),
+    ("src/engine/claim/mod.rs", "engine.store.begin(", "src/store/erased.rs"),
+    ("src/store/erased.rs", "Store::begin(self, claim", "src/store/sql/store.rs"),
+    ("src/store/sql/store.rs", "OpenTransaction::<D>::begin(", "src/store/sql/transaction/open.rs"),
+    ("src/store/sql/transaction/open.rs", "operation.run(begin", "src/store/sql/operation.rs"),
+    ("src/store/sql/transaction/open.rs", "take(operation", "src/store/sql/transaction/take.rs"),
+    ("src/store/sql/transaction/take.rs", "sql.take", "src/store/sql/sql/take.sql"),
+];
+
 /// A row of the table: what was counted, and the most that there may be.
 struct Row {
     of: &'static str,
@@ -116,6 +138,12 @@ fn weighs_no_more_than_its_budget() {
             goal: 10,
         },
         Row { of: "another one", count: said(&["another one"]), most: 5, goal: 5 },
+        Row {
+            of: "files from the engine to the SQL of a claim",
+            count: files_of(&CLAIM).max(files_of(&BEGIN)),
+            most: 8,
+            goal: 8,
+        },
     ];
     let mut table = String::new();
     for Row { of, count, most, goal } in &rows {
@@ -214,6 +242,18 @@ fn has_no_circles_of_files() {
         let circles = Crate::new(inside).circles();
         assert!(circles.is_empty(), "{source}: {circles:#?}");
     }
+}
+
+/// Counts the files of the steps, each of which has to be as the list says.
+fn files_of(steps: &[(&str, &str, &str)]) -> usize {
+    for (from, code, to) in steps {
+        assert!(
+            read(from).contains(code),
+            "{from} hands a claim over to {to} by other code than {code:?}: adapt the list"
+        );
+        assert!(top().join(to).exists(), "{to} has moved: adapt the list");
+    }
+    steps.iter().flat_map(|(from, _, to)| [from, to]).collect::<BTreeSet<_>>().len()
 }
 
 /// The modules of the crate that a file names.
