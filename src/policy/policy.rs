@@ -1,112 +1,4 @@
-//! The policies of a procedure, or of the whole layer.
-
-use std::time::Duration;
-
-use super::FinalErrors;
-use crate::key::KeyFormat;
-
-/// The policies of a procedure, or the layer's defaults for all procedures.
-///
-/// The Go interceptor, whose behaviour some defaults follow, is the design that this crate grew from.
-///
-/// ```
-/// use std::time::Duration;
-/// use tonic_idempotency::policy::{Policies, StorePolicy};
-///
-/// // Default.
-/// let defaults = Policies::default();
-/// assert_eq!(defaults.lease, Duration::from_secs(60));
-/// assert_eq!(defaults.retention, Duration::from_secs(24 * 3600));
-///
-/// // Customised.
-/// let lenient = Policies { on_store_unavailable: StorePolicy::Proceed, ..defaults };
-/// assert_ne!(lenient, defaults);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "written as `Policies { .., ..Policies::default() }`, to which a policy can be added"
-)]
-pub struct Policies {
-    /// The place where a reserved handler takes effect. Defaults to [`EffectPolicy::Anywhere`].
-    pub effect: EffectPolicy,
-    /// The policy for a key that is a UUID of version 7 older than the retention, and has no record. Defaults to
-    /// [`ExpiredKeyPolicy::Run`].
-    pub expired_keys: ExpiredKeyPolicy,
-    /// The errors of the handler that end the operation: they are stored and replayed like a response. Any other error
-    /// frees the key. Defaults to none, like the Go interceptor.
-    pub final_errors: FinalErrors,
-    /// The isolation level of transactions. Defaults to [`Isolation::ReadCommitted`].
-    pub isolation: Isolation,
-    /// The form of the keys. Defaults to [`KeyFormat::Uuid`].
-    pub key_format: KeyFormat,
-    /// The policy for calls without a key. Defaults to [`KeyPolicy::Optional`].
-    pub key_policy: KeyPolicy,
-    /// The time for which a reservation is valid without a renewal. While the handler runs, the lease is renewed after
-    /// each third of this time. More than zero, at most ten years. Defaults to 1 minute.
-    pub lease: Duration,
-    /// The time for which a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most
-    /// one hour. Defaults to 30 seconds.
-    pub max_wait: Duration,
-    /// The way in which the handler's writes and the record are committed. Defaults to [`Mode::Reserved`].
-    pub mode: Mode,
-    /// The policy for a transactional call whose client disconnects. Defaults to [`DisconnectPolicy::Finish`].
-    pub on_disconnect: DisconnectPolicy,
-    /// The policy for a key that another system has reserved without a lease. Defaults to
-    /// [`ForeignPolicy::InProgress`].
-    pub on_foreign_reservation: ForeignPolicy,
-    /// The policy for a call whose key is in use by a call that is still running. Defaults to
-    /// [`InProgressPolicy::Abort`].
-    pub on_in_progress: InProgressPolicy,
-    /// The policy for a key whose lease ended without an outcome. Defaults to [`LeasePolicy::Rerun`].
-    pub on_lease_ended: LeasePolicy,
-    /// The policy for calls with a key and without an authenticated user. Defaults to [`UserPolicy::Reject`].
-    pub on_no_user: UserPolicy,
-    /// The policy for calls while the store cannot be asked. Defaults to [`StorePolicy::Reject`].
-    pub on_store_unavailable: StorePolicy,
-    /// The time for which a completed record is stored, from its completion, accurate to 1 %. More than zero, at most
-    /// ten years. Defaults to 24 hours, like the Go interceptor.
-    pub retention: Duration,
-    /// The time for which the transaction of a transactional procedure may be idle, before the database ends it and
-    /// frees the key. More than zero, at most ten years. Defaults to 5 minutes.
-    pub transaction_idle: Duration,
-}
-
-impl Policies {
-    /// Returns whether a call is refused whose key has expired.
-    pub(crate) fn refuses_expired_keys(&self) -> bool {
-        self.expired_keys == ExpiredKeyPolicy::Refuse
-    }
-
-    /// Returns whether a key that was taken over is reconciled before its handler runs.
-    pub(crate) fn reconciles(&self) -> bool {
-        self.on_lease_ended == LeasePolicy::Reconcile || self.on_foreign_reservation == ForeignPolicy::Reconcile
-    }
-}
-
-impl Default for Policies {
-    fn default() -> Self {
-        Self {
-            effect: EffectPolicy::default(),
-            expired_keys: ExpiredKeyPolicy::default(),
-            final_errors: FinalErrors::NONE,
-            isolation: Isolation::default(),
-            key_format: KeyFormat::default(),
-            key_policy: KeyPolicy::default(),
-            lease: Duration::from_secs(60),
-            max_wait: Duration::from_secs(30),
-            mode: Mode::default(),
-            on_disconnect: DisconnectPolicy::default(),
-            on_foreign_reservation: ForeignPolicy::default(),
-            on_in_progress: InProgressPolicy::default(),
-            on_lease_ended: LeasePolicy::default(),
-            on_no_user: UserPolicy::default(),
-            on_store_unavailable: StorePolicy::default(),
-            retention: Duration::from_secs(24 * 60 * 60),
-            transaction_idle: Duration::from_secs(5 * 60),
-        }
-    }
-}
+//! The values of the policies of a procedure, of a service and of the layer.
 
 /// The policy for a transactional call whose client disconnects: it hangs up, resets the stream, or its deadline
 /// passes. A reserved call always runs to its end, because the layer cannot tell how much of it has already taken
@@ -150,7 +42,7 @@ pub enum EffectPolicy {
 }
 
 /// The policy for a key that is a UUID of version 7, whose time is longer ago than the procedure's
-/// [`retention`](Policies::retention), and that has no record. Such a key may be new, used for the first time long after it was made;
+/// [`retention`](super::Policies::retention), and that has no record. Such a key may be new, used for the first time long after it was made;
 /// or its record has expired.
 ///
 /// | the key | its record | `Run` | `Refuse` |
@@ -181,10 +73,10 @@ pub enum ForeignPolicy {
     /// Counts as running until the record expires. The default, like the Go interceptor.
     #[default]
     InProgress,
-    /// Takes the key over once the procedure's [`lease`](Policies::lease) has passed since it was reserved, and asks the
+    /// Takes the key over once the procedure's [`lease`](super::Policies::lease) has passed since it was reserved, and asks the
     /// procedure's [`Reconciler`](super::Reconciler), as [`LeasePolicy::Reconcile`] does.
     Reconcile,
-    /// Takes the key over once the procedure's [`lease`](Policies::lease) has passed since it was reserved, and runs the
+    /// Takes the key over once the procedure's [`lease`](super::Policies::lease) has passed since it was reserved, and runs the
     /// handler. Right if the other system's calls never run for longer, and do no harm when done twice.
     Rerun,
 }
@@ -196,7 +88,7 @@ pub enum InProgressPolicy {
     /// Refuses the call with `ABORTED`, `IDEMPOTENCY_IN_PROGRESS`. The default, like the Go interceptor.
     #[default]
     Abort,
-    /// Waits for the running call, for at most [`Policies::max_wait`] and until the caller's deadline, and replays its
+    /// Waits for the running call, for at most [`Policies::max_wait`](super::Policies::max_wait) and until the caller's deadline, and replays its
     /// response. Runs the handler if that call failed.
     Wait,
 }

@@ -1,6 +1,6 @@
 //! Checks the configuration of a procedure against its descriptor.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
@@ -9,12 +9,6 @@ use super::{
     ProcedureError, field, ignore::IgnoredFields, redact,
 };
 use crate::{status::IdKind, telemetry::ProcedureTelemetry};
-
-/// The maximum lease and retention, ten years: longer ones are mistakes, and clocks would overflow.
-pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
-/// The maximum wait for a running call, one hour: no client waits longer.
-pub(super) const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// The path of a procedure, as in requests.
 pub(crate) fn path_of(method: &MethodDescriptor) -> String {
@@ -72,30 +66,7 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
         Some(codes) => FinalErrors::new(codes.iter().copied())
             .map_err(|error| ProcedureError::InvalidFinalError { procedure: path.clone(), error })?,
     };
-    let policies = Policies {
-        effect: described.effect.unwrap_or(defaults.effect),
-        expired_keys: described.expired_keys.unwrap_or(defaults.expired_keys),
-        final_errors,
-        isolation: described.isolation.unwrap_or(defaults.isolation),
-        key_format: described.key_format.unwrap_or(defaults.key_format),
-        key_policy: described.key_policy.unwrap_or(defaults.key_policy),
-        lease: bounded(path, "lease", described.lease.unwrap_or(defaults.lease), MAX_DURATION)?,
-        max_wait: bounded(path, "max_wait", described.max_wait.unwrap_or(defaults.max_wait), MAX_WAIT)?,
-        mode: described.mode.unwrap_or(defaults.mode),
-        on_disconnect: described.on_disconnect.unwrap_or(defaults.on_disconnect),
-        on_foreign_reservation: described.on_foreign_reservation.unwrap_or(defaults.on_foreign_reservation),
-        on_in_progress: described.on_in_progress.unwrap_or(defaults.on_in_progress),
-        on_lease_ended: described.on_lease_ended.unwrap_or(defaults.on_lease_ended),
-        on_no_user: described.on_no_user.unwrap_or(defaults.on_no_user),
-        on_store_unavailable: described.on_store_unavailable.unwrap_or(defaults.on_store_unavailable),
-        retention: bounded(path, "retention", described.retention.unwrap_or(defaults.retention), MAX_DURATION)?,
-        transaction_idle: bounded(
-            path,
-            "transaction_idle",
-            described.transaction_idle.unwrap_or(defaults.transaction_idle),
-            MAX_DURATION,
-        )?,
-    };
+    let policies = described.settings.policies(path, defaults, final_errors)?;
     match without_effect(described, policies.mode) {
         Some(setting) => {
             let (is, other) = match policies.mode {
@@ -109,16 +80,16 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
 }
 
 /// Returns a setting of the procedure itself that its mode ignores.
-fn without_effect(described: &ProcedureBuilder, mode: Mode) -> Option<&'static str> {
-    let settings: &[_] = match mode {
+fn without_effect(ProcedureBuilder { settings, .. }: &ProcedureBuilder, mode: Mode) -> Option<&'static str> {
+    let of_other_mode: &[_] = match mode {
         Mode::Reserved => &[
-            ("isolation", described.isolation.is_some()),
-            ("on_disconnect ROLL_BACK", described.on_disconnect == Some(DisconnectPolicy::RollBack)),
-            ("transaction_idle", described.transaction_idle.is_some()),
+            ("isolation", settings.isolation.is_some()),
+            ("on_disconnect ROLL_BACK", settings.on_disconnect == Some(DisconnectPolicy::RollBack)),
+            ("transaction_idle", settings.transaction_idle.is_some()),
         ],
-        Mode::Transactional => &[("effect SAME_SERVER", described.effect == Some(EffectPolicy::SameServer))],
+        Mode::Transactional => &[("effect SAME_SERVER", settings.effect == Some(EffectPolicy::SameServer))],
     };
-    settings.iter().find_map(|(setting, is_set)| is_set.then_some(*setting))
+    of_other_mode.iter().find_map(|(setting, is_set)| is_set.then_some(*setting))
 }
 
 fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
@@ -156,11 +127,4 @@ fn check_detail(path: &str, detail: &str, pool: &DescriptorPool) -> Result<(), P
         return Ok(());
     }
     Err(ProcedureError::UnknownErrorDetail { procedure: path.to_owned(), detail: detail.to_owned() })
-}
-
-fn bounded(path: &str, setting: &'static str, duration: Duration, most: Duration) -> Result<Duration, ProcedureError> {
-    if duration.is_zero() || duration > most {
-        return Err(ProcedureError::InvalidDuration { procedure: path.to_owned(), setting, most });
-    }
-    Ok(duration)
 }
