@@ -102,6 +102,7 @@
 //! |---|---|
 //! | [`layer`] | the builder of the [`IdempotencyLayer`], the service that it makes, authenticated callers, the report of a shutdown |
 //! | [`policy`] | the procedures that take keys, and their policies |
+//! | [`run`] | the same guarantee for messages of a queue, jobs and webhooks |
 //! | [`rejection`] | the reasons why a call is refused |
 //! | [`status`] | the status of the asynchronous work behind a created resource |
 //! | [`store`] | the stores, and the contract of a store of your own |
@@ -157,6 +158,7 @@ pub mod migrations;
 pub mod operations;
 pub mod policy;
 pub mod rejection;
+pub mod run;
 pub mod status;
 pub mod store;
 pub mod telemetry;

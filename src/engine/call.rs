@@ -12,9 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     caller::Caller,
     engine::time::key_age,
-    grpc::UnaryResponse,
     policy::Procedure,
-    rejection::{Exceeded, Rejection},
     status::IdempotencyStatus,
     store::{CallSession, Claim, Reservation, TransactionOptions},
 };
@@ -30,8 +28,8 @@ pub(crate) struct Call {
     pub(crate) request_hashes: RequestHashes,
     /// The encoded request message, for the reconciler; `None` if the procedure has none, or if only the hash is known.
     pub(crate) request: Option<Bytes>,
-    /// The `traceparent` of its request, if its replays are to be linked with it.
-    pub(crate) traceparent: Option<Box<str>>,
+    /// The metadata of its record that is not the handler's, encoded: the `traceparent` of its request.
+    pub(crate) metadata: Option<Bytes>,
     /// The time until which the client waits.
     pub(crate) deadline: Option<Instant>,
     /// Cancelled when the client disconnects; `None` if the procedure's policy ignores that.
@@ -84,16 +82,5 @@ impl Call {
             Some(_) => IdempotencyStatus::Processing,
             None => IdempotencyStatus::Completed,
         }
-    }
-
-    /// Refuses the call, which would exceed a limit.
-    pub(super) fn exceeds<E>(&self, limit: Exceeded) -> Result<UnaryResponse, E> {
-        Ok(UnaryResponse::failed(limit.reject(self.procedure.telemetry()).into()))
-    }
-
-    /// Refuses the call.
-    pub(super) fn reject<E>(&self, rejection: Rejection) -> Result<UnaryResponse, E> {
-        self.procedure.telemetry().rejected(rejection.reason().as_str());
-        Ok(UnaryResponse::failed(rejection.into()))
     }
 }

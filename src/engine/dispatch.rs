@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 use crate::{
     engine::{
         RunOutcome,
+        answer::Answer,
         call::Call,
         claim::admission::CountedCall,
         handler::Handler,
@@ -23,7 +24,6 @@ use crate::{
             state::Engine,
         },
     },
-    grpc::UnaryResponse,
     policy::InProgressPolicy,
     rejection::Rejection,
 };
@@ -37,28 +37,28 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// and as waiting while it waits.
 ///
 /// Returns `None` if the task panicked.
-pub(crate) async fn dispatch<E: Send + 'static>(
+pub(crate) async fn dispatch<A: Answer>(
     engine: Arc<Engine>,
     call: Arc<Call>,
-    handler: Handler<E>,
+    handler: Handler<A>,
     timeout: Option<Duration>,
     mut admitted: CountedCall,
-) -> Option<Result<UnaryResponse, E>> {
+) -> Option<A> {
     if !engine.tracker.shutting_down().is_cancelled()
         && let Some(given) = from_memory(&engine, &call)
     {
-        return Some(Ok(match given {
-            Either::Left(response) => response,
+        return Some(match given {
+            Either::Left(answer) => answer,
             Either::Right(asked) => asked.await,
-        }));
+        });
     }
     if call.procedure.policies().on_in_progress == InProgressPolicy::Abort {
         let Some(task) = spawn(&engine, Arc::clone(&call), handler, None, admitted) else {
-            return Some(call.reject(Rejection::ShuttingDown));
+            return Some(A::reject(&call, Rejection::ShuttingDown));
         };
         return task.await.ok().map(|(attempt, _)| match attempt {
-            RunOutcome::Answered(response) => response,
-            RunOutcome::InFlight(call, _) => call.reject(in_progress()),
+            RunOutcome::Answered(answer) => answer,
+            RunOutcome::InFlight(call, _) => A::reject(&call, in_progress()),
         });
     }
     let max_wait = call.procedure.policies().max_wait;
@@ -69,27 +69,27 @@ pub(crate) async fn dispatch<E: Send + 'static>(
             Role::Follower(leader) => leader,
         };
         if let Err(limit) = admitted.wait() {
-            return Some(call.exceeds(limit));
+            return Some(A::exceeds(&call, limit));
         }
         let published = async { leader.wait_for(Option::is_some).await.ok().and_then(|recorded| recorded.clone()) };
         let shutting_down = engine.tracker.shutting_down();
         match shutting_down.run_until_cancelled(Box::pin(timeout_at(deadline, published))).await {
             Some(Ok(Some(recorded))) => {
-                return Some(Ok(match replay::give(&engine, &call, Recorded::clone(&recorded)) {
-                    Either::Left(response) => response,
+                return Some(match replay::give(&engine, &call, Recorded::clone(&recorded)) {
+                    Either::Left(answer) => answer,
                     Either::Right(asked) => asked.await,
-                }));
+                });
             }
             // The leader failed, and the key is free: one of its followers leads now.
             Some(Ok(None)) => {}
-            Some(Err(_)) => return Some(call.reject(in_progress())),
-            None => return Some(call.reject(Rejection::ShuttingDown)),
+            Some(Err(_)) => return Some(A::reject(&call, in_progress())),
+            None => return Some(A::reject(&call, Rejection::ShuttingDown)),
         }
     }
 }
 
 /// Answers a call from the replay cache. Not async, because the future of each call would hold a place for the record.
-fn from_memory<'a>(engine: &'a Engine, call: &'a Call) -> Option<Either<UnaryResponse, BoxFuture<'a, UnaryResponse>>> {
+fn from_memory<'a, A: Answer>(engine: &'a Engine, call: &'a Call) -> Option<Either<A, BoxFuture<'a, A>>> {
     let recorded = engine.replay_cache.get(call)?;
     call.procedure.telemetry().cache_hit();
     Some(replay::give(engine, call, recorded))
@@ -97,52 +97,52 @@ fn from_memory<'a>(engine: &'a Engine, call: &'a Call) -> Option<Either<UnaryRes
 
 /// Runs the leader: a call that identical calls of this process wait for. If another process holds the key, claims it
 /// again and again until that call has ended.
-async fn lead<E: Send + 'static>(
+async fn lead<A: Answer>(
     engine: &Arc<Engine>,
     call: Arc<Call>,
-    mut handler: Handler<E>,
+    mut handler: Handler<A>,
     leader: Arc<Leader>,
     deadline: Instant,
     mut admitted: CountedCall,
-) -> Option<Result<UnaryResponse, E>> {
+) -> Option<A> {
     let pace = Pace::new(LONGEST_PAUSE);
     loop {
         // While a limit keeps a call that has waited from running, it goes on waiting.
         let beyond = admitted.run().err();
         if beyond.is_none() {
             let Some(task) = spawn(engine, Arc::clone(&call), handler, Some(Arc::clone(&leader)), admitted) else {
-                return Some(call.reject(Rejection::ShuttingDown));
+                return Some(A::reject(&call, Rejection::ShuttingDown));
             };
             (handler, admitted) = match task.await.ok()? {
-                (RunOutcome::Answered(response), _) => return Some(response),
+                (RunOutcome::Answered(answer), _) => return Some(answer),
                 (RunOutcome::InFlight(_, handler), admitted) => (handler, admitted),
             };
             if let Err(limit) = admitted.wait() {
-                return Some(call.exceeds(limit));
+                return Some(A::exceeds(&call, limit));
             }
         }
         let next = pace.next();
         if next > deadline {
-            return Some(beyond.map_or_else(|| call.reject(in_progress()), |limit| call.exceeds(limit)));
+            return Some(beyond.map_or_else(|| A::reject(&call, in_progress()), |limit| A::exceeds(&call, limit)));
         }
         if engine.tracker.shutting_down().run_until_cancelled(Box::pin(sleep_until(next))).await.is_none() {
-            return Some(call.reject(Rejection::ShuttingDown));
+            return Some(A::reject(&call, Rejection::ShuttingDown));
         }
     }
 }
 
 /// A task that makes one attempt. It gives the admission back for a call that waits next.
-type Task<E> = JoinHandle<(RunOutcome<E>, CountedCall)>;
+type Task<A> = JoinHandle<(RunOutcome<A>, CountedCall)>;
 
 /// Makes one attempt in a task of its own, which is dropped with its runtime; `None` during a shutdown, which would not
 /// wait for the task. Not async, because its future would hold a place for each argument while the task runs.
-fn spawn<E: Send + 'static>(
+fn spawn<A: Answer>(
     engine: &Arc<Engine>,
     call: Arc<Call>,
-    handler: Handler<E>,
+    handler: Handler<A>,
     leader: Option<Arc<Leader>>,
     admitted: CountedCall,
-) -> Option<Task<E>> {
+) -> Option<Task<A>> {
     // Created before `shutting_down` is checked: a shutdown either waits for this task or is noticed here.
     let _token = engine.tracker.tasks().token();
     if engine.tracker.shutting_down().is_cancelled() {

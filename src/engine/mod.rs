@@ -13,8 +13,10 @@
 //! | `shared` | the state that all calls share: calls in flight, single flight, shutdown |
 //! | `time` | clocks, the age of a key, the lifetime of a record |
 //! | `without_key` | calls without a key to a transactional procedure |
+//! | `answer` | what a front of the engine, such as the gRPC layer, answers its callers with |
 //! | `call`, `held_key` | data |
 
+pub(crate) mod answer;
 pub(crate) mod call;
 pub(crate) mod claim;
 pub(crate) mod dispatch;
@@ -34,6 +36,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use self::{
+    answer::Answer,
     call::Call,
     claim::{
         claim, degrade,
@@ -47,7 +50,6 @@ use self::{
     time::key_age,
 };
 use crate::{
-    grpc::UnaryResponse,
     policy::Mode,
     rejection::Rejection,
     store::{ClaimOutcome, ExtendOutcome},
@@ -56,26 +58,26 @@ use crate::{
 
 /// The outcome of an attempt to run a call.
 #[expect(clippy::large_enum_variant, reason = "almost all attempts are answered")]
-enum RunOutcome<E> {
-    Answered(Result<UnaryResponse, E>),
+enum RunOutcome<A> {
+    Answered(A),
     /// Another call holds the key, and this one waits for it. The handler has not run.
-    InFlight(Arc<Call>, Handler<E>),
+    InFlight(Arc<Call>, Handler<A>),
 }
 
 /// Runs the handler, unless the record of the key shows that it has run before.
 ///
 /// Runs in a task of its own: if it were dropped in the middle, the key would stay reserved until the lease ends. Steps that
 /// do not run beside the handler are boxed, so that they take no memory while it runs.
-async fn run<E: Send + 'static>(
+async fn run<A: Answer>(
     engine: &Engine,
     call: Arc<Call>,
-    handler: Handler<E>,
+    handler: Handler<A>,
     leader: Option<&Leader>,
-) -> RunOutcome<E> {
+) -> RunOutcome<A> {
     if call.procedure.policies().mode == Mode::Reserved
         && let Err(exceeded) = engine.backlog.check(Some(call.reservation.owner))
     {
-        return RunOutcome::Answered(call.exceeds(exceeded));
+        return RunOutcome::Answered(A::exceeds(&call, exceeded));
     }
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);
@@ -84,9 +86,9 @@ async fn run<E: Send + 'static>(
         Ok(ClaimAnswer::Acquired(key)) => key,
         Ok(ClaimAnswer::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, &call, key)).await {
             Verdict::NotExecuted(key) => key,
-            Verdict::NotRecorded => return RunOutcome::Answered(call.reject(Rejection::StoreUnavailable)),
+            Verdict::NotRecorded => return RunOutcome::Answered(A::reject(&call, Rejection::StoreUnavailable)),
             Verdict::Recorded => return RunOutcome::Answered(Box::pin(replay::look_again(engine, &call)).await),
-            Verdict::Unknown => return RunOutcome::Answered(call.reject(Rejection::OutcomeUnknown)),
+            Verdict::Unknown => return RunOutcome::Answered(A::reject(&call, Rejection::OutcomeUnknown)),
         },
         Ok(ClaimAnswer::Refused { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
             return RunOutcome::InFlight(call, handler);
@@ -102,13 +104,13 @@ async fn run<E: Send + 'static>(
     };
     if let Some(rejection) = key_age::refusal(&call.procedure, call.reservation.key, engine.clock.now()) {
         Box::pin(record::let_go(engine, &call, key, Disposition::Release)).await;
-        return RunOutcome::Answered(call.reject(rejection));
+        return RunOutcome::Answered(A::reject(&call, rejection));
     }
     if key.has_ended() {
         match Box::pin(heartbeat::renew_late(&*engine.store, &call, &mut key)).await {
             Ok(ExtendOutcome::Extended) => {}
             Ok(ExtendOutcome::NotHeld) if leader.is_some() => return RunOutcome::InFlight(call, handler),
-            Ok(ExtendOutcome::NotHeld) => return RunOutcome::Answered(call.reject(dispatch::in_progress())),
+            Ok(ExtendOutcome::NotHeld) => return RunOutcome::Answered(A::reject(&call, dispatch::in_progress())),
             Err(error) => {
                 record::free(engine, &call, key);
                 return RunOutcome::Answered(refusal::refuse(&call.procedure, &error));

@@ -3,11 +3,11 @@
 use crate::{
     caller::OwnerId,
     engine::{
+        answer::Answer,
         claim::refusal::{not_committed, refuse},
         handler::Handler,
         shared::state::Engine,
     },
-    grpc::UnaryResponse,
     policy::Procedure,
     rejection::Rejection,
     store::{CallSession, TransactionOptions},
@@ -18,13 +18,13 @@ use crate::{
 /// # Cancel safety
 ///
 /// If the future is dropped, the transaction is rolled back, unless it is being committed. Handles to it no longer work.
-pub(crate) async fn run_without_key<E>(
+pub(crate) async fn run_without_key<A: Answer>(
     engine: &Engine,
     procedure: &Procedure,
     owner: Option<OwnerId>,
     session: &CallSession,
-    mut handler: Handler<E>,
-) -> Result<UnaryResponse, E> {
+    mut handler: Handler<A>,
+) -> A {
     let policies = procedure.policies();
     let options =
         TransactionOptions { idle: policies.transaction_idle, isolation: policies.isolation, savepoint: false };
@@ -33,25 +33,25 @@ pub(crate) async fn run_without_key<E>(
         Err(error) => return refuse(procedure, &error),
     };
     transaction.hand_out(handler.extensions_mut());
-    let response = handler.run().await;
+    let answer = handler.run().await;
     if let Some(times) = transaction.times() {
         procedure.telemetry().transaction_used(times.idle, times.working);
     }
-    if transaction.is_in_conflict(response.as_ref().ok().and_then(UnaryResponse::error)) {
+    if transaction.is_in_conflict(answer.error()) {
         transaction.roll_back().await;
-        return Ok(reject(procedure, Rejection::Conflict));
+        return reject(procedure, Rejection::Conflict);
     }
-    if !matches!(&response, Ok(response) if response.is_success()) {
+    if !answer.is_success() {
         transaction.roll_back().await;
-        return response;
+        return answer;
     }
     match transaction.commit(None).await {
-        Ok(_) => response,
-        Err(error) => Ok(reject(procedure, not_committed(procedure, &error))),
+        Ok(_) => answer,
+        Err(error) => reject(procedure, not_committed(procedure, &error)),
     }
 }
 
-fn reject(procedure: &Procedure, rejection: Rejection) -> UnaryResponse {
+fn reject<A: Answer>(procedure: &Procedure, rejection: Rejection) -> A {
     procedure.telemetry().rejected(rejection.reason().as_str());
-    UnaryResponse::failed(rejection.into())
+    A::refused(rejection)
 }

@@ -85,6 +85,9 @@ pub(super) struct Metadata {
     /// The `traceparent` of the call; empty for none. Never replayed.
     #[prost(string, tag = "3")]
     pub(super) traceparent: String,
+    /// The codec that has written the message; empty for that of a gRPC service.
+    #[prost(string, tag = "4")]
+    codec: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -107,7 +110,7 @@ impl Metadata {
     /// Returns the metadata of a response to store.
     pub(super) fn of(headers: &HeaderMap, trailers: &HeaderMap, filter: &MetadataFilter) -> Self {
         let (headers, trailers) = (fields(headers, filter), fields(trailers, filter));
-        Self { headers, trailers, traceparent: String::new() }
+        Self { headers, trailers, ..Self::default() }
     }
 
     /// Encodes the metadata; `None` if there is none.
@@ -125,13 +128,31 @@ impl Metadata {
     }
 }
 
-/// Adds the `traceparent` of the call to its encoded metadata.
-pub(crate) fn with_traceparent(metadata: Option<Bytes>, traceparent: Option<&str>) -> Option<Bytes> {
-    let Some(traceparent) = traceparent else { return metadata };
-    let mut encoded = metadata.map(Vec::from).unwrap_or_default();
-    // The encodings of two messages after one another are the encoding of both merged.
-    encoded.extend(Metadata { traceparent: traceparent.to_owned(), ..Metadata::default() }.encode_to_vec());
-    Some(encoded.into())
+/// The origin of a stored message.
+#[derive(Debug, Default)]
+pub(crate) struct Provenance {
+    /// The codec that has written it; empty for that of a gRPC service.
+    pub(crate) codec: String,
+    /// The `traceparent` of the call; empty for none.
+    pub(crate) traceparent: String,
+}
+
+impl Provenance {
+    /// Returns the origin of a message with this metadata.
+    pub(crate) fn of(metadata: Option<&[u8]>) -> Self {
+        let metadata = metadata.and_then(|it| Metadata::from_bytes(it).ok()).unwrap_or_default();
+        Self { codec: metadata.codec, traceparent: metadata.traceparent }
+    }
+}
+
+/// Encodes the metadata of a message that this codec has written.
+pub(crate) fn encode_codec(codec: &str) -> Bytes {
+    Metadata { codec: codec.to_owned(), ..Metadata::default() }.encode_to_vec().into()
+}
+
+/// Encodes the metadata of a call that has nothing but a `traceparent`.
+pub(crate) fn encode_traceparent(traceparent: Box<str>) -> Bytes {
+    Metadata { traceparent: traceparent.into(), ..Metadata::default() }.encode_to_vec().into()
 }
 
 /// Returns whether metadata with this name is never stored or replayed, regardless of the settings.

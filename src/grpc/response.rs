@@ -28,15 +28,6 @@ const OUTCOME: HeaderName = HeaderName::from_static(headers::OUTCOME);
 const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
 const STATUS: HeaderName = HeaderName::from_static(headers::STATUS);
 
-/// The approximate size of a header in a map, without its text, in bytes.
-const HEADER: usize = 112;
-
-/// The approximate size of each further value of a header, without its text, in bytes.
-const FURTHER_VALUE: usize = 80;
-
-/// The approximate size of a status in a response's extensions, without its text and its metadata, in bytes.
-const EXTENSIONS: usize = 512;
-
 /// A unary response, read completely.
 #[derive(Clone, Debug)]
 pub(crate) struct UnaryResponse {
@@ -167,15 +158,6 @@ impl UnaryResponse {
         status.is_some_and(|status| status == "0")
     }
 
-    /// Returns the approximate size in memory, in bytes. The estimate is usually too high.
-    pub(crate) fn size(&self) -> usize {
-        let status = self.parts.extensions.get::<Status>().map_or(0, |status| {
-            let metadata = headers_size(status.metadata().as_ref());
-            EXTENSIONS + status.message().len() + status.details().len() + metadata
-        });
-        size_of::<Self>() + self.body.len() + headers_size(&self.parts.headers) + headers_size(&self.trailers) + status
-    }
-
     /// Returns the encoded response message. A compressed message is decompressed up to `limit` bytes.
     pub(crate) fn message(&self, limit: usize) -> Result<Bytes, WireError> {
         let frame = Frame::decode(self.body.clone())?;
@@ -251,12 +233,6 @@ impl UnaryResponse {
         let frames = data.into_iter().chain(trailers).map(Ok::<_, Infallible>);
         Response::from_parts(parts, Body::new(StreamBody::new(stream::iter(frames))))
     }
-}
-
-/// Returns the approximate size of headers in memory, in bytes, without the map itself.
-fn headers_size(headers: &HeaderMap) -> usize {
-    let text: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    headers.capacity() * HEADER + (headers.len() - headers.keys_len()) * FURTHER_VALUE + text
 }
 
 /// Returns the head of a replay.

@@ -66,12 +66,24 @@ pub(super) fn encode(
     Encoded { error: stored.encode_to_vec().into(), is_cut }
 }
 
-/// Adds the `traceparent` of the call to an encoded error.
-pub(crate) fn error_with_traceparent(error: Bytes, traceparent: Option<&str>) -> Bytes {
-    let Some(traceparent) = traceparent else { return error };
+/// Encodes an error of which the layer knows nothing.
+pub(crate) fn encode_opaque(error: Vec<u8>) -> Bytes {
+    StoredError { code: Code::Unknown.into(), details: error.into(), ..StoredError::default() }.encode_to_vec().into()
+}
+
+/// Returns the error that [`encode_opaque`] has encoded.
+pub(crate) fn decode_opaque(stored: &[u8]) -> Option<Bytes> {
+    StoredError::decode(stored).ok().map(|stored| stored.details)
+}
+
+/// Adds the encoded metadata of the call to an encoded error: its `traceparent`.
+pub(crate) fn with_metadata(error: Bytes, metadata: Option<&Bytes>) -> Bytes {
+    let Some(Metadata { traceparent, .. }) = metadata.and_then(|it| Metadata::from_bytes(it).ok()) else {
+        return error;
+    };
     let mut encoded = Vec::from(error);
     // The encodings of two messages after one another are the encoding of both merged.
-    encoded.extend(StoredError { traceparent: traceparent.to_owned(), ..StoredError::default() }.encode_to_vec());
+    encoded.extend(StoredError { traceparent, ..StoredError::default() }.encode_to_vec());
     encoded.into()
 }
 

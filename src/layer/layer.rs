@@ -9,11 +9,15 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{route::KnownCaller, service::Idempotency, shared::Shared};
+use prost_reflect::DescriptorPool;
+
 use crate::{
+    caller::Caller,
     engine::shared::{shutdown::Shutdown, state::Engine},
     maintenance::Recovery,
-    policy::Procedure,
+    policy::{self, Procedure, ScopePolicy},
     rejection::Rejection,
+    store::InvalidSetting,
     telemetry::ProcedureTelemetry,
 };
 
@@ -52,8 +56,9 @@ impl IdempotencyLayer {
     /// Returns a background task that reconciles abandoned calls of procedures with the policy
     /// [`LeasePolicy::Reconcile`](crate::policy::LeasePolicy::Reconcile).
     pub fn recovery(&self) -> Recovery {
-        let procedures = self.shared.procedures.values().map(|protected| Arc::clone(&protected.procedure));
-        Recovery::new(self.shared.engine.clone(), procedures)
+        let procedures = self.shared.procedures.values().map(|protected| &protected.procedure);
+        let all = procedures.chain(self.shared.operations.values()).map(Arc::clone);
+        Recovery::new(self.shared.engine.clone(), all)
     }
 
     /// Shuts down the layer and all its clones, and reports the calls that have not ended in time. Call it before the
@@ -81,6 +86,20 @@ impl IdempotencyLayer {
     /// Returns the procedure with this path, if it takes keys.
     pub(crate) fn procedure(&self, path: &str) -> Option<&Procedure> {
         self.shared.procedures.get(path).map(|protected| &*protected.procedure)
+    }
+
+    /// Returns a declared operation, and the descriptors.
+    pub(crate) fn declared(&self, name: &str) -> Option<(&Arc<Procedure>, &DescriptorPool)> {
+        let operation = self.shared.operations.get(&policy::path(name.to_owned()))?;
+        Some((operation, &self.shared.descriptors))
+    }
+
+    pub(crate) fn on_no_scope(&self) -> ScopePolicy {
+        self.shared.on_no_scope
+    }
+
+    pub(crate) fn know(&self, caller: Caller, procedure: &Procedure) -> Result<KnownCaller, InvalidSetting> {
+        self.shared.know(caller, procedure)
     }
 
     /// Finds the caller of a request to the [`OperationService`](crate::operations).

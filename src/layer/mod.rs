@@ -7,8 +7,10 @@
 //! | `protect`, `route` | the route of a call: passed through, protected, in a transaction without a key, or refused |
 //! | `unprotected` | keys on procedures that are not opted in |
 //! | `read` | reading and hashing of a request, and the search for its key |
+//! | `answer`, `ready_service` | the layer as a front of the engine: its responses, and the inner service |
 //! | `interceptor` | [`KeyInterceptor`], for handlers without the layer |
 
+mod answer;
 mod builder;
 mod interceptor;
 #[expect(clippy::module_inception, reason = "the layer itself, as in every middleware folder")]
@@ -16,6 +18,7 @@ pub(crate) mod layer;
 mod parts;
 mod protect;
 mod read;
+mod ready_service;
 pub(crate) mod route;
 mod service;
 mod shared;

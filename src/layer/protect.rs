@@ -16,14 +16,12 @@ use tower_service::Service;
 
 use super::{
     read::{KeyedCall, ReadCall, read, read_and_find_key, read_without_key},
+    ready_service::ReadyService,
     route::{KnownCaller, Route, route},
     shared::{ProtectedProcedure, RequestLimits, Shared},
 };
 use crate::{
-    engine::{
-        claim::admission::CountedCall, dispatch::dispatch, handler::ReadyService, shared::state::Engine,
-        without_key::run_without_key,
-    },
+    engine::{claim::admission::CountedCall, dispatch::dispatch, shared::state::Engine, without_key::run_without_key},
     future::ResponseFuture,
     grpc::{Encoding, UnaryResponse, WrittenMessage, drain_for, grpc_timeout},
     key::IdempotencyKey,

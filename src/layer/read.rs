@@ -19,7 +19,7 @@ use super::{
 use crate::{
     blocking::read_message,
     engine::{call::Call, claim::admission::CountedCall},
-    grpc::{RequestError, UnaryRequest, WireError, WrittenMessage, buffer},
+    grpc::{RequestError, UnaryRequest, WireError, WrittenMessage, buffer, encode_traceparent},
     key::{IdempotencyKey, InvalidKey},
     policy::{DisconnectPolicy, KeyFieldError, Procedure},
     rejection::{MalformedRequest, Rejection, TooCostly},
@@ -112,7 +112,7 @@ async fn keyed(
         session,
         request_hashes,
         request: policies.reconciles().then(|| request.message().clone()),
-        traceparent: telemetry::traceparent(request.headers()),
+        metadata: telemetry::traceparent(request.headers()).map(encode_traceparent),
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),
     });

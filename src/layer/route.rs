@@ -221,7 +221,7 @@ fn key<B>(request: &Request<B>, format: KeyFormat) -> Result<Option<IdempotencyK
 impl Shared {
     /// Asks for the settings of the application if its SQL runs in a transaction of the call: its handler's, or the look-up
     /// of a status.
-    fn know(&self, caller: Caller, procedure: &Procedure) -> Result<KnownCaller, InvalidSetting> {
+    pub(super) fn know(&self, caller: Caller, procedure: &Procedure) -> Result<KnownCaller, InvalidSetting> {
         let runs_sql = procedure.policies().mode == Mode::Transactional || procedure.tracks().is_some();
         self.know_with_settings(caller, runs_sql)
     }

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use prost_reflect::DescriptorPool;
 use protobuf_canonical::Canonical;
 
 use super::unprotected::UnprotectedKeys;
@@ -21,6 +22,9 @@ pub(super) type SettingsOfCaller = Box<dyn Fn(&Caller) -> SessionSettings + Send
 pub(super) struct Shared {
     /// The procedures that take keys, by path.
     pub(super) procedures: HashMap<String, Arc<ProtectedProcedure>>,
+    /// The operations that are no procedures of a service, by path.
+    pub(super) operations: HashMap<String, Arc<Procedure>>,
+    pub(super) descriptors: DescriptorPool,
     pub(super) unprotected_keys: Arc<UnprotectedKeys>,
     /// `None` without a store: all calls pass through.
     pub(super) engine: Option<Arc<Engine>>,

@@ -228,7 +228,7 @@ impl Recovery {
             session: CallSession::of_owner(abandoned.owner),
             request_hashes: abandoned.request,
             request: None,
-            traceparent: None,
+            metadata: None,
             deadline: None,
             disconnected: None,
         });

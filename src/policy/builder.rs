@@ -233,6 +233,7 @@ pub struct Creates {
 #[must_use]
 pub struct ProcedureBuilder {
     pub(super) path: String,
+    pub(super) is_operation: bool,
     pub(super) creates: Option<Creates>,
     pub(super) final_errors: Option<Vec<Code>>,
     pub(super) ignore: Vec<String>,
@@ -320,6 +321,7 @@ impl ProcedureBuilder {
         };
         Self {
             path: self.path,
+            is_operation: self.is_operation,
             creates: self.creates.or(other.creates),
             final_errors: self.final_errors.or(other.final_errors),
             ignore: both(self.ignore, other.ignore),
@@ -328,6 +330,10 @@ impl ProcedureBuilder {
             redact_errors: both(self.redact_errors, other.redact_errors),
             settings: self.settings.over(other.settings),
         }
+    }
+
+    pub(crate) fn is_operation(&self) -> bool {
+        self.is_operation
     }
 
     /// Returns the path with its leading slash.

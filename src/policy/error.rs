@@ -118,6 +118,14 @@ pub enum ProcedureError {
         /// The procedure's path.
         procedure: String,
     },
+    /// A setting names a field or a message, and an operation has no descriptor.
+    #[error("{procedure}: {setting}: it is for the procedures of a service, which have descriptors; leave it out")]
+    NoDescriptor {
+        /// The operation's path.
+        procedure: String,
+        /// The name of the setting.
+        setting: &'static str,
+    },
     /// A setting of the procedure itself has no effect in its mode.
     #[error(
         "{procedure}: {setting}: it has no effect on a {is} procedure; make the procedure {other}, or leave it out"

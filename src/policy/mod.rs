@@ -25,7 +25,6 @@ mod resource_id;
 use std::{fmt, sync::Arc};
 
 use prost_reflect::MethodDescriptor;
-use protobuf_canonical::Canonical;
 
 use self::ignore::IgnoredFields;
 pub use self::{
@@ -47,7 +46,7 @@ pub(crate) use self::{
     key_field::{KeyField, KeyFieldError},
     option::{read_options, read_service_options},
     replayed_metadata::InvalidMetadataName,
-    resolve::{path_of, resolve, unknown},
+    resolve::{path_of, resolve, resolve_operation, unknown},
     resource_id::IdField,
 };
 pub use crate::key::KeyFormat;
@@ -57,7 +56,8 @@ use crate::{key::IdempotencyKey, status::IdKind, telemetry::ProcedureTelemetry};
 #[derive(Clone, PartialEq)]
 pub struct Procedure {
     path: Arc<str>,
-    method: MethodDescriptor,
+    /// `None` for an operation that is no procedure of a service.
+    method: Option<MethodDescriptor>,
     creates: Option<Creates>,
     id_field: Option<IdField>,
     /// `None` if the store takes ids of any kind.
@@ -77,6 +77,12 @@ impl Procedure {
         ProcedureBuilder { path: self::path(path.into()), ..ProcedureBuilder::default() }
     }
 
+    /// Declares an operation that is no procedure of a service, such as `billing.v1/ChargeOrder`: [`run`](crate::run) runs it. It has no
+    /// descriptor, so that no field can be named in its settings.
+    pub fn operation(name: impl Into<String>) -> ProcedureBuilder {
+        ProcedureBuilder { is_operation: true, ..Self::builder(name) }
+    }
+
     /// Returns the path with its leading slash, as in requests and in the table:
     /// `/organization.v1.ProjectService/CreateProject`.
     pub fn path(&self) -> &str {
@@ -92,9 +98,9 @@ impl Procedure {
         &self.telemetry
     }
 
-    /// Returns the procedure's descriptor.
-    pub fn method(&self) -> &MethodDescriptor {
-        &self.method
+    /// Returns the procedure's descriptor; `None` for an [operation](crate::run).
+    pub fn method(&self) -> Option<&MethodDescriptor> {
+        self.method.as_ref()
     }
 
     /// Returns the resource that the procedure creates; `None` if it creates none that is recorded.
@@ -128,11 +134,6 @@ impl Procedure {
     /// Returns the paths of the request fields that are not compared.
     pub fn ignored_fields(&self) -> &[String] {
         self.ignore.paths()
-    }
-
-    /// Compiles the encoder that hashes the requests.
-    pub(crate) fn canonical(&self) -> Canonical {
-        Canonical::ignoring(&self.method.input(), self.ignore.numbers())
     }
 
     /// Returns the paths of the response fields that are not stored.

@@ -22,11 +22,8 @@ impl Procedure {
     /// [`ResponseError::Unreadable`] if the response cannot be decoded. [`ResponseError::UnknownFields`] if a message on the
     /// path of a redacted field has fields that the descriptors do not know: one of them may hold what is to be redacted.
     pub fn redacted(&self, response: Bytes) -> Result<Bytes, ResponseError> {
-        if self.redact.is_empty() {
-            return Ok(response);
-        }
-        let mut message =
-            DynamicMessage::decode(self.method.output(), response).map_err(|_| ResponseError::Unreadable)?;
+        let Some(method) = self.method.as_ref().filter(|_| !self.redact.is_empty()) else { return Ok(response) };
+        let mut message = DynamicMessage::decode(method.output(), response).map_err(|_| ResponseError::Unreadable)?;
         for path in &self.redact {
             clear(&mut message, path)?;
         }

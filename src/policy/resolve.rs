@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
+use protobuf_canonical::Canonical;
 
 use super::{
     DisconnectPolicy, EffectPolicy, FinalErrors, IdField, KeyField, Mode, Policies, Procedure, ProcedureBuilder,
@@ -23,12 +24,13 @@ pub(crate) fn unknown(path: &str, pool: &DescriptorPool) -> ProcedureError {
     ProcedureError::Unknown { procedure: path.to_owned(), nearest }
 }
 
-/// Checks the configuration of a procedure against its descriptor, and fills in the defaults.
+/// Checks the configuration of a procedure against its descriptor, and fills in the defaults. Returns the encoder that hashes its requests,
+/// too.
 pub(crate) fn resolve(
     described: ProcedureBuilder,
     pool: &DescriptorPool,
     defaults: &Policies,
-) -> Result<Procedure, ProcedureError> {
+) -> Result<(Procedure, Canonical), ProcedureError> {
     let policies = policies(&described, defaults)?;
     let ProcedureBuilder { path, creates, key_field, ignore, redact, redact_errors, .. } = described;
     let method = method(pool, &path).ok_or_else(|| unknown(&path, pool))?;
@@ -44,9 +46,10 @@ pub(crate) fn resolve(
     }
     let path: Arc<str> = path.into();
     let telemetry = ProcedureTelemetry::new(Arc::clone(&path));
-    Ok(Procedure {
+    let canonical = Canonical::ignoring(&method.input(), ignore.numbers());
+    let procedure = Procedure {
         path,
-        method,
+        method: Some(method),
         creates,
         id_field,
         id_kind: None,
@@ -56,6 +59,37 @@ pub(crate) fn resolve(
         redact,
         redact_errors,
         telemetry,
+    };
+    Ok((procedure, canonical))
+}
+
+/// Checks the configuration of an operation that is no procedure of a service, and fills in the defaults.
+pub(crate) fn resolve_operation(described: ProcedureBuilder, defaults: &Policies) -> Result<Procedure, ProcedureError> {
+    let policies = policies(&described, defaults)?;
+    let ProcedureBuilder { path, creates, key_field, ignore, redact, redact_errors, .. } = described;
+    let of_descriptor = [
+        ("creates", creates.is_some()),
+        ("key_field", key_field.is_some()),
+        ("ignore", !ignore.is_empty()),
+        ("redact", !redact.is_empty()),
+        ("redact_error_details", !redact_errors.is_empty()),
+    ];
+    if let Some((setting, _)) = of_descriptor.into_iter().find(|(_, is_set)| *is_set) {
+        return Err(ProcedureError::NoDescriptor { procedure: path, setting });
+    }
+    let path: Arc<str> = path.into();
+    Ok(Procedure {
+        method: None,
+        creates: None,
+        id_field: None,
+        id_kind: None,
+        key_field: None,
+        policies,
+        ignore: IgnoredFields::default(),
+        redact,
+        redact_errors,
+        telemetry: ProcedureTelemetry::new(Arc::clone(&path)),
+        path,
     })
 }
 
@@ -100,8 +134,8 @@ fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
 impl Procedure {
     /// Restricts the ids of the created resource to this kind.
     pub(crate) fn with_id_kind(self, id_kind: IdKind) -> Result<Self, ProcedureError> {
-        let Some(creates) = &self.creates else { return Ok(self) };
-        let fields = field::find(&self.path, &self.method.output(), &creates.id_field)?;
+        let (Some(creates), Some(method)) = (&self.creates, &self.method) else { return Ok(self) };
+        let fields = field::find(&self.path, &method.output(), &creates.id_field)?;
         let can_hold = fields.last().is_some_and(|field| match (field.kind(), id_kind) {
             (Kind::String, _) => true,
             (Kind::Bytes, kind) => kind == IdKind::Uuid,

@@ -204,6 +204,14 @@ impl Rejection {
         }
     }
 
+    /// Returns when a caller may try again; `None` if that does not help.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self.retry() {
+            Retry::After(delay) => Some(delay),
+            Retry::Never | Retry::Unsaid => None,
+        }
+    }
+
     fn details(&self) -> ErrorDetails {
         let mut metadata = Vec::new();
         let mut details = ErrorDetails::new();

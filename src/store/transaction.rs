@@ -1,8 +1,6 @@
 //! The transactions of handlers, as the engine sees them.
 
-use std::{fmt, pin::Pin, time::Duration};
-
-use tonic::Status;
+use std::{error::Error, fmt, pin::Pin, time::Duration};
 
 use super::{ClaimOutcome, Completion, StoreError};
 use crate::policy::{Isolation, Policies};
@@ -62,7 +60,7 @@ pub trait StoreTransaction: fmt::Debug + Send {
     ///
     /// `answer` is the error that the handler has answered with, with its sources, for a store that cannot see the statements of
     /// handlers.
-    fn is_in_conflict(&self, answer: Option<&Status>) -> bool;
+    fn is_in_conflict(&self, answer: Option<&(dyn Error + 'static)>) -> bool;
 
     /// Invalidates the handler's handle, and commits. One network round trip.
     ///

@@ -170,6 +170,15 @@ impl StoredResponse {
     pub fn message(message: impl Into<Bytes>) -> Self {
         Self::Message(StoredMessage { message: message.into(), metadata: None })
     }
+
+    /// Returns its size, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Error(error) => error.len(),
+            Self::Message(stored) => stored.message.len() + stored.metadata.as_ref().map_or(0, Bytes::len),
+            Self::NotStored => 0,
+        }
+    }
 }
 
 /// A stored response message.

@@ -1,6 +1,7 @@
 //! The way from a process to its store, which a test can cut.
 
 use std::{
+    error::Error,
     future::pending,
     pin::Pin,
     sync::{
@@ -10,7 +11,6 @@ use std::{
 };
 
 use http::Extensions;
-use tonic::Status;
 
 use super::{
     lock,
@@ -76,7 +76,7 @@ impl StoreTransaction for LinkedTransaction {
         self.look(|transaction| transaction.times()).flatten()
     }
 
-    fn is_in_conflict(&self, answer: Option<&Status>) -> bool {
+    fn is_in_conflict(&self, answer: Option<&(dyn Error + 'static)>) -> bool {
         self.look(|transaction| transaction.is_in_conflict(answer)).unwrap_or(false)
     }
 

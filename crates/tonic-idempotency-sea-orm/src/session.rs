@@ -10,7 +10,6 @@ use std::{
 use sea_orm::{DbErr, RuntimeErr};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::{Instant, timeout_at};
-use tonic::Status;
 use tonic_idempotency::store::{
     TransactionErrorKind,
     driver::{Driver as _, Exclusive, Guard, InTransaction, Level, Levels, Session, Usage},
@@ -129,7 +128,7 @@ impl Session for SeaOrmSession {
     }
 
     /// The handles have seen the errors themselves; but the handler may have another connection.
-    fn is_in_conflict(&self, answer: Option<&Status>) -> bool {
+    fn is_in_conflict(&self, answer: Option<&(dyn Error + 'static)>) -> bool {
         self.exclusive.is_in_conflict(answer) || self.levels().are_in_conflict()
     }
 

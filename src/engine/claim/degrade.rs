@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     engine::{
+        answer::Answer,
         call::Call,
         claim::refusal::refuse,
         execute::execute_unprotected,
@@ -13,7 +14,6 @@ use crate::{
         shared::{shutdown::Stage, single_flight::Leader, state::Engine, tracker::TrackedCall},
         time::key_age,
     },
-    grpc::UnaryResponse,
     policy::{Mode, Policies, StorePolicy},
     store::StoreError,
     telemetry::{Chain, Unprotected},
@@ -30,14 +30,14 @@ use crate::{
 ///
 /// If the call runs, its followers get its response. If the answer to the claim was lost, the claim may stand: then the outcome of a call
 /// that runs is recorded like any other, and the key of a call that is refused is freed.
-pub(in crate::engine) async fn degrade<E: Send + 'static>(
+pub(in crate::engine) async fn degrade<A: Answer>(
     engine: &Engine,
     call: Arc<Call>,
     error: &StoreError,
-    handler: Handler<E>,
+    handler: Handler<A>,
     tracked: &TrackedCall,
     leader: Option<&Leader>,
-) -> Result<UnaryResponse, E> {
+) -> A {
     let policies = call.procedure.policies();
     if !proceeds(policies, error)
         || key_age::refusal(&call.procedure, call.reservation.key, engine.clock.now()).is_some()
@@ -62,7 +62,7 @@ pub(in crate::engine) async fn degrade<E: Send + 'static>(
             record_in_background(engine, call, disposition, lease);
         }
     }
-    outcome.response
+    outcome.answer
 }
 
 /// Returns whether a call whose claim failed with this error runs unprotected.

@@ -1,7 +1,7 @@
 //! The refusal of a call because of an error of the store: the one table from kinds of errors to rejections.
 
 use crate::{
-    grpc::UnaryResponse,
+    engine::answer::Answer,
     policy::Procedure,
     rejection::{Exceeded, LimitKind, Party, Rejection},
     store::{StoreError, StoreErrorKind},
@@ -9,8 +9,8 @@ use crate::{
 };
 
 /// Refuses a call whose key could not be claimed, or whose transaction could not be begun.
-pub(in crate::engine) fn refuse<E>(procedure: &Procedure, error: &StoreError) -> Result<UnaryResponse, E> {
-    Ok(UnaryResponse::failed(rejection(procedure.telemetry(), error).into()))
+pub(in crate::engine) fn refuse<A: Answer>(procedure: &Procedure, error: &StoreError) -> A {
+    A::refused(rejection(procedure.telemetry(), error))
 }
 
 /// Counts a refusal because of an error of the store, and returns it.

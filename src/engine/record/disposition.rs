@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tonic::Status;
 
 use crate::{
-    engine::{call::Call, execute::Outcome, shared::state::Engine},
-    grpc::{Encoded, error_with_traceparent, with_traceparent},
+    engine::{
+        answer::{Answer, Ending},
+        call::Call,
+        execute::Outcome,
+        shared::state::Engine,
+    },
     status::Resource,
     store::{Completion, StoredMessage, StoredResponse},
 };
-
-/// The size up to which a compressed response is always decompressed, in bytes, to find the id of the resource in a response that
-/// is too large to store: the largest message that gRPC clients accept by default.
-const MIN_READ: usize = 4 << 20;
 
 /// The disposition of a key when its call has ended. (The word is AMQP's: a delivery is settled with a disposition.)
 #[derive(Debug)]
@@ -58,11 +57,8 @@ impl Disposition {
     /// The size of the response that it holds, in bytes.
     pub(in crate::engine) fn size(&self) -> usize {
         match self {
-            Self::Complete(Completion { response: StoredResponse::Error(error), .. }) => error.len(),
-            Self::Complete(Completion { response: StoredResponse::Message(stored), .. }) => {
-                stored.message.len() + stored.metadata.as_ref().map_or(0, Bytes::len)
-            }
-            _ => 0,
+            Self::Complete(completion) => completion.response.size(),
+            Self::Abandon | Self::Release => 0,
         }
     }
 
@@ -79,31 +75,17 @@ impl Disposition {
 }
 
 /// Decides the disposition of the key of a call with this outcome.
-pub(in crate::engine) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Disposition {
-    match &outcome.response {
-        Ok(response) if response.is_success() => {
-            let metadata = response.to_stored_metadata(&engine.metadata_filter);
-            // A response that is rebuilt later may be of any size: it is read for the id of the resource, and not stored.
-            let is_rebuilt = engine.replay_hooks.rebuilds(call.procedure.path());
-            let limit = if is_rebuilt { usize::MAX } else { engine.max_response_bytes.max(MIN_READ) };
-            let message = response.message(limit).ok();
-            Disposition::Complete(completion(engine, call, message, metadata))
-        }
-        Ok(response) if call.procedure.policies().final_errors.contains(response.code()) => {
-            let redact = |status: &Status| call.procedure.redacted_error(status);
-            let Encoded { error, is_cut } =
-                response.to_stored_error(&engine.metadata_filter, engine.max_response_bytes, redact);
-            if is_cut {
-                call.procedure.telemetry().error_cut(engine.max_response_bytes);
-            }
-            Disposition::Complete(Completion {
-                response: StoredResponse::Error(error_with_traceparent(error, call.traceparent.as_deref())),
-                resource: None,
-                retention: call.retention(),
-            })
-        }
-        _ if outcome.effect_committed => Disposition::Abandon,
-        _ => Disposition::Release,
+pub(in crate::engine) fn of<A: Answer>(engine: &Engine, call: &Call, outcome: &Outcome<A>) -> Disposition {
+    let is_rebuilt = engine.replay_hooks.rebuilds(call.procedure.path());
+    match outcome.answer.ending(&engine.responses, call, is_rebuilt) {
+        Ending::Success { message, metadata } => Disposition::Complete(completion(engine, call, message, metadata)),
+        Ending::FinalError(error) => Disposition::Complete(Completion {
+            response: StoredResponse::Error(error),
+            resource: None,
+            retention: call.retention(),
+        }),
+        Ending::Failure if outcome.effect_committed => Disposition::Abandon,
+        Ending::Failure => Disposition::Release,
     }
 }
 
@@ -125,11 +107,18 @@ pub(in crate::engine) fn completion(
         procedure.creates().zip(id).map(|(creates, id)| Resource { resource_type: creates.resource_type.clone(), id });
     let stored = message.filter(|_| !engine.replay_hooks.rebuilds(procedure.path()));
     let response = match stored.and_then(|message| procedure.redacted(message).ok()) {
-        Some(message) if message.len() + metadata.as_ref().map_or(0, Bytes::len) <= engine.max_response_bytes => {
-            let metadata = with_traceparent(metadata, call.traceparent.as_deref());
-            StoredResponse::Message(StoredMessage { message, metadata })
+        Some(message) if message.len() + metadata.as_ref().map_or(0, Bytes::len) <= engine.responses.max_bytes => {
+            StoredResponse::Message(StoredMessage { message, metadata: joined(metadata, call.metadata.as_ref()) })
         }
         _ => StoredResponse::NotStored,
     };
     Completion { response, resource, retention: call.retention() }
+}
+
+/// Joins two encoded messages: one after the other, they are the encoding of both merged.
+fn joined(one: Option<Bytes>, other: Option<&Bytes>) -> Option<Bytes> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some([one.as_ref(), other].concat().into()),
+        (one, other) => one.or_else(|| other.cloned()),
+    }
 }

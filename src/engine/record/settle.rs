@@ -8,6 +8,7 @@ use tracing::Instrument as _;
 
 use crate::{
     engine::{
+        answer::{Answer, Notes},
         call::Call,
         claim::refusal::not_committed,
         execute::Outcome,
@@ -20,7 +21,6 @@ use crate::{
         shared::{single_flight::Leader, state::Engine},
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
-    grpc::UnaryResponse,
     rejection::Rejection,
     store::{CommitOutcome, StoreTransaction, StoredResponse},
     telemetry::{self, TimedStep},
@@ -28,22 +28,20 @@ use crate::{
 
 /// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whether or not it
 /// is recorded; in transactional mode, a success is returned only if the transaction was committed. The key was claimed at `claimed`.
-pub(in crate::engine) async fn settle<E>(
+pub(in crate::engine) async fn settle<A: Answer>(
     engine: &Engine,
     call: &Arc<Call>,
     (key, claimed): (HeldKey, Instant),
-    outcome: Outcome<E>,
+    outcome: Outcome<A>,
     leader: Option<&Leader>,
-) -> Result<UnaryResponse, E> {
+) -> A {
     let disposition = disposition::of(engine, call, &outcome);
     let expiry =
         disposition.retention().map(|retention| Expiry::of_new_record(claimed, ClockReading::now(), retention));
     let mut for_followers = leader.and_then(|leader| for_followers(engine, call, &disposition, leader));
     let in_conflict = match &key {
         HeldKey::Reservation(_) => false,
-        HeldKey::Transaction(transaction) => {
-            transaction.is_in_conflict(outcome.response.as_ref().ok().and_then(UnaryResponse::error))
-        }
+        HeldKey::Transaction(transaction) => transaction.is_in_conflict(outcome.answer.error()),
     };
     let began = std::time::Instant::now();
     let span = engine.spans.record(call.procedure.path(), call.reservation.key.as_uuid());
@@ -70,11 +68,11 @@ pub(in crate::engine) async fn settle<E>(
     let ended = ended.instrument(span.clone()).await;
     call.procedure.telemetry().took(TimedStep::Record, began);
     let expiry = expiry.filter(|_| matches!(ended, CallEnd::Recorded));
-    let (response, outcome_of_error) = match ended {
-        CallEnd::AsAnswered => (outcome.response, None),
-        CallEnd::Recorded => (outcome.response, outcome_of_error),
-        CallEnd::RolledBack => (outcome.response, Some(ErrorOutcome::Freed)),
-        CallEnd::Refused(rejection) => return call.reject(rejection),
+    let (answer, outcome_of_error) = match ended {
+        CallEnd::AsAnswered => (outcome.answer, None),
+        CallEnd::Recorded => (outcome.answer, outcome_of_error),
+        CallEnd::RolledBack => (outcome.answer, Some(ErrorOutcome::Freed)),
+        CallEnd::Refused(rejection) => return A::reject(&call, rejection),
         CallEnd::Superseded => return replay::look_again(engine, call).await,
     };
     if let Some((leader, recorded)) = leader.zip(for_followers.as_mut()) {
@@ -82,12 +80,8 @@ pub(in crate::engine) async fn settle<E>(
         leader.publish(recorded);
     }
     let left = expiry.and_then(|expiry| expiry.left(ClockReading::now()));
-    response.map(|response| {
-        let status = response.is_success().then(|| call.first_status().header_value());
-        let response = status.into_iter().fold(response, UnaryResponse::with_status);
-        let response = outcome_of_error.into_iter().fold(response, UnaryResponse::with_outcome);
-        left.into_iter().fold(response, UnaryResponse::with_expiry)
-    })
+    let status = answer.is_success().then(|| call.first_status());
+    answer.with(Notes { status, outcome: outcome_of_error, expires: left })
 }
 
 /// Returns the response for the followers, whether or not it is recorded; `None` if the outcome is not final, or if there are none.
@@ -106,7 +100,7 @@ pub(in crate::engine) fn for_followers(
         return None;
     }
     let resource = completion.resource.as_ref().map(|resource| resource.id.clone());
-    Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status(), None))
+    Some(Recorded { response: completion.response.clone(), status: call.first_status(), expiry: None, resource })
 }
 
 /// The end of a call.

@@ -16,6 +16,7 @@ use tonic::Status;
 use crate::{
     caller::Caller,
     engine::{
+        answer::{Answer, Failure},
         call::Call,
         claim::{claim, refusal::refuse},
         held_key::ClaimAnswer,
@@ -24,7 +25,6 @@ use crate::{
         shared::{single_flight::Leader, state::Engine},
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
-    grpc::UnaryResponse,
     policy::Procedure,
     rejection::Rejection,
     status::{IdempotencyStatus, OutboxStatus, Resource, ResourceId},
@@ -33,27 +33,28 @@ use crate::{
 };
 
 /// Answers a call with the record of its key.
-pub(in crate::engine) async fn answer<E>(
+pub(in crate::engine) async fn answer<A: Answer>(
     engine: &Engine,
     call: &Call,
     outcome: ClaimOutcome,
     asked: ClockReading,
     leader: Option<&Leader>,
-) -> Result<UnaryResponse, E> {
+) -> A {
     match outcome {
-        ClaimOutcome::InFlight { lease_left } => call.reject(Rejection::InProgress { lease_left }),
-        ClaimOutcome::Mismatch(mismatch) => call.reject(Rejection::KeyReused(mismatch)),
-        ClaimOutcome::OutcomeUnknown => call.reject(Rejection::OutcomeUnknown),
+        ClaimOutcome::InFlight { lease_left } => A::reject(&call, Rejection::InProgress { lease_left }),
+        ClaimOutcome::Mismatch(mismatch) => A::reject(&call, Rejection::KeyReused(mismatch)),
+        ClaimOutcome::OutcomeUnknown => A::reject(&call, Rejection::OutcomeUnknown),
         ClaimOutcome::Replay(replay) => {
             let (status, response) = match restore(engine, call, &replay).await {
                 Ok(restored) => restored,
-                Err(status) => return Ok(UnaryResponse::failed(status)),
+                Err(status) => return A::failed(Failure::Withheld(status)),
             };
-            let response = response.as_ref().unwrap_or(&replay.response);
+            let is_final = is_final(&replay.response, status);
             let expiry = Some(Expiry::of_record(asked, replay.expires_in));
-            let recorded =
-                Recorded::new(&engine.metadata_filter, call, response, replay.resource.clone(), status, expiry);
-            if recorded.is_whole() && is_final(&replay.response, status) {
+            let response = response.unwrap_or(replay.response);
+            let recorded = Recorded { response, status, expiry, resource: replay.resource };
+            let (answer, is_whole) = recorded.replay(&engine.responses, &engine.spans, call);
+            if is_whole && is_final {
                 engine.replay_cache.keep(call, &recorded);
             } else {
                 engine.replay_cache.forget(call);
@@ -61,26 +62,26 @@ pub(in crate::engine) async fn answer<E>(
             if let Some(leader) = leader {
                 leader.publish(&recorded);
             }
-            Ok(recorded.replay(&engine.spans, call))
+            answer
         }
         // The key is free, and this call's handler has run already.
-        ClaimOutcome::Acquired | ClaimOutcome::TakenOver => call.reject(Rejection::Conflict),
+        ClaimOutcome::Acquired | ClaimOutcome::TakenOver => A::reject(&call, Rejection::Conflict),
     }
 }
 
 /// Answers a call with a record that is known already: at once, unless the application has to be asked.
-pub(in crate::engine) fn give<'a>(
+pub(in crate::engine) fn give<'a, A: Answer>(
     engine: &'a Engine,
     call: &'a Call,
     recorded: Recorded,
-) -> Either<UnaryResponse, BoxFuture<'a, UnaryResponse>> {
+) -> Either<A, BoxFuture<'a, A>> {
     let Some(asked) = engine.replay_hooks.authorize(call, recorded.resource.as_ref()) else {
-        return Either::Left(recorded.replay(&engine.spans, call));
+        return Either::Left(recorded.replay(&engine.responses, &engine.spans, call).0);
     };
     Either::Right(Box::pin(async move {
         match asked.await {
-            Ok(()) => recorded.replay(&engine.spans, call),
-            Err(status) => UnaryResponse::failed(status),
+            Ok(()) => recorded.replay(&engine.responses, &engine.spans, call).0,
+            Err(status) => A::failed(Failure::Withheld(status)),
         }
     }))
 }
@@ -108,12 +109,12 @@ async fn restore(
 
 /// Claims the key once more, and answers with its record: the outcome of another call, which was recorded instead of
 /// this call's own, or the outcome that the reconciler found.
-pub(in crate::engine) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<UnaryResponse, E> {
+pub(in crate::engine) async fn look_again<A: Answer>(engine: &Engine, call: &Arc<Call>) -> A {
     match claim(engine, call).await {
         Ok(ClaimAnswer::Refused { outcome, asked }) => answer(engine, call, outcome, asked, None).await,
         Ok(ClaimAnswer::Acquired(key) | ClaimAnswer::TakenOver(key)) => {
             record::let_go(engine, call, key, Disposition::Release).await;
-            call.reject(Rejection::Conflict)
+            A::reject(&call, Rejection::Conflict)
         }
         Err(error) => {
             record::release_lost_claim(engine, call, &error);

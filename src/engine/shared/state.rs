@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     engine::{
+        answer::ResponseSettings,
         claim::{admission::Admission, reconcilers::Reconcilers},
         record::backlog::Backlog,
         replay::{replay_cache::ReplayCache, replay_hooks::ReplayHooks},
         shared::{single_flight::SingleFlight, tracker::CallTracker},
         time::wall_clock::WallClock,
     },
-    grpc::MetadataFilter,
     status::DynStatusResolver,
     store::DynStore,
     telemetry::Spans,
@@ -25,12 +25,9 @@ pub(crate) struct Engine {
     pub(crate) status_timeout: Duration,
     pub(crate) reconcilers: Reconcilers,
     pub(crate) replay_hooks: ReplayHooks,
-    /// Selects the response metadata that is stored and replayed.
-    pub(crate) metadata_filter: MetadataFilter,
+    pub(crate) responses: ResponseSettings,
     /// The smallest message that is compressed in a replay, in bytes.
     pub(crate) compress_replays_from: usize,
-    /// The largest response that is stored, in bytes.
-    pub(crate) max_response_bytes: usize,
     pub(crate) admission: Arc<Admission>,
     pub(crate) single_flight: Arc<SingleFlight>,
     pub(crate) replay_cache: ReplayCache,

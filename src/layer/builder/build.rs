@@ -8,6 +8,7 @@ use super::IdempotencyLayerBuilder;
 use crate::{
     build_error::BuildError,
     engine::{
+        answer::ResponseSettings,
         claim::admission::Admission,
         record::backlog::Backlog,
         replay::replay_cache::ReplayCache,
@@ -20,7 +21,7 @@ use crate::{
         shared::{ProtectedProcedure, Shared},
         unprotected::UnprotectedKeys,
     },
-    policy::{ProcedureBuilder, ProcedureError, read_options, resolve},
+    policy::{ProcedureBuilder, ProcedureError, read_options, resolve, resolve_operation},
     store::{STATUS_TIMEOUT, StoreSettings},
     telemetry,
 };
@@ -48,22 +49,29 @@ impl IdempotencyLayerBuilder {
         let pool = self.descriptors.pool()?;
         let metadata_filter = self.replayed_metadata.resolve()?;
         let mut procedures = HashMap::new();
-        for (path, described) in described(&pool, self.procedures)? {
-            let procedure = resolve((self.adjust)(described), &pool, &self.policies)?;
+        let (operations, in_code) = self.procedures.into_iter().partition(ProcedureBuilder::is_operation);
+        for (path, described) in described(&pool, in_code)? {
+            let (procedure, canonical) = resolve((self.adjust)(described), &pool, &self.policies)?;
             let has_status_resolver = self.status_resolver.is_some();
             let procedure = check_parts(procedure, self.store.as_deref(), has_status_resolver, &self.reconcilers)?;
             if self.replay_hooks.rebuilds(&path) && procedure.creates().is_none() {
                 return Err(ProcedureError::NothingToRebuild { procedure: path }.into());
             }
-            let canonical = procedure.canonical();
             let (procedure, accepted) = (Arc::new(procedure), self.accepted.clone());
             let protected = ProtectedProcedure { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
             procedures.insert(path, Arc::new(protected));
         }
+        let resolve = |operation: ProcedureBuilder| {
+            let operation = resolve_operation(operation, &self.policies)?;
+            let operation = check_parts(operation, self.store.as_deref(), false, &self.reconcilers)?;
+            Ok((operation.path().to_owned(), Arc::new(operation)))
+        };
+        let operations: Vec<ProcedureBuilder> = operations;
+        let operations = operations.into_iter().map(resolve).collect::<Result<HashMap<_, _>, ProcedureError>>()?;
         if let Some(path) = self.replay_hooks.rebuilt().find(|path| !procedures.contains_key(*path)) {
             return Err(ProcedureError::NotOptedIn { procedure: path.to_owned(), setting: "rebuild" }.into());
         }
-        if procedures.is_empty() && !self.allow_no_procedures {
+        if procedures.is_empty() && operations.is_empty() && !self.allow_no_procedures {
             return Err(BuildError::NoProcedures);
         }
         if self.store.is_none() && !procedures.is_empty() {
@@ -96,9 +104,8 @@ impl IdempotencyLayerBuilder {
                 status_timeout: self.status_timeout.unwrap_or(STATUS_TIMEOUT),
                 reconcilers: self.reconcilers,
                 replay_hooks: self.replay_hooks,
-                metadata_filter,
+                responses: ResponseSettings { metadata_filter, max_bytes: self.max_response_bytes },
                 compress_replays_from: self.compress_replays_from,
-                max_response_bytes: self.max_response_bytes,
                 admission: Admission::new(&self.limits, self.max_waiting_bytes),
                 single_flight: Arc::new(SingleFlight::default()),
                 replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
@@ -110,6 +117,8 @@ impl IdempotencyLayerBuilder {
         });
         let shared = Shared {
             procedures,
+            operations,
+            descriptors: pool,
             unprotected_keys,
             engine,
             caller_resolver: self.caller_resolver,

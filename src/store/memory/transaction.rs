@@ -1,6 +1,6 @@
 //! The transactions of the store in memory, which are none: [`NoTransaction`].
 
-use std::pin::Pin;
+use std::{error::Error, pin::Pin};
 
 use super::{
     hold::Hold,
@@ -67,7 +67,7 @@ impl StoreTransaction for NoTransaction {
         true
     }
 
-    fn is_in_conflict(&self, _answer: Option<&tonic::Status>) -> bool {
+    fn is_in_conflict(&self, _answer: Option<&(dyn Error + 'static)>) -> bool {
         false
     }
 

@@ -104,7 +104,7 @@ fn assert_says(case: &str, message: &str, texts: &[&str]) {
 fn the_proto_option_and_the_builder_describe_the_same_procedure() {
     let option = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).build().expect("a layer");
     // Both from one pool: descriptors of different pools are never equal.
-    let pool = procedure(&option, PAY).method().parent_pool().clone();
+    let pool = procedure(&option, PAY).method().expect("it is one of a service").parent_pool().clone();
     let option = IdempotencyLayer::builder(pool.clone()).build().expect("a layer");
     let code = IdempotencyLayer::builder(pool)
         .procedure(Procedure::builder(CREATE).creates("order", "order.id"))

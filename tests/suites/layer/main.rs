@@ -30,6 +30,7 @@ mod rejections;
 mod replay_cache;
 mod replay_hooks;
 mod resource_ids;
+mod run;
 mod shutdown;
 mod status;
 mod store_errors;

@@ -31,7 +31,7 @@ fn procedure(field: &str, kind: Option<IdKind>) -> Result<Procedure, String> {
 
 /// The id in a response with this value.
 fn id(procedure: &Procedure, field: &str, value: Value) -> Option<String> {
-    let mut response = DynamicMessage::new(procedure.method().output());
+    let mut response = DynamicMessage::new(procedure.method().expect("it is one of a service").output());
     response.set_field_by_name(field, value);
     match procedure.resource_id(&response.encode_to_vec()) {
         Ok(id) => Some(id.expect("a resource").to_string()),

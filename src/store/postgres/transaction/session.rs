@@ -16,7 +16,6 @@ use tokio::{
 };
 use tokio_postgres::Error;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use super::TransactionError;
 use crate::store::{
@@ -98,7 +97,7 @@ impl Session for TransactionSession {
     }
 
     /// The handles have seen the answers themselves.
-    fn is_in_conflict(&self, _answer: Option<&Status>) -> bool {
+    fn is_in_conflict(&self, _answer: Option<&(dyn std::error::Error + 'static)>) -> bool {
         self.levels().are_in_conflict()
     }
 

@@ -15,7 +15,6 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
 use super::{Connection as _, Driver, InTransaction, InUse, Session, Usage};
 use crate::store::TransactionErrorKind;
@@ -94,8 +93,8 @@ impl<D: Driver> Session for Exclusive<D> {
         &self.usage
     }
 
-    fn is_in_conflict(&self, answer: Option<&Status>) -> bool {
-        let mut cause = answer.and_then(Status::source);
+    fn is_in_conflict(&self, answer: Option<&(dyn Error + 'static)>) -> bool {
+        let mut cause = answer;
         while let Some(error) = cause {
             if D::is_conflict(error) {
                 return true;

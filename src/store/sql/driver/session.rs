@@ -1,10 +1,9 @@
 //! The transaction of a handler, shared by its handles: the trait [`Session`].
 
-use std::{fmt, sync::Arc};
+use std::{error::Error, fmt, sync::Arc};
 
 use http::Extensions;
 use tokio::time::Instant;
-use tonic::Status;
 
 use super::{ConnectionPool, InTransaction, Usage};
 use crate::store::TransactionErrorKind;
@@ -39,7 +38,7 @@ pub trait Session: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Returns whether a statement has lost against another transaction, apart from those that were rolled back alone. `answer` is
     /// the error that the handler has answered with, with its sources.
-    fn is_in_conflict(&self, answer: Option<&Status>) -> bool;
+    fn is_in_conflict(&self, answer: Option<&(dyn Error + 'static)>) -> bool;
 
     /// Returns whether a statement may have failed without being noticed.
     fn has_unanswered(&self) -> bool;

@@ -1,13 +1,13 @@
 //! The transaction of a call from BEGIN to COMMIT, as the engine sees it.
 
 use std::{
+    error::Error,
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
 
 use tokio::time::{Instant, timeout_at};
-use tonic::Status;
 
 use super::{
     in_transaction::InTransaction,
@@ -266,7 +266,7 @@ impl<D: Driver> StoreTransaction for OpenTransaction<D> {
         Some(self.session.usage().times())
     }
 
-    fn is_in_conflict(&self, answer: Option<&Status>) -> bool {
+    fn is_in_conflict(&self, answer: Option<&(dyn Error + 'static)>) -> bool {
         self.session.is_in_conflict(answer)
     }
 

@@ -168,6 +168,13 @@ macro_rules! driver_tests {
                 a_call_is_refused_if_the_server_rolls_back
                 a_look_up_does_not_overshoot_its_deadline
             }
+            operations {
+                take_effect_once_and_give_their_response_to_each_delivery
+                of_many_deliveries_at_once_one_runs
+                that_fail_leave_nothing_or_their_final_error
+                that_lose_against_another_transaction_may_be_tried_again
+                whose_future_is_dropped_end_as_their_policy_says
+            }
             owned {
                 are_committed_by_their_owner
                 are_rolled_back_if_dropped_or_told_to

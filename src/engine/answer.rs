@@ -1,0 +1,109 @@
+//! The answers of a front of the engine, as far as the engine has to know them.
+
+use std::{borrow::Cow, error::Error, time::Duration};
+
+use bytes::Bytes;
+use tonic::Status;
+use tonic_idempotency_wire::ErrorOutcome;
+
+use crate::{
+    engine::call::Call,
+    grpc::MetadataFilter,
+    rejection::{Exceeded, Rejection},
+    status::IdempotencyStatus,
+    store::StoredResponse,
+};
+
+/// An answer to a caller, in the form of the front that the call came through.
+pub(crate) trait Answer: Sized + Send + 'static {
+    /// Refuses a call.
+    fn refused(rejection: Rejection) -> Self;
+
+    /// Answers a call without an outcome of its handler.
+    fn failed(failure: Failure) -> Self;
+
+    /// Restores an answer from its record; `None` if nothing that could be given to a caller was stored.
+    fn replayed(
+        settings: &ResponseSettings,
+        response: &StoredResponse,
+        status: IdempotencyStatus,
+    ) -> Option<Replayed<Self>>;
+
+    /// Returns what is to be recorded of the handler's answer. The message of one that `is_rebuilt` later is read whatever its size, and not
+    /// stored.
+    fn ending(&self, settings: &ResponseSettings, call: &Call, is_rebuilt: bool) -> Ending;
+
+    /// Returns whether it is a response, and not an error.
+    fn is_success(&self) -> bool;
+
+    /// Returns how the handler ended, for its span: `Ok`, or its error.
+    fn name(&self) -> Cow<'static, str>;
+
+    /// Returns the error that the handler has answered with, with its sources.
+    fn error(&self) -> Option<&(dyn Error + 'static)>;
+
+    /// Adds what the caller is told of the record.
+    fn with(self, notes: Notes) -> Self;
+
+    /// Refuses a call, and counts it.
+    fn reject(call: &Call, rejection: Rejection) -> Self {
+        call.procedure.telemetry().rejected(rejection.reason().as_str());
+        Self::refused(rejection)
+    }
+
+    /// Refuses a call that would exceed a limit.
+    fn exceeds(call: &Call, limit: Exceeded) -> Self {
+        Self::refused(limit.reject(call.procedure.telemetry()))
+    }
+}
+
+/// The settings of responses that are stored.
+pub(crate) struct ResponseSettings {
+    /// Selects the metadata that is stored and replayed.
+    pub(crate) metadata_filter: MetadataFilter,
+    /// The largest response that is stored, in bytes.
+    pub(crate) max_bytes: usize,
+}
+
+/// The reason why there is no answer of a handler.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The client went away, and the call was rolled back.
+    Disconnected,
+    /// The handler panicked.
+    Panicked,
+    /// A hook of the application keeps the replay from the caller.
+    Withheld(Status),
+}
+
+/// An answer restored from a record.
+#[derive(Debug)]
+pub(crate) struct Replayed<A> {
+    pub(crate) answer: A,
+    /// Whether the stored metadata could not be decoded, and is missing.
+    pub(crate) metadata_lost: bool,
+    /// The `traceparent` of the first call; empty for none.
+    pub(crate) traceparent: String,
+}
+
+/// The way in which a handler ended, as far as it is recorded.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// With a response: its message, if that could be read, and its metadata, encoded.
+    Success { message: Option<Bytes>, metadata: Option<Bytes> },
+    /// With an error that ends the operation, encoded with all that is stored of it.
+    FinalError(Bytes),
+    /// With an error after which the operation may be tried again.
+    Failure,
+}
+
+/// The parts of a record that its caller is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Notes {
+    /// The status of the work behind the created resource.
+    pub(crate) status: Option<IdempotencyStatus>,
+    /// Of an error: whether it is kept, or its key freed.
+    pub(crate) outcome: Option<ErrorOutcome>,
+    /// The remaining lifetime of the record.
+    pub(crate) expires: Option<Duration>,
+}

@@ -1,0 +1,114 @@
+//! The answer to the caller of an operation, as the engine's.
+
+use std::{borrow::Cow, error::Error};
+
+use tonic_idempotency_wire::ErrorOutcome;
+
+use super::{Codec, CodecError, HandlerError, Outcome, RunError};
+use crate::{
+    engine::{
+        answer::{Answer, Ending, Failure, Notes, Replayed, ResponseSettings},
+        call::Call,
+    },
+    grpc::{Provenance, decode_opaque_error, encode_opaque_error},
+    rejection::Rejection,
+    status::IdempotencyStatus,
+    store::StoredResponse,
+};
+
+/// The answer to the caller of an operation.
+pub(super) struct RunAnswer<C: Codec, E>(Result<Outcome<C::Response>, RunError<E>>);
+
+impl<C: Codec, E> RunAnswer<C, E> {
+    pub(super) fn of_handler(ended: Result<C::Response, E>) -> Self {
+        Self(ended.map(Outcome::First).map_err(|error| RunError::Failed { error, is_final: false }))
+    }
+
+    pub(super) fn into_result(self) -> Result<Outcome<C::Response>, RunError<E>> {
+        self.0
+    }
+}
+
+impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
+    fn refused(rejection: Rejection) -> Self {
+        Self(Err(RunError::refused(&rejection)))
+    }
+
+    fn failed(failure: Failure) -> Self {
+        Self(Err(match failure {
+            // Nobody hears it: the future was dropped.
+            Failure::Disconnected | Failure::Panicked => RunError::Panicked,
+            Failure::Withheld(status) => RunError::Withheld(status),
+        }))
+    }
+
+    fn replayed(
+        _settings: &ResponseSettings,
+        response: &StoredResponse,
+        _status: IdempotencyStatus,
+    ) -> Option<Replayed<Self>> {
+        let (answer, traceparent) = match response {
+            StoredResponse::Message(stored) => {
+                let Provenance { codec, traceparent } = Provenance::of(stored.metadata.as_deref());
+                (decode::<C>(&stored.message, &codec).map(Outcome::Replayed).map_err(RunError::Unreadable), traceparent)
+            }
+            StoredResponse::Error(error) => {
+                let error = decode_opaque_error(error).and_then(|error| E::from_final(&error));
+                let error = error.map(|error| RunError::Failed { error, is_final: true });
+                let unreadable = || RunError::Unreadable("its final error is of another type".into());
+                (Err(error.unwrap_or_else(unreadable)), String::new())
+            }
+            StoredResponse::NotStored => return None,
+        };
+        Some(Replayed { answer: Self(answer), metadata_lost: false, traceparent })
+    }
+
+    fn ending(&self, settings: &ResponseSettings, call: &Call, _is_rebuilt: bool) -> Ending {
+        match &self.0 {
+            // One that is not encoded is not stored.
+            Ok(Outcome::First(response) | Outcome::Replayed(response)) => {
+                Ending::Success { message: C::encode(response).ok().map(Into::into), metadata: None }
+            }
+            Err(RunError::Failed { error, .. }) => match error.to_final(&call.procedure.policies().final_errors) {
+                Some(error) if error.len() <= settings.max_bytes => Ending::FinalError(encode_opaque_error(error)),
+                // It still ends the operation.
+                Some(_) => Ending::FinalError(encode_opaque_error(Vec::new())),
+                None => Ending::Failure,
+            },
+            Err(_) => Ending::Failure,
+        }
+    }
+
+    fn is_success(&self) -> bool {
+        self.0.is_ok()
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        match &self.0 {
+            Ok(_) => "Ok".into(),
+            Err(RunError::Panicked) => "panicked".into(),
+            Err(_) => "failed".into(),
+        }
+    }
+
+    fn error(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            Err(RunError::Failed { error, .. }) => error.as_error(),
+            _ => None,
+        }
+    }
+
+    fn with(mut self, notes: Notes) -> Self {
+        if let Err(RunError::Failed { is_final, .. }) = &mut self.0 {
+            *is_final |= notes.outcome == Some(ErrorOutcome::Kept);
+        }
+        self
+    }
+}
+
+fn decode<C: Codec>(message: &[u8], codec: &str) -> Result<C::Response, CodecError> {
+    if codec != C::NAME {
+        return Err(format!("it was written by the codec {codec:?}, and this one is {:?}", C::NAME).into());
+    }
+    C::decode(message)
+}

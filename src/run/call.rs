@@ -1,0 +1,45 @@
+//! The handler's side of an operation that runs: [`Call`].
+
+use std::fmt;
+
+use http::Extensions;
+
+use crate::{Caller, Execution, IdempotencyKey};
+
+/// The call that a handler of an [`Operation`](super::Operation) belongs to.
+///
+/// A transactional handler takes its transaction from the [extensions](Self::extensions), as a gRPC handler does:
+/// `Transaction::from_extensions(call.extensions())`, with the `Transaction` of its driver.
+pub struct Call {
+    pub(super) caller: Caller,
+    pub(super) key: IdempotencyKey,
+    pub(super) extensions: Extensions,
+}
+
+impl Call {
+    /// Returns the caller that the operation is run for.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Returns the key. Its [`downstream`](IdempotencyKey::downstream) makes the keys of further calls.
+    pub fn key(&self) -> &IdempotencyKey {
+        &self.key
+    }
+
+    /// Returns the state that the handler shares with the layer: whether the lease is lost, whether the effect has happened.
+    pub fn execution(&self) -> Execution {
+        Execution::from_extensions(&self.extensions)
+    }
+
+    /// Returns the handler's tools, by their types.
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("caller", &self.caller).field("key", &self.key).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,84 @@
+//! The errors of operations: [`RunError`], [`OperationError`].
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tonic::Status;
+
+use super::CodecError;
+use crate::rejection::{Reason, Rejection};
+
+/// The reason why an operation has no response. `E` is the handler's error.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError<E> {
+    /// The handler failed.
+    #[error("the handler failed{}", if *.is_final { ", and the error is final" } else { "" })]
+    Failed {
+        /// Its error.
+        error: E,
+        /// Whether each later call with the key gets the same error. Otherwise the key is free, and the operation may be tried again.
+        is_final: bool,
+    },
+    /// The handler panicked. The key is free.
+    #[error("the handler panicked")]
+    Panicked,
+    /// The operation was not run, or it is not known how it ended: the reason says which. It is that of a gRPC call.
+    #[error("{message}")]
+    Refused {
+        /// The reason.
+        reason: Reason,
+        /// Its meaning, and the advice.
+        message: String,
+        /// When it may be tried again, with the same key; `None` if that does not help.
+        retry_after: Option<Duration>,
+    },
+    /// The request cannot be hashed. The operation was not run.
+    #[error("the request cannot be hashed: {0}")]
+    Request(#[source] CodecError),
+    /// The operation has succeeded before, and its stored response cannot be read: another codec or version has written it.
+    #[error("the operation has succeeded, and its stored response cannot be read: {0}")]
+    Unreadable(#[source] CodecError),
+    /// The application's [`ReplayAuthorizer`](crate::policy::ReplayAuthorizer) keeps the response from the caller.
+    #[error("the stored response is withheld: {0}")]
+    Withheld(#[source] Status),
+}
+
+impl<E> RunError<E> {
+    pub(super) fn refused(rejection: &Rejection) -> Self {
+        Self::Refused {
+            reason: rejection.reason(),
+            message: rejection.to_string(),
+            retry_after: rejection.retry_after(),
+        }
+    }
+}
+
+/// The reason why there is no such operation.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OperationError {
+    /// The layer's builder does not declare it.
+    #[error("{operation}: the layer has no such operation; declare it with Procedure::operation")]
+    Undeclared {
+        /// Its name.
+        operation: String,
+    },
+    /// The layer has no store.
+    #[error(
+        "{operation}: the layer has no store, so that nothing could be protected; give it one with IdempotencyLayerBuilder::store"
+    )]
+    NoStore {
+        /// Its name.
+        operation: String,
+    },
+    /// Its codec does not know the type of its requests.
+    #[error("{operation}: {error}")]
+    Codec {
+        /// Its name.
+        operation: String,
+        /// The thing that is missing.
+        #[source]
+        error: CodecError,
+    },
+}

@@ -1,0 +1,63 @@
+//! The same guarantee for whatever is delivered at least once and is no gRPC call: messages of a queue, jobs, webhooks.
+//!
+//! An [`Operation`] is declared in the layer's builder as a procedure is, with the same policies, and [`Operation::run`] does what the layer
+//! does around a handler: the same engine, table, limits, metrics and shutdown.
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use tonic_idempotency::{
+//!     Caller, IdempotencyLayer, UserId,
+//!     policy::{KeyFormat, Procedure},
+//!     run::{Bytes, Outcome},
+//!     store::MemoryStore,
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let layer = IdempotencyLayer::builder([])
+//!     .store(MemoryStore::new())
+//!     .procedure(Procedure::operation("billing.v1/ChargeOrder").key_format(KeyFormat::Any))
+//!     .build()?;
+//! let charge = layer.operation::<Bytes>("billing.v1/ChargeOrder")?;
+//!
+//! let billing = Caller::new(UserId::from_text("billing")?);
+//! for delivery in [1, 2] {
+//!     // The key is the id of the message, which each delivery has.
+//!     let outcome = charge.run(&billing, "order-17", b"EUR 12", move |_call| async move {
+//!         assert_eq!(delivery, 1, "charged once");
+//!         Ok::<_, Infallible>(b"receipt".to_vec())
+//!     });
+//!     assert_eq!(outcome.await?.into_inner(), b"receipt");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | contents |
+//! |---|---|
+//! | `operation` | [`Operation`], and how it is run |
+//! | `call` | [`Call`]: the handler's side |
+//! | `codec` | [`Codec`]: how requests are hashed, and outcomes stored |
+//! | `handler_error` | [`HandlerError`]: which errors end an operation |
+//! | `outcome`, `error` | [`Outcome`], [`RunError`], [`OperationError`] |
+//! | `answer` | the engine's answers, in these types |
+
+mod answer;
+mod call;
+mod codec;
+mod error;
+mod handler_error;
+mod operation;
+mod outcome;
+
+#[cfg(feature = "json")]
+pub use self::codec::Json;
+pub use self::{
+    call::Call,
+    codec::{Bytes, Codec, CodecError, Prost},
+    error::{OperationError, RunError},
+    handler_error::HandlerError,
+    operation::Operation,
+    outcome::Outcome,
+};

@@ -1,0 +1,165 @@
+//! Operations that are no gRPC calls: messages of a queue, jobs.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::{sync::Semaphore, task::JoinSet};
+use tonic::{Code, Status};
+use tonic_idempotency::{
+    Caller, IdempotencyLayer, UserId,
+    policy::{DisconnectPolicy, Mode, Procedure, ProcedureBuilder},
+    rejection::Reason,
+    run::{Bytes, Call, Operation, Outcome, RunError},
+};
+use tonic_idempotency_tests::{Database, until};
+use uuid::Uuid;
+
+use crate::{DEADLOCK, Stack, all_have_ended, patient, pool, rows, status};
+
+const IMPORT: &str = "shop.v1/ImportProject";
+
+/// An operation in transactional mode, and what its runs need.
+struct Import {
+    operation: Operation<Bytes>,
+    caller: Caller,
+    key: String,
+    runs: Arc<AtomicUsize>,
+}
+
+type Imported = Result<Outcome<Vec<u8>>, RunError<Status>>;
+
+impl Import {
+    async fn new<S: Stack>(database: &Database, change: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder) -> Self {
+        let import = change(Procedure::operation(IMPORT).mode(Mode::Transactional).final_errors([Code::NotFound]));
+        let layer = IdempotencyLayer::builder([]).store(patient::<S>(pool::<S>(database, 8))).procedure(import);
+        let layer = layer.build().expect("an operation");
+        let operation = layer.operation(IMPORT).expect("it is declared");
+        let caller = Caller::new(UserId::new(database.user().await.id));
+        Self { operation, caller, key: Uuid::new_v4().to_string(), runs: Arc::default() }
+    }
+
+    /// Runs it once, with a handler that inserts a project and then goes on.
+    async fn run<S: Stack, F>(&self, name: &str, then: impl FnOnce(S::Transaction) -> F + Send + 'static) -> Imported
+    where
+        F: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let (runs, project) = (Arc::clone(&self.runs), name.to_owned());
+        let handler = move |call: Call| async move {
+            runs.fetch_add(1, Ordering::SeqCst);
+            let transaction = S::transaction(call.extensions()).map_err(status)?;
+            let mut connection = S::connection(&transaction).await.map_err(status)?;
+            let id = S::insert(&mut connection, &project).await.map_err(status)?;
+            drop(connection);
+            then(transaction).await?;
+            Ok(id.as_bytes().to_vec())
+        };
+        self.operation.run(&self.caller, &self.key, name.as_bytes(), handler).await
+    }
+
+    async fn insert<S: Stack>(&self, name: &str) -> Imported {
+        self.run::<S, _>(name, |_| async { Ok(()) }).await
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+fn reason(imported: Imported) -> Reason {
+    match imported {
+        Err(RunError::Refused { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn take_effect_once_and_give_their_response_to_each_delivery<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let import = Import::new::<S>(&database, |it| it).await;
+    let first = import.insert::<S>("shop").await.expect("the first delivery");
+    assert!(!first.is_replay());
+    let again = import.insert::<S>("shop").await.expect("the second delivery");
+    assert_eq!(again, Outcome::Replayed(first.into_inner()));
+    assert_eq!(reason(import.insert::<S>("another shop").await), Reason::KeyReused);
+    assert_eq!((import.runs(), rows(&owner).await), (1, [1, 1, 1]));
+    all_have_ended(&owner).await;
+}
+
+pub async fn of_many_deliveries_at_once_one_runs<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let import = Arc::new(Import::new::<S>(&database, |it| it).await);
+    let mut deliveries = JoinSet::new();
+    for _ in 0..24 {
+        let import = Arc::clone(&import);
+        deliveries.spawn(async move { import.insert::<S>("shop").await });
+    }
+    let ended = deliveries.join_all().await;
+    assert_eq!(ended.iter().flatten().filter(|outcome| !outcome.is_replay()).count(), 1, "{ended:?}");
+    for ended in ended.into_iter().filter(Result::is_err) {
+        assert_eq!(reason(ended), Reason::InProgress);
+    }
+    assert_eq!((import.runs(), rows(&owner).await), (1, [1, 1, 1]));
+    all_have_ended(&owner).await;
+}
+
+pub async fn that_fail_leave_nothing_or_their_final_error<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let import = Import::new::<S>(&database, |it| it).await;
+    for (code, is_kept, runs, records) in
+        [(Code::Internal, false, 1, 0), (Code::NotFound, true, 2, 1), (Code::NotFound, true, 2, 1)]
+    {
+        let ended = import.run::<S, _>("shop", move |_| async move { Err(Status::new(code, "no")) }).await;
+        let Err(RunError::Failed { error, is_final }) = ended else { panic!("{ended:?}") };
+        assert_eq!((error.code(), error.message(), is_final), (code, "no", is_kept));
+        all_have_ended(&owner).await;
+        assert_eq!((import.runs(), rows(&owner).await), (runs, [0, 0, records]));
+    }
+}
+
+pub async fn that_lose_against_another_transaction_may_be_tried_again<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let import = Import::new::<S>(&database, |it| it).await;
+    let lose = |transaction| async move {
+        let mut connection = S::connection(&transaction).await.map_err(status)?;
+        S::execute(&mut connection, DEADLOCK).await.map_err(status)
+    };
+    assert_eq!(reason(import.run::<S, _>("shop", lose).await), Reason::Conflict);
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
+    assert!(!import.insert::<S>("shop").await.expect("another delivery").is_replay());
+    assert_eq!(rows(&owner).await, [1, 1, 1]);
+}
+
+/// The consumer goes away in the middle: the handler runs to its end, or is rolled back.
+pub async fn whose_future_is_dropped_end_as_their_policy_says<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    for (policy, runs, expected) in
+        [(DisconnectPolicy::Finish, 1, [1, 1, 1]), (DisconnectPolicy::RollBack, 2, [2, 2, 2])]
+    {
+        let import = Arc::new(Import::new::<S>(&database, |it| it.on_disconnect(policy)).await);
+        let gate = Arc::new(Semaphore::new(0));
+        let (waits, delivered) = (Arc::clone(&gate), Arc::clone(&import));
+        let delivery = tokio::spawn(async move {
+            let wait = |_| async move {
+                waits.acquire().await.expect("it is not closed").forget();
+                Ok(())
+            };
+            delivered.run::<S, _>("shop", wait).await
+        });
+        until("the handler runs", async || import.runs() == 1).await;
+        delivery.abort();
+        gate.add_permits(1);
+        until("the first delivery has ended", async || {
+            matches!(import.insert::<S>("shop").await, Ok(outcome) if outcome.is_replay() == (runs == 1))
+        })
+        .await;
+        all_have_ended(&owner).await;
+        assert_eq!((import.runs(), rows(&owner).await), (runs, expected), "{policy:?}");
+    }
+}

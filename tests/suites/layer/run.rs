@@ -1,0 +1,228 @@
+//! Operations that are no gRPC calls, on a store in memory. Those in transactions are in the suite of every driver.
+
+use tonic_idempotency::{
+    policy::{FinalErrors, ProcedureError},
+    run::{self, Call, Codec, HandlerError, Json, Operation, OperationError, Outcome, Prost, RunError},
+};
+
+use crate::prelude::*;
+
+const CHARGE: &str = "billing.v1/ChargeOrder";
+
+/// An error of the application's own.
+#[derive(Debug, PartialEq)]
+enum ChargeError {
+    CardExpired,
+    Network,
+}
+
+impl HandlerError for ChargeError {
+    fn to_final(&self, _codes: &FinalErrors) -> Option<Vec<u8>> {
+        (*self == Self::CardExpired).then(|| b"card expired".to_vec())
+    }
+
+    fn from_final(stored: &[u8]) -> Option<Self> {
+        (stored == b"card expired").then_some(Self::CardExpired)
+    }
+}
+
+type Charged<T> = Result<Outcome<T>, RunError<ChargeError>>;
+
+fn layer(store: impl Store, change: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder) -> IdempotencyLayer {
+    let charge = change(Procedure::operation(CHARGE).key_format(KeyFormat::Any));
+    let builder = IdempotencyLayer::builder(DescriptorPool::global()).store(store).procedure(charge);
+    builder.build().expect("an operation")
+}
+
+fn bytes(change: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder) -> Operation<run::Bytes> {
+    layer(MemoryStore::new(), change).operation(CHARGE).expect("it is declared")
+}
+
+fn billing() -> Caller {
+    Caller::new(tonic_idempotency::UserId::from_text("billing").expect("an id"))
+}
+
+async fn charge<C: Codec>(
+    operation: &Operation<C>,
+    key: &str,
+    request: &C::Request,
+    response: C::Response,
+) -> Charged<C::Response> {
+    operation.run(&billing(), key, request, |_| async { Ok(response) }).await
+}
+
+/// A handler that is not reached.
+async fn never<T>(_call: Call) -> Result<T, ChargeError> {
+    panic!("it must not run")
+}
+
+fn reason<T: std::fmt::Debug>(charged: Charged<T>) -> Reason {
+    match charged {
+        Err(RunError::Refused { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn with_each_codec_are_run_once_and_compared() {
+    let layer = layer(MemoryStore::new(), |it| it);
+    let operation: Operation<run::Bytes> = layer.operation(CHARGE).expect("it is declared");
+    assert_eq!(
+        charge(&operation, "1", b"a", b"first".to_vec()).await.expect("it runs"),
+        Outcome::First(b"first".to_vec())
+    );
+    assert_eq!(
+        charge(&operation, "1", b"a", b"other".to_vec()).await.expect("a replay"),
+        Outcome::Replayed(b"first".to_vec())
+    );
+    assert_eq!(reason(charge(&operation, "1", b"b", Vec::new()).await), Reason::KeyReused);
+
+    let operation: Operation<Prost<prost_types::Duration, prost_types::Timestamp>> =
+        layer.operation(CHARGE).expect("it is declared");
+    let request = |seconds| prost_types::Duration { seconds, nanos: 0 };
+    let response = |seconds| prost_types::Timestamp { seconds, nanos: 0 };
+    assert_eq!(charge(&operation, "2", &request(1), response(1)).await.expect("it runs"), Outcome::First(response(1)));
+    assert_eq!(
+        charge(&operation, "2", &request(1), response(2)).await.expect("a replay"),
+        Outcome::Replayed(response(1))
+    );
+    assert_eq!(reason(charge(&operation, "2", &request(2), response(2)).await), Reason::KeyReused);
+
+    let operation: Operation<Json<serde_json::Value, Vec<f64>>> = layer.operation(CHARGE).expect("it is declared");
+    let request = |text: &str| serde_json::from_str(text).expect("JSON");
+    let first = r#"{"a": 1, "b": [1.50, 9007199254740992], "€": "\u0041"}"#;
+    assert_eq!(charge(&operation, "3", &request(first), vec![0.1]).await.expect("it runs"), Outcome::First(vec![0.1]));
+    let same = r#"{"€":"A","b":[15e-1,9007199254740992],"a":1.0}"#;
+    assert_eq!(charge(&operation, "3", &request(same), vec![]).await.expect("a replay"), Outcome::Replayed(vec![0.1]));
+    for other in [r#"{"a": 1, "b": [1.5, 9007199254740992]}"#, r#"{"a": 1, "b": [9007199254740992, 1.5], "€": "A"}"#]
+    {
+        assert_eq!(reason(charge(&operation, "3", &request(other), vec![]).await), Reason::KeyReused, "{other}");
+    }
+}
+
+/// Nothing runs, and the error names what is wrong.
+#[tokio::test]
+async fn that_cannot_be_hashed_or_read_are_refused() {
+    let layer = layer(MemoryStore::new(), |it| it);
+    let json: Operation<Json<serde_json::Value, u8>> = layer.operation(CHARGE).expect("it is declared");
+    for (request, says) in [
+        (serde_json::json!({"id": [9_007_199_254_740_993_u64]}), "9007199254740993"),
+        (serde_json::json!({"id": -9_007_199_254_740_993_i64}), "-9007199254740993"),
+    ] {
+        let error: Charged<u8> = json.run(&billing(), "1", &request, never).await;
+        let error = error.expect_err("it has no canonical form");
+        assert!(matches!(error, RunError::Request(_)) && error.to_string().contains(says), "{error}");
+    }
+    let float: Operation<Json<f64, u8>> = layer.operation(CHARGE).expect("it is declared");
+    let error: Charged<u8> = float.run(&billing(), "1", &f64::NAN, never).await;
+    assert!(matches!(error, Err(RunError::Request(_))), "{error:?}");
+
+    for (key, reason_) in
+        [("", Reason::KeyInvalid), ("größe", Reason::KeyInvalid), (&"k".repeat(256), Reason::KeyInvalid)]
+    {
+        assert_eq!(reason(json.run(&billing(), key, &1.into(), never).await), reason_, "{key}");
+    }
+
+    // A response of another codec.
+    assert!(!charge(&json, "2", &1.into(), 7).await.expect("it runs").is_replay());
+    let bytes: Operation<run::Bytes> = layer.operation(CHARGE).expect("it is declared");
+    let error: Charged<Vec<u8>> = bytes.run(&billing(), "2", b"1", never).await;
+    let error = error.expect_err("it is not of this codec");
+    assert!(matches!(error, RunError::Unreadable(_)) && error.to_string().contains("\"json\""), "{error}");
+}
+
+#[tokio::test]
+async fn that_are_not_declared_or_cannot_be_are_refused_when_the_program_starts() {
+    let layer = layer(MemoryStore::new(), |it| it);
+    let undeclared = layer.operation::<run::Bytes>("billing.v1/Refund").expect_err("it is not declared");
+    assert!(matches!(&undeclared, OperationError::Undeclared { operation } if operation == "billing.v1/Refund"));
+    let without = IdempotencyLayer::builder([]).store(MemoryStore::new()).procedure(Procedure::operation(CHARGE));
+    let without = without.build().expect("an operation");
+    let unknown = without.operation::<Prost<prost_types::Duration, ()>>(CHARGE).expect_err("the message is not known");
+    assert!(unknown.to_string().contains("descriptors"), "{unknown}");
+    let without = IdempotencyLayer::builder([]).procedure(Procedure::operation(CHARGE)).build().expect("a layer");
+    assert!(matches!(without.operation::<run::Bytes>(CHARGE), Err(OperationError::NoStore { .. })));
+    let builder = IdempotencyLayer::builder([]).procedure(Procedure::operation(CHARGE).ignore("time"));
+    let error = builder.build().expect_err("it has no descriptor");
+    assert!(matches!(error, BuildError::Procedure(ProcedureError::NoDescriptor { setting: "ignore", .. })), "{error}");
+}
+
+#[tokio::test]
+async fn that_fail_free_their_key_and_those_with_a_final_error_keep_it() {
+    let operation = bytes(|it| it);
+    let fail = async |error: fn() -> ChargeError| {
+        operation.run(&billing(), "1", b"", move |_| async move { Err(error()) }).await
+    };
+    for (error, is_final) in [(ChargeError::Network as ChargeError, false), (ChargeError::CardExpired, true)] {
+        let make = if is_final { || ChargeError::CardExpired } else { || ChargeError::Network };
+        match fail(make).await {
+            Err(RunError::Failed { error: seen, is_final: kept }) => assert_eq!((seen, kept), (error, is_final)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let again: Charged<Vec<u8>> = charge(&operation, "1", b"", Vec::new()).await;
+    assert!(matches!(again, Err(RunError::Failed { error: ChargeError::CardExpired, is_final: true })), "{again:?}");
+}
+
+#[tokio::test]
+async fn that_panic_free_their_key_unless_their_effect_has_happened() {
+    let operation = bytes(|it| it);
+    let panics: Charged<Vec<u8>> = operation.run(&billing(), "1", b"", |_| async { panic!("as it was told") }).await;
+    assert!(matches!(panics, Err(RunError::Panicked)), "{panics:?}");
+    let abandoned: Charged<Vec<u8>> = operation
+        .run(&billing(), "1", b"", |call| async move {
+            call.execution().effect_committed();
+            Err(ChargeError::Network)
+        })
+        .await;
+    assert!(matches!(abandoned, Err(RunError::Failed { is_final: false, .. })), "{abandoned:?}");
+    assert_eq!(reason(charge(&operation, "1", b"", Vec::new()).await), Reason::OutcomeUnknown);
+}
+
+/// The handler outlives the consumer that has dropped its future, and the shutdown waits for it.
+#[tokio::test]
+async fn go_on_when_their_future_is_dropped_and_end_before_the_shutdown() {
+    let layer = layer(MemoryStore::new(), |it| it);
+    let operation: Operation<run::Bytes> = layer.operation(CHARGE).expect("it is declared");
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let (waits, running) = (Arc::clone(&gate), operation.clone());
+    let (begins, begun) = tokio::sync::oneshot::channel();
+    let task = tokio::spawn(async move {
+        let late = |_| async move {
+            begins.send(()).expect("somebody waits");
+            waits.acquire().await.expect("it is not closed").forget();
+            Ok::<_, Infallible>(b"late".to_vec())
+        };
+        running.run(&billing(), "1", b"", late).await
+    });
+    begun.await.expect("it runs");
+    assert_eq!(reason(charge(&operation, "1", b"", Vec::new()).await), Reason::InProgress);
+    task.abort();
+    let shutdown = tokio::spawn({
+        let layer = layer.clone();
+        async move { layer.shutdown(Duration::from_secs(60)).await }
+    });
+    until("it shuts down", async || charge(&operation, "2", b"", Vec::new()).await.is_err()).await;
+    assert_eq!(reason(charge(&operation, "3", b"", Vec::new()).await), Reason::ShuttingDown);
+    gate.add_permits(1);
+    assert!(shutdown.await.expect("no panic").unfinished.is_empty());
+}
+
+/// One operation and its key know no other operation, no gRPC call, and no other caller.
+#[tokio::test]
+async fn of_other_callers_and_other_names_are_other_operations() {
+    let store = MemoryStore::new();
+    let both = IdempotencyLayer::builder([])
+        .store(store)
+        .procedure(Procedure::operation(CHARGE).key_format(KeyFormat::Any))
+        .procedure(Procedure::operation("billing.v1/Refund").key_format(KeyFormat::Any))
+        .build()
+        .expect("operations");
+    let operation: Operation<run::Bytes> = both.operation(CHARGE).expect("it is declared");
+    let refund: Operation<run::Bytes> = both.operation("billing.v1/Refund").expect("it is declared");
+    assert!(!charge(&operation, "1", b"", Vec::new()).await.expect("it runs").is_replay());
+    let other = Caller::new(tonic_idempotency::UserId::from_text("another").expect("an id"));
+    let of_other = operation.run(&other, "1", b"", |_| async { Ok::<_, Infallible>(Vec::new()) }).await;
+    assert!(!of_other.expect("it runs").is_replay());
+    assert_eq!(reason(charge(&refund, "1", b"", Vec::new()).await), Reason::KeyReused);
+}
