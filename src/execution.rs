@@ -2,11 +2,8 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
 };
 
 use http::Extensions;
@@ -80,11 +77,44 @@ impl Execution {
     ///
     /// Has no effect in a transactional call: an error rolls back everything that was written in its transaction.
     pub fn effect_committed(&self) {
-        self.state.effect_committed.store(true, Ordering::SeqCst);
+        self.change(|say| say.effect_committed = true);
     }
 
-    pub(crate) fn is_effect_committed(&self) -> bool {
-        self.state.effect_committed.load(Ordering::SeqCst)
+    /// Makes the error with which the handler ends a final one, whatever its code: it is stored, and a retry gets it without running the
+    /// handler. Has no effect on a success, on a panic, or on an error of the layer. In transactional mode the procedure needs
+    /// [`final_errors`](crate::policy::ProcedureBuilder::final_errors), with any code: for these its transaction has a savepoint.
+    ///
+    /// An error of an [`Operation`](crate::run::Operation) says so itself ([`HandlerError`](crate::run::HandlerError)).
+    pub fn final_error(&self) {
+        self.change(|say| say.final_error = true);
+    }
+
+    /// Sets how long the record of this call is kept, at most the procedure's
+    /// [`retention`](crate::policy::Policies::retention), which is the default. At least a second.
+    ///
+    /// Afterwards a retry runs the handler again: shorter than the time in which clients retry, it takes the protection from them.
+    pub fn keep_for(&self, retention: Duration) {
+        self.change(|say| say.keep_for = Some(retention.max(SHORTEST_RETENTION)));
+    }
+
+    /// Has no record made of this call although it succeeds, for an answer such as "accepted, ask again": the key is free again, and the
+    /// next call with it runs the handler. A transaction is committed without a record. Has no effect if the handler fails.
+    pub fn do_not_record(&self) {
+        self.change(|say| say.do_not_record = true);
+    }
+
+    /// Makes void what the handler has said of an answer that it does not give, because it panics or is dropped.
+    pub(crate) fn no_answer(&self) {
+        self.change(|say| say.final_error = false);
+    }
+
+    /// Returns what the handler has said until now.
+    pub(crate) fn say(&self) -> Say {
+        *self.state.say.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Say)) {
+        change(&mut self.state.say.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -92,15 +122,27 @@ impl fmt::Debug for Execution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Execution")
             .field("lease_lost", &self.state.lease_lost.get().is_some_and(CancellationToken::is_cancelled))
-            .field("effect_committed", &self.is_effect_committed())
+            .field("say", &self.say())
             .field("deadline", &self.deadline)
             .finish()
     }
 }
 
+/// The shortest time for which a record is kept if the handler says so.
+const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
+
+/// The handler's say on the record of its call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Say {
+    pub(crate) effect_committed: bool,
+    pub(crate) final_error: bool,
+    pub(crate) keep_for: Option<Duration>,
+    pub(crate) do_not_record: bool,
+}
+
 #[derive(Default)]
 struct State {
-    effect_committed: AtomicBool,
+    say: Mutex<Say>,
     /// The token, created at its first use, because most handlers never use it.
     lease_lost: OnceLock<CancellationToken>,
 }

@@ -29,9 +29,8 @@ pub(crate) trait Answer: Sized + Send + 'static {
         status: IdempotencyStatus,
     ) -> Option<Replayed<Self>>;
 
-    /// Returns what is to be recorded of the handler's answer. The message of one that `is_rebuilt` later is read whatever its size, and not
-    /// stored.
-    fn ending(&self, settings: &ResponseSettings, call: &Call, is_rebuilt: bool) -> Ending;
+    /// Returns what is to be recorded of the handler's answer.
+    fn ending(&self, settings: &ResponseSettings, call: &Call, wanted: Wanted) -> Ending;
 
     /// Returns whether it is a response, and not an error.
     fn is_success(&self) -> bool;
@@ -55,6 +54,15 @@ pub(crate) trait Answer: Sized + Send + 'static {
     fn exceeds(call: &Call, limit: Exceeded) -> Self {
         Self::refused(limit.reject(call.procedure.telemetry()))
     }
+}
+
+/// The parts of an answer that are wanted, beside what the policies say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// The message is read whatever its size, since it is rebuilt later and not stored.
+    pub(crate) is_rebuilt: bool,
+    /// An error is kept whatever it is: its handler says so.
+    pub(crate) is_final: bool,
 }
 
 /// The settings of responses that are stored.

@@ -17,7 +17,7 @@ use crate::{
         held_key::{HeldKey, Lease},
         shared::state::Engine,
     },
-    execution::Execution,
+    execution::{Execution, Say},
     policy::Procedure,
     telemetry::{self, TimedStep},
 };
@@ -25,8 +25,7 @@ use crate::{
 /// The way in which a handler ended.
 pub(super) struct Outcome<A> {
     pub(super) answer: A,
-    /// The handler said that its effect has happened, whatever its answer says.
-    pub(super) effect_committed: bool,
+    pub(super) say: Say,
 }
 
 /// Runs the handler with the tools in its extensions that its mode needs, and keeps the key until it has ended.
@@ -45,11 +44,12 @@ pub(super) async fn execute<A: Answer>(
         }
         HeldKey::Transaction(transaction) => {
             transaction.hand_out(handler.extensions_mut());
-            let handler = handle(Arc::clone(&call.procedure), span(engine, call), handler);
+            let handler = handle(Arc::clone(&call.procedure), span(engine, call), &execution, handler);
             let answer = match &call.disconnected {
                 None => handler.await,
                 Some(disconnected) => disconnected.run_until_cancelled(handler).await.unwrap_or_else(|| {
                     call.procedure.telemetry().disconnected();
+                    execution.no_answer();
                     A::failed(Failure::Disconnected)
                 }),
             };
@@ -59,7 +59,7 @@ pub(super) async fn execute<A: Answer>(
             (HeldKey::Transaction(transaction), answer)
         }
     };
-    (key, Outcome { answer, effect_committed: execution.is_effect_committed() })
+    (key, Outcome { answer, say: execution.say() })
 }
 
 /// Runs the handler of a call that is not known to hold its key. If its claim may stand, renews its lease meanwhile.
@@ -73,9 +73,9 @@ pub(super) async fn execute_unprotected<A: Answer>(
     handler.extensions_mut().insert(execution.clone());
     let answer = match lease {
         Some(lease) => run_renewed(engine, call, lease, &execution, handler).await,
-        None => handle(Arc::clone(&call.procedure), span(engine, call), handler).await,
+        None => handle(Arc::clone(&call.procedure), span(engine, call), &execution, handler).await,
     };
-    Outcome { answer, effect_committed: execution.is_effect_committed() }
+    Outcome { answer, say: execution.say() }
 }
 
 /// Runs the handler in a task of its own, and renews the lease in this one: the handler may block its thread for longer than
@@ -87,7 +87,7 @@ async fn run_renewed<A: Answer>(
     execution: &Execution,
     handler: Handler<A>,
 ) -> A {
-    let handler = tokio::spawn(handle(Arc::clone(&call.procedure), span(engine, call), handler));
+    let handler = tokio::spawn(handle(Arc::clone(&call.procedure), span(engine, call), execution, handler));
     match select(handler, pin!(heartbeat(&*engine.store, call, lease, execution))).await {
         Either::Left((Ok(answer), _)) => answer,
         // The runtime shuts down, and drops this task as well. Nothing is known of the effect.
@@ -106,9 +106,10 @@ fn span(engine: &Engine, call: &Call) -> Span {
 fn handle<A: Answer>(
     procedure: Arc<Procedure>,
     span: Span,
+    execution: &Execution,
     handler: Handler<A>,
 ) -> impl Future<Output = A> + Send + 'static {
-    let began = Instant::now();
+    let (began, execution) = (Instant::now(), execution.clone());
     let run = AssertUnwindSafe(async move { handler.run().await }).catch_unwind();
     let ended = run.map(move |ended| {
         procedure.telemetry().took(TimedStep::Handler, began);
@@ -118,6 +119,7 @@ fn handle<A: Answer>(
         }
         ended.unwrap_or_else(|_panic| {
             procedure.telemetry().panicked();
+            execution.no_answer();
             A::failed(Failure::Panicked)
         })
     });

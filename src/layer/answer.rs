@@ -6,7 +6,7 @@ use tonic::Status;
 
 use crate::{
     engine::{
-        answer::{Answer, Ending, Failure, Notes, Replayed, ResponseSettings},
+        answer::{Answer, Ending, Failure, Notes, Replayed, ResponseSettings, Wanted},
         call::Call,
     },
     grpc::{self, Encoded, UnaryResponse, with_metadata},
@@ -51,15 +51,15 @@ impl<E: Send + 'static> Answer for Result<UnaryResponse, E> {
         Some(Replayed { answer: Ok(response), metadata_lost, traceparent })
     }
 
-    fn ending(&self, settings: &ResponseSettings, call: &Call, is_rebuilt: bool) -> Ending {
+    fn ending(&self, settings: &ResponseSettings, call: &Call, wanted: Wanted) -> Ending {
         let ResponseSettings { metadata_filter, max_bytes } = settings;
         match self {
             Ok(response) if response.is_success() => {
                 let metadata = response.to_stored_metadata(metadata_filter);
-                let limit = if is_rebuilt { usize::MAX } else { MIN_READ.max(*max_bytes) };
+                let limit = if wanted.is_rebuilt { usize::MAX } else { MIN_READ.max(*max_bytes) };
                 Ending::Success { message: response.message(limit).ok(), metadata }
             }
-            Ok(response) if call.procedure.policies().final_errors.contains(response.code()) => {
+            Ok(response) if wanted.is_final || call.procedure.policies().final_errors.contains(response.code()) => {
                 let redact = |status: &Status| call.procedure.redacted_error(status);
                 let Encoded { error, is_cut } = response.to_stored_error(metadata_filter, *max_bytes, redact);
                 if is_cut {

@@ -7,7 +7,7 @@ use tonic_idempotency_wire::ErrorOutcome;
 use super::{Codec, CodecError, HandlerError, Outcome, RunError};
 use crate::{
     engine::{
-        answer::{Answer, Ending, Failure, Notes, Replayed, ResponseSettings},
+        answer::{Answer, Ending, Failure, Notes, Replayed, ResponseSettings, Wanted},
         call::Call,
     },
     grpc::{Provenance, decode_opaque_error, encode_opaque_error},
@@ -63,7 +63,7 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
         Some(Replayed { answer: Self(answer), metadata_lost: false, traceparent })
     }
 
-    fn ending(&self, settings: &ResponseSettings, call: &Call, _is_rebuilt: bool) -> Ending {
+    fn ending(&self, settings: &ResponseSettings, call: &Call, _wanted: Wanted) -> Ending {
         match &self.0 {
             // One that is not encoded is not stored.
             Ok(Outcome::First(response) | Outcome::Replayed(response)) => {

@@ -254,6 +254,14 @@ impl ProcedureTelemetry {
         );
     }
 
+    /// Logs an error that its handler has called final, and that is not kept: without a savepoint nothing would be left to record it in.
+    pub(crate) fn final_error_without_savepoint(&self) {
+        tracing::warn!(
+            procedure = &*self.path,
+            "final_error() has no effect in a transaction without a savepoint; give the procedure final_errors, with any code"
+        );
+    }
+
     /// Counts a transaction whose handler has ended. Logs once if the procedure's transactions idle for longer than they work.
     pub(crate) fn transaction_used(&self, idle: Duration, working: Duration) {
         if let Some([idle, working]) = self.idle_transactions.ended(idle, working) {

@@ -6,11 +6,12 @@ use bytes::Bytes;
 
 use crate::{
     engine::{
-        answer::{Answer, Ending},
+        answer::{Answer, Ending, Wanted},
         call::Call,
         execute::Outcome,
         shared::state::Engine,
     },
+    policy::Mode,
     status::Resource,
     store::{Completion, StoredMessage, StoredResponse},
 };
@@ -23,6 +24,8 @@ pub(crate) enum Disposition {
     Abandon,
     /// Records the outcome: the call succeeded, or failed with a final error.
     Complete(Completion),
+    /// Frees the key although the call succeeded: its handler wants no record.
+    Forget,
     /// Frees the key: the call failed, and may be tried again.
     Release,
 }
@@ -33,7 +36,7 @@ impl Disposition {
         match self {
             Self::Abandon => "abandon",
             Self::Complete(_) => "complete",
-            Self::Release => "release",
+            Self::Forget | Self::Release => "release",
         }
     }
 
@@ -42,15 +45,20 @@ impl Disposition {
         match self {
             Self::Abandon => "abandoned",
             Self::Complete(_) => "completed",
-            Self::Release => "released",
+            Self::Forget | Self::Release => "released",
         }
+    }
+
+    /// Whether the next call with the key runs.
+    pub(in crate::engine) fn frees_key(&self) -> bool {
+        matches!(self, Self::Forget | Self::Release)
     }
 
     /// The lifetime of the record that it makes; `None` if it makes none.
     pub(in crate::engine) fn retention(&self) -> Option<Duration> {
         match self {
             Self::Complete(completion) => Some(completion.retention),
-            Self::Abandon | Self::Release => None,
+            Self::Abandon | Self::Forget | Self::Release => None,
         }
     }
 
@@ -58,7 +66,7 @@ impl Disposition {
     pub(in crate::engine) fn size(&self) -> usize {
         match self {
             Self::Complete(completion) => completion.response.size(),
-            Self::Abandon | Self::Release => 0,
+            Self::Abandon | Self::Forget | Self::Release => 0,
         }
     }
 
@@ -76,15 +84,25 @@ impl Disposition {
 
 /// Decides the disposition of the key of a call with this outcome.
 pub(in crate::engine) fn of<A: Answer>(engine: &Engine, call: &Call, outcome: &Outcome<A>) -> Disposition {
+    let say = &outcome.say;
     let is_rebuilt = engine.replay_hooks.rebuilds(call.procedure.path());
-    match outcome.answer.ending(&engine.responses, call, is_rebuilt) {
-        Ending::Success { message, metadata } => Disposition::Complete(completion(engine, call, message, metadata)),
-        Ending::FinalError(error) => Disposition::Complete(Completion {
-            response: StoredResponse::Error(error),
-            resource: None,
-            retention: call.retention(),
-        }),
-        Ending::Failure if outcome.effect_committed => Disposition::Abandon,
+    // The savepoint, to which the handler's writes are rolled back, is set before it begins.
+    let can_be_final = call.procedure.policies().mode == Mode::Reserved || call.transaction_options().savepoint;
+    if say.final_error && !can_be_final {
+        call.procedure.telemetry().final_error_without_savepoint();
+    }
+    let wanted = Wanted { is_rebuilt, is_final: say.final_error && can_be_final };
+    let kept = |completion: Completion| {
+        let retention = say.keep_for.map_or(completion.retention, |kept| kept.min(completion.retention));
+        Disposition::Complete(Completion { retention, ..completion })
+    };
+    match outcome.answer.ending(&engine.responses, call, wanted) {
+        Ending::Success { .. } if say.do_not_record => Disposition::Forget,
+        Ending::Success { message, metadata } => kept(completion(engine, call, message, metadata)),
+        Ending::FinalError(error) => {
+            kept(Completion { response: StoredResponse::Error(error), resource: None, retention: call.retention() })
+        }
+        Ending::Failure if say.effect_committed => Disposition::Abandon,
         Ending::Failure => Disposition::Release,
     }
 }

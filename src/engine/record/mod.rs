@@ -118,7 +118,9 @@ impl PendingDisposition {
             Disposition::Complete(completion) => {
                 store.complete(reservation, completion).await.map(|it| it != CompleteOutcome::Fenced)
             }
-            Disposition::Release => store.release(reservation).await.map(|it| it == ReleaseOutcome::Released),
+            Disposition::Forget | Disposition::Release => {
+                store.release(reservation).await.map(|it| it == ReleaseOutcome::Released)
+            }
         };
         match held {
             Ok(held) => {
@@ -141,7 +143,7 @@ impl PendingDisposition {
     /// has ended. This is assumed for one lease after the answer was lost.
     fn may_be_claimed_late(&self, held: bool) -> bool {
         let Lease { confirmed, ends: lost, length } = self.lease;
-        let leaves_a_record = held && !matches!(self.disposition, Disposition::Release);
+        let leaves_a_record = held && !self.disposition.frees_key();
         !confirmed && !leaves_a_record && Instant::now() < lost + length
     }
 
@@ -188,7 +190,7 @@ impl PendingDisposition {
     /// Renews the lease if it is time: until its outcome is recorded, a call that took effect must not run again.
     async fn keep_key(&mut self, store: &dyn DynStore) {
         let asked = Instant::now();
-        if matches!(self.disposition, Disposition::Release) || asked < self.lease.renewal() {
+        if self.disposition.frees_key() || asked < self.lease.renewal() {
             return;
         }
         if let Ok(ExtendOutcome::Extended) = store.extend(&self.call.reservation, self.lease.length).await {

@@ -22,7 +22,7 @@ use crate::{
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
     rejection::Rejection,
-    store::{CommitOutcome, StoreTransaction, StoredResponse},
+    store::{CommitOutcome, Completion, StoreTransaction, StoredResponse},
     telemetry::{self, TimedStep},
 };
 
@@ -48,7 +48,7 @@ pub(in crate::engine) async fn settle<A: Answer>(
     let past = disposition.past();
     let outcome_of_error = match disposition {
         Disposition::Complete(_) => Some(ErrorOutcome::Kept),
-        Disposition::Release => Some(ErrorOutcome::Freed),
+        Disposition::Forget | Disposition::Release => Some(ErrorOutcome::Freed),
         Disposition::Abandon => None,
     };
     let ended = async {
@@ -141,14 +141,19 @@ async fn end(
         transaction.roll_back().await;
         return CallEnd::Refused(Rejection::Conflict);
     }
-    let Disposition::Complete(completion) = disposition else {
-        transaction.roll_back().await;
-        return CallEnd::RolledBack;
+    let completion = match disposition {
+        Disposition::Complete(completion) => Some(completion),
+        Disposition::Forget => None,
+        Disposition::Abandon | Disposition::Release => {
+            transaction.roll_back().await;
+            return CallEnd::RolledBack;
+        }
     };
-    if !transaction.was_used() && !matches!(completion.response, StoredResponse::Error(_)) {
+    let is_error = matches!(&completion, Some(Completion { response: StoredResponse::Error(_), .. }));
+    if !transaction.was_used() && !is_error {
         call.procedure.telemetry().transaction_unused();
     }
-    match transaction.commit(Some(completion)).await {
+    match transaction.commit(completion).await {
         Ok(CommitOutcome::Committed) => CallEnd::Recorded,
         Ok(CommitOutcome::Superseded) => CallEnd::Superseded,
         Err(error) => CallEnd::Refused(not_committed(&call.procedure, &error)),

@@ -6,12 +6,12 @@ use crate::{
     raw::{self, Answer},
 };
 
-const TOUCH: &str = "/shop.v1.Shop/Touch";
+pub(crate) const TOUCH: &str = "/shop.v1.Shop/Touch";
 const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// The seconds in the header, if it is there.
-fn expires(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn expires(headers: &HeaderMap) -> Option<u64> {
     let value = headers.get("idempotency-expires")?;
     Some(value.to_str().expect("text").parse().expect("a number of seconds"))
 }
@@ -27,11 +27,11 @@ fn assert_left(answer: &Answer, passed: Duration, case: &str) {
     assert!(!answer.trailers.contains_key("idempotency-expires"), "{case}: once");
 }
 
-fn hour(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+pub(crate) fn hour(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
     builder.adjust_procedures(|procedure| procedure.retention(HOUR).final_errors([Code::FailedPrecondition]))
 }
 
-async fn call(shop: &Shop, path: &str, name: &str) -> Answer {
+pub(crate) async fn call(shop: &Shop, path: &str, name: &str) -> Answer {
     let message = shop::request(name, None, None).into_inner().encode_to_vec();
     raw::post(shop, path, &[], raw::frame(0, &message)).await
 }

@@ -31,6 +31,7 @@ mod replay_cache;
 mod replay_hooks;
 mod resource_ids;
 mod run;
+mod say;
 mod shutdown;
 mod status;
 mod store_errors;
