@@ -6,6 +6,7 @@
 
 mod authorizer;
 mod builder;
+mod encoded;
 mod error;
 mod field;
 mod final_errors;
@@ -30,6 +31,7 @@ use self::ignore::IgnoredFields;
 pub use self::{
     authorizer::{ReplayAuthorizer, ReplayRequest},
     builder::{Creates, Policies, ProcedureBuilder},
+    encoded::Encoded,
     error::ProcedureError,
     final_errors::{FinalErrors, InvalidFinalError},
     limits::{Limit, Limits},

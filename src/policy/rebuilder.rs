@@ -32,7 +32,7 @@ use crate::{caller::Caller, key::KeyId, status::Resource};
 /// # is_one(rebuilder);
 /// ```
 pub trait Rebuilder: Send + Sync + 'static {
-    /// The response message of the procedure.
+    /// The response message of the procedure; [`Encoded`](super::Encoded) for one that is not prost's.
     type Response: Message;
 
     /// Makes the response message.

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use tonic_idempotency::{
     OwnerId, migrations,
-    policy::{ProcedureError, RebuildRequest},
+    policy::{Encoded, ProcedureError, RebuildRequest},
     store::Schema,
 };
 
@@ -146,6 +146,22 @@ fn rebuilds(builder: IdempotencyLayerBuilder, name: &Arc<Mutex<Result<String, St
 
 fn named(name: &str) -> Arc<Mutex<Result<String, Status>>> {
     Arc::new(Mutex::new(Ok(name.to_owned())))
+}
+
+/// For a service whose messages are not prost's.
+#[tokio::test]
+async fn a_replay_is_rebuilt_from_bytes() {
+    let shop = Shop::with(|builder| {
+        builder.store(MemoryStore::new()).rebuild(CREATE, |request: RebuildRequest| async move {
+            let order = Order { id: request.resource.id.to_string(), name: "in bytes".to_owned() };
+            Ok(Encoded(CreateOrderReply { order: Some(order), key: String::new() }.encode_to_vec().into()))
+        })
+    })
+    .await;
+    let first = shop.create("a").await.expect("the first call");
+    let replay = shop.create("a").await.expect("a replay");
+    assert_eq!(order_id(&replay), order_id(&first));
+    assert!(replay.message.contains("in bytes"), "{replay:?}");
 }
 
 #[tokio::test]

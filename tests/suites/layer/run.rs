@@ -1,7 +1,7 @@
 //! Operations that are no gRPC calls, on a store in memory. Those in transactions are in the suite of every driver.
 
 use tonic_idempotency::{
-    policy::{FinalErrors, ProcedureError},
+    policy::{Abandoned, FinalErrors, ProcedureError, Reconciliation},
     run::{self, Call, Codec, HandlerError, Json, Operation, OperationError, Outcome, Prost, RunError},
 };
 
@@ -225,4 +225,30 @@ async fn of_other_callers_and_other_names_are_other_operations() {
     let of_other = operation.run(&other, "1", b"", |_| async { Ok::<_, Infallible>(Vec::new()) }).await;
     assert!(!of_other.expect("it runs").is_replay());
     assert_eq!(reason(charge(&refund, "1", b"", Vec::new()).await), Reason::KeyReused);
+}
+
+/// Their outcome is unknown: the reconciler knows, asked by the next delivery or in the background.
+#[tokio::test]
+async fn that_were_abandoned_are_reconciled() {
+    let reconcile = |abandoned: Abandoned| async move {
+        assert_eq!(abandoned.procedure, format!("/{CHARGE}"));
+        Ok(Reconciliation::Completed(Bytes::from_static(b"found")))
+    };
+    let declared = Procedure::operation(CHARGE).key_format(KeyFormat::Any).on_lease_ended(LeasePolicy::Reconcile);
+    let builder = IdempotencyLayer::builder([]).store(MemoryStore::new()).procedure(declared);
+    let layer = builder.reconciler(CHARGE, reconcile).build().expect("an operation");
+    let operation: Operation<run::Bytes> = layer.operation(CHARGE).expect("it is declared");
+    let abandon = |call: Call| async move {
+        call.execution().effect_committed();
+        Err(ChargeError::Network)
+    };
+    for (key, in_background) in [("1", false), ("2", true)] {
+        operation.run(&billing(), key, b"", abandon).await.expect_err("it fails");
+        if in_background {
+            let recovered = layer.recovery().recover().await.expect("the store can be asked");
+            assert_eq!(recovered.completed, 1, "{recovered:?}");
+        }
+        let ended = charge(&operation, key, b"", Vec::new()).await.expect("it is known");
+        assert_eq!(ended, Outcome::Replayed(b"found".to_vec()), "{key}");
+    }
 }
