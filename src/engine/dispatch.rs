@@ -64,18 +64,17 @@ pub(crate) async fn dispatch<A: Answer>(
     let max_wait = call.procedure.policies().max_wait;
     let deadline = Instant::now() + timeout.map_or(max_wait, |timeout| timeout.min(max_wait));
     loop {
-        let mut leader = match engine.single_flight.join(&call) {
+        let leader = match engine.single_flight.join(&call) {
             Role::Leader(leader) => return lead(&engine, call, handler, leader, deadline, admitted).await,
             Role::Follower(leader) => leader,
         };
         if let Err(limit) = admitted.wait() {
             return Some(A::exceeds(&call, limit));
         }
-        let published = async { leader.wait_for(Option::is_some).await.ok().and_then(|recorded| recorded.clone()) };
         let shutting_down = engine.tracker.shutting_down();
-        match shutting_down.run_until_cancelled(Box::pin(timeout_at(deadline, published))).await {
+        match shutting_down.run_until_cancelled(Box::pin(timeout_at(deadline, leader.wait()))).await {
             Some(Ok(Some(recorded))) => {
-                return Some(match replay::give(&engine, &call, Recorded::clone(&recorded)) {
+                return Some(match replay::give(&engine, &call, Recorded::clone(recorded)) {
                     Either::Left(answer) => answer,
                     Either::Right(asked) => asked.await,
                 });

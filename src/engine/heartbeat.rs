@@ -2,10 +2,7 @@
 
 use std::{convert::Infallible, future, time::Duration};
 
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     engine::{
@@ -56,7 +53,8 @@ pub(super) async fn heartbeat(
     execution: &Execution,
 ) -> Infallible {
     let telemetry = call.procedure.telemetry();
-    let mut jumps = store.server_clock().map(ServerClock::jumps);
+    let clock = store.server_clock();
+    let mut jumps = clock.map(ServerClock::jumps);
     let mut lost = false;
     let mut next = lease.renewal();
     let late = next + lease.length;
@@ -64,13 +62,14 @@ pub(super) async fn heartbeat(
         let can_be_lost = lease.confirmed && !lost;
         let due = if can_be_lost { next.min(lease.ends) } else { next };
         let wakes = async {
-            match &mut jumps {
-                Some(jumps) => Box::pin(clock_jumps(jumps)).await,
+            match jumps {
+                Some(jumps) => Box::pin(jumps).await,
                 None => future::pending().await,
             }
         };
         // Waits until the renewal is due or the clock jumps.
         let _: Result<(), _> = timeout_at(due, wakes).await;
+        jumps = clock.map(ServerClock::jumps);
         let asked = Instant::now();
         let bound = if can_be_lost { lease.ends } else { asked + lease.length };
         let problem = match timeout_at(bound, store.extend(&call.reservation, lease.length)).await {
@@ -99,12 +98,5 @@ pub(super) async fn heartbeat(
             telemetry.lease_not_extended(&Chain(&error));
         }
         next = now + (lease.length / RETRIES).max(SHORTEST_PAUSE);
-    }
-}
-
-/// Waits until the clock that decides leases jumps ahead.
-async fn clock_jumps(jumps: &mut watch::Receiver<()>) {
-    if jumps.changed().await.is_err() {
-        future::pending().await
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::future::{Either, select};
 use tokio::{
-    sync::{Mutex as Turns, watch},
+    sync::{Mutex as Turns, broadcast},
     time::{Instant, timeout_at},
 };
 
@@ -43,7 +43,7 @@ impl SharedQuestions {
         }
         let pace = Pace::new(longest_pause);
         let turn = Turns::new(Turn { watcher: tracker.watch(owner, key), next: pace.next(), pace });
-        let (questions, answers) = (Arc::clone(self), watch::Sender::new(None));
+        let (questions, answers) = (Arc::clone(self), broadcast::Sender::new(1));
         let shared = Arc::new(SharedQuestion { questions, id: (owner, key), turn, answers });
         by_key.insert((owner, key), Arc::downgrade(&shared));
         shared
@@ -77,12 +77,12 @@ pub(super) struct SharedQuestion {
     id: Id,
     /// Held by the request that asks. If it goes away, the next one in the queue has the turn.
     turn: Turns<Turn>,
-    answers: watch::Sender<Option<SharedAnswer>>,
+    answers: broadcast::Sender<SharedAnswer>,
 }
 
 impl SharedQuestion {
     /// Subscribes to the answers from now on.
-    pub(super) fn subscribe(&self) -> watch::Receiver<Option<SharedAnswer>> {
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<SharedAnswer> {
         self.answers.subscribe()
     }
 
@@ -94,22 +94,19 @@ impl SharedQuestion {
     pub(super) async fn next(
         &self,
         question: &Question<'_>,
-        answers: &mut watch::Receiver<Option<SharedAnswer>>,
+        answers: &mut broadcast::Receiver<SharedAnswer>,
     ) -> Result<SharedAnswer, Rejection> {
         loop {
-            let turn = match select(pin!(answers.changed()), pin!(self.turn.lock())).await {
-                Either::Left(_) => None,
-                Either::Right((turn, _)) => Some(turn),
+            let mut turn = match select(pin!(answers.recv()), pin!(self.turn.lock())).await {
+                Either::Left((Ok(answer), _)) => return Ok(answer),
+                // There is a later one.
+                Either::Left((Err(_), _)) => continue,
+                Either::Right((turn, _)) => turn,
             };
-            if let Some(mut turn) = turn {
-                let answer = turn.ask(question).await?;
-                self.answers.send_replace(Some(answer.clone()));
-                answers.mark_unchanged();
-                return Ok(answer);
-            }
-            if let Some(answer) = answers.borrow_and_update().clone() {
-                return Ok(answer);
-            }
+            let answer = turn.ask(question).await?;
+            let _ = self.answers.send(answer.clone());
+            *answers = answers.resubscribe();
+            return Ok(answer);
         }
     }
 }

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::Instant,
+};
 
 /// The lead over the estimate from which on the clock has jumped: the durations of answers that are read differ by less.
 const JUMP: Duration = Duration::from_secs(1);
@@ -18,7 +21,7 @@ const JUMP: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub struct ServerClock {
     reading: Mutex<Option<Reading>>,
-    jumps: watch::Sender<()>,
+    jumps: Notify,
 }
 
 /// A reading: the clock showed at least `shown` at the time `at`.
@@ -47,7 +50,7 @@ impl ServerClock {
         let new = Reading { at: Instant::now(), shown };
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if reading.is_some_and(|old| old.shows_at(new.at) + JUMP < shown) {
-            self.jumps.send_replace(());
+            self.jumps.notify_waiters();
         }
         // The clock is ahead of the estimate, or was set back.
         if reading.is_none_or(|old| old.shows_at(new.at) < shown || old.shows_at(sent) > shown) {
@@ -55,14 +58,16 @@ impl ServerClock {
         }
     }
 
-    /// Notifies the receiver each time that the clock is seen to have jumped ahead, by a second at least: leases may have ended with it.
-    pub(crate) fn jumps(&self) -> watch::Receiver<()> {
-        self.jumps.subscribe()
+    /// Returns when the clock is next seen to have jumped ahead, by a second at least: leases may have ended with it. Counts from this call.
+    pub(crate) fn jumps(&self) -> Notified<'_> {
+        self.jumps.notified()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -95,11 +100,11 @@ mod tests {
     async fn tells_those_who_wait_that_it_has_jumped_ahead() {
         let clock = ServerClock::default();
         clock.note(Instant::now(), 1_000 * SECOND);
-        let jumps = clock.jumps();
         tokio::time::advance(SECOND).await;
         for (shown, jumped) in [(1_001 * SECOND, false), (900 * SECOND, false), (902 * SECOND, true)] {
+            let jumps = clock.jumps();
             clock.note(Instant::now(), shown);
-            assert_eq!(jumps.has_changed().expect("the clock lives"), jumped, "{shown:?}");
+            assert_eq!(jumps.now_or_never().is_some(), jumped, "{shown:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! One thread, whose clock, random numbers and network belong to a seed: [`World`].
 //!
-//! Time passes only when all tasks wait. `libc.rs` answers what the standard library and others ask the system for. One thing gets in that no
-//! seed decides: tokio's `watch` wakes its tasks in an order that depends on how many runtimes the process has made before. Of 600 seeds, 4 had
-//! another trace when 600 others had run before them.
+//! Nothing outside of a seed gets in: time passes only when all tasks wait, and `libc.rs` answers what the standard library and others ask the
+//! system for. tokio's own random numbers depend on how many runtimes the process has made before. So whatever runs here does without them: no
+//! `select!` that is not `biased`, and no `watch` on which several tasks wait.
 
 mod host;
 mod libc;

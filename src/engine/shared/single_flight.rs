@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 use crate::{
     caller::OwnerId,
@@ -17,11 +17,11 @@ use crate::{
 /// that the canonical hash is enough.
 #[derive(Default)]
 pub(crate) struct SingleFlight {
-    leaders: Mutex<HashMap<Id, watch::Receiver<Published>>>,
+    leaders: Mutex<HashMap<Id, Arc<Published>>>,
 }
 
-/// The record of a leader, once there is one. Shared, so that a leader without followers stays small.
-type Published = Option<Arc<Recorded>>;
+/// The record of a leader, once it has ended; `None` if it has published none. Shared, so that a leader without followers stays small.
+type Published = SetOnce<Option<Arc<Recorded>>>;
 
 type Id = (OwnerId, KeyId, [u8; 32], Arc<str>);
 
@@ -30,7 +30,7 @@ pub(in crate::engine) enum Role {
     /// Runs, or finds out which process does.
     Leader(Arc<Leader>),
     /// Waits for the leader.
-    Follower(watch::Receiver<Published>),
+    Follower(Arc<Published>),
 }
 
 impl SingleFlight {
@@ -38,17 +38,16 @@ impl SingleFlight {
         let canonical = *call.request_hashes.canonical().as_bytes();
         let id = (call.reservation.owner, call.reservation.key, canonical, call.procedure.shared_path());
         match self.lock().entry(id.clone()) {
-            Entry::Occupied(entry) => Role::Follower(entry.get().clone()),
+            Entry::Occupied(entry) => Role::Follower(Arc::clone(entry.get())),
             Entry::Vacant(entry) => {
-                let (sender, receiver) = watch::channel(None);
-                entry.insert(receiver);
-                Role::Leader(Arc::new(Leader { single_flight: Arc::clone(self), id, sender }))
+                let published = Arc::clone(entry.insert(Arc::default()));
+                Role::Leader(Arc::new(Leader { single_flight: Arc::clone(self), id, published }))
             }
         }
     }
 
     /// Ignores poisoning: no operation leaves the map half changed.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<Published>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Arc<Published>>> {
         self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,19 +56,19 @@ impl SingleFlight {
 pub(in crate::engine) struct Leader {
     single_flight: Arc<SingleFlight>,
     id: Id,
-    sender: watch::Sender<Published>,
+    published: Arc<Published>,
 }
 
 impl Leader {
-    /// Returns whether any call follows. The map itself holds one receiver.
+    /// Returns whether any call follows. The leader and the map hold the first two references.
     pub(in crate::engine) fn has_followers(&self) -> bool {
-        self.sender.receiver_count() > 1
+        Arc::strong_count(&self.published) > 2
     }
 
     /// Gives the followers their response.
     pub(in crate::engine) fn publish(&self, recorded: &Recorded) {
         if self.has_followers() {
-            self.sender.send_replace(Some(Arc::new(recorded.clone())));
+            let _ = self.published.set(Some(Arc::new(recorded.clone())));
         }
     }
 }
@@ -77,5 +76,6 @@ impl Leader {
 impl Drop for Leader {
     fn drop(&mut self) {
         self.single_flight.lock().remove(&self.id);
+        let _ = self.published.set(None);
     }
 }
