@@ -1,7 +1,7 @@
 //! The simulation as a program.
 #![expect(clippy::print_stdout, reason = "it says what happens")]
 
-use std::{process::ExitCode, thread::available_parallelism, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, thread::available_parallelism, time::Duration};
 
 use clap::Parser;
 use simulation::{
@@ -99,7 +99,11 @@ fn story(args: &Args) -> bool {
     let report = run(plan.clone(), false);
     let omitted = match report.violations.first().filter(|_| !args.whole) {
         Some(violation) => shrink(&plan, violation.promise, |omitted: &Omitted| {
-            println!("without {} faults and {} operations", omitted.faults.len(), omitted.operations.len());
+            let Omitted { operations, faults, repeats, slow_work } = omitted;
+            let [operations, faults, repeats, slow] = [operations, faults, repeats, slow_work].map(BTreeSet::len);
+            println!(
+                "without {faults} faults, {operations} operations, the repeats of {repeats} and the slow work of {slow}"
+            );
         }),
         None => Omitted::default(),
     };

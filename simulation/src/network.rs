@@ -27,8 +27,8 @@ pub struct Network {
 
 impl Network {
     /// Makes the way of one client.
-    pub fn new(servers: &Arc<Vec<Server>>, link: &Link, random: Random) -> Self {
-        Self { servers: Arc::clone(servers), link: link.clone(), random: Arc::new(Mutex::new(random)) }
+    pub fn new(servers: &Arc<Vec<Server>>, link: Link, random: Random) -> Self {
+        Self { servers: Arc::clone(servers), link, random: Arc::new(Mutex::new(random)) }
     }
 }
 

@@ -72,11 +72,11 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
     let to_servers = Link::new(world.random("link from clients to servers"));
     let client = |number: usize| {
         let operation = &plan.operations[number];
-        let random = world.random(&format!("way of client {}", operation.number));
+        let random = |of: &str| world.random(&format!("{of} of client {}", operation.number));
         Client {
             world: world.clone(),
             operation: Arc::new(operation.clone()),
-            network: Network::new(&servers, &to_servers, random),
+            network: Network::new(&servers, to_servers.with(random("link")), random("way")),
             settings: Arc::clone(&settings),
             ledger: ledger.clone(),
         }

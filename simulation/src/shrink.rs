@@ -7,7 +7,7 @@ use crate::{
     run::{Report, run},
 };
 
-/// Leaves out faults and operations for as long as the same promise is broken. Tells each step. Returns what can be left out.
+/// Leaves out faults, operations, repeats and slow work for as long as the same promise is broken. Tells each step. Returns what can be left out.
 pub fn shrink(plan: &Plan, promise: &str, mut tell: impl FnMut(&Omitted)) -> Omitted {
     let breaks = |omitted: &Omitted| {
         let Report { violations, .. } = run(plan.clone().without(omitted), false);
@@ -22,6 +22,13 @@ pub fn shrink(plan: &Plan, promise: &str, mut tell: impl FnMut(&Omitted)) -> Omi
         let operations = plan.operations.iter().map(|operation| operation.number).collect();
         omitted.operations = reduce(operations, &omitted.operations, |operations| {
             breaks(&Omitted { operations: operations.clone(), ..omitted.clone() })
+        });
+        let left: Vec<_> = plan.clone().without(&omitted).operations.iter().map(|operation| operation.number).collect();
+        omitted.repeats = reduce(left.clone(), &omitted.repeats, |repeats| {
+            breaks(&Omitted { repeats: repeats.clone(), ..omitted.clone() })
+        });
+        omitted.slow_work = reduce(left, &omitted.slow_work, |slow_work| {
+            breaks(&Omitted { slow_work: slow_work.clone(), ..omitted.clone() })
         });
         tell(&omitted);
         if omitted == before {

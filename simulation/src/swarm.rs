@@ -2,10 +2,11 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeMap,
     ops::Range,
-    panic,
+    panic, process,
     sync::{
-        Mutex, Once, PoisonError,
+        Arc, Mutex, MutexGuard, Once, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -21,6 +22,9 @@ use crate::{
 
 /// The number of operations in the plan of a seed, if nothing else is asked for.
 pub const OPERATIONS: usize = 60;
+
+/// The longest time of a seed in the real world: one that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many seeds to run.
 #[derive(Clone, Debug)]
@@ -44,16 +48,20 @@ pub struct Outcome {
     pub seeds: u64,
     /// The number of calls that their clients made.
     pub calls: u64,
-    /// Seeds that broke a promise.
+    /// Seeds that broke a promise, in ascending order.
     pub failures: Vec<(u64, Vec<Violation>)>,
 }
 
-/// Runs seeds until one bound is reached, or a seed breaks a promise. `tell` hears of the progress after each seed.
+/// Runs seeds until one bound is reached, or a seed breaks a promise. `tell` hears of the progress after each seed. If a seed hangs, the
+/// process ends with its number.
 pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
     let (next, seeds, calls) = (AtomicU64::new(bounds.seeds.start), AtomicU64::new(0), AtomicU64::new(0));
     let (has_failed, failures) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let began = Instant::now();
+    let running = Arc::new(Running::default());
     hush();
+    let watched = Arc::downgrade(&running);
+    thread::spawn(move || watch(&watched));
     thread::scope(|scope| {
         for _ in 0..bounds.threads.max(1) {
             scope.spawn(|| {
@@ -66,19 +74,42 @@ pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
                         break;
                     }
                     let plan = Plan::new(seed, bounds.operations);
+                    lock(&running).insert(seed, Instant::now());
                     let report = panic::catch_unwind(|| run(plan, false)).unwrap_or_else(|_| Report::panicked());
+                    lock(&running).remove(&seed);
                     let made = calls.fetch_add(report.calls as u64, Ordering::Relaxed) + report.calls as u64;
                     tell(seeds.fetch_add(1, Ordering::Relaxed) + 1, made);
                     if !report.violations.is_empty() {
                         has_failed.store(true, Ordering::Relaxed);
-                        failures.lock().unwrap_or_else(PoisonError::into_inner).push((seed, report.violations));
+                        lock(&failures).push((seed, report.violations));
                     }
                 }
             });
         }
     });
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failures.sort_by_key(|(seed, _)| *seed);
     Outcome { seeds: seeds.into_inner(), calls: calls.into_inner(), failures }
+}
+
+/// The seeds that run, and since when.
+type Running = Mutex<BTreeMap<u64, Instant>>;
+
+/// Ends the process if a seed hangs.
+#[expect(clippy::print_stdout, reason = "nothing else gets out of a process that hangs")]
+fn watch(running: &Weak<Running>) {
+    while let Some(running) = running.upgrade() {
+        if let Some((seed, _)) = lock(&running).iter().find(|(_, began)| began.elapsed() > PATIENCE) {
+            println!("\nseed {seed} breaks a promise:\n  nothing hangs: it has not ended in {PATIENCE:?}");
+            process::exit(1);
+        }
+        drop(running);
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 thread_local! {

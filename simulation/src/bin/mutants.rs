@@ -2,7 +2,8 @@
 #![expect(clippy::print_stdout, reason = "it says what happens")]
 
 use std::{
-    env, fs,
+    collections::HashSet,
+    env, fmt, fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     time::Instant,
@@ -20,10 +21,10 @@ struct Args {
     /// Only those of the gate.
     #[arg(long)]
     gate: bool,
-    /// How many calls the simulation may make until it has to find each.
+    /// Each runs the first seeds, as many as make so many calls without a mutant.
     #[arg(long, default_value_t = 20_000)]
     calls: u64,
-    /// Fails if fewer are found.
+    /// Fails if fewer are found, or one of the gate is not.
     #[arg(long, default_value_t = 0)]
     least: usize,
 }
@@ -40,9 +41,10 @@ struct Mutant {
     file: PathBuf,
     find: String,
     replace: String,
-    breaks: String,
     #[serde(default)]
     gate: bool,
+    /// Why the simulation cannot find it, if it cannot.
+    because: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -59,44 +61,46 @@ fn main() -> ExitCode {
     assert!(unknown.is_empty() && !wanted.is_empty(), "no such mutants: {unknown:?}");
     copy_files(&top, &copy);
     // Whatever is found without a mutant would be found with each.
-    let unchanged = simulate(&copy, &target, args.calls);
-    if unchanged != Verdict::BreaksNothing {
-        println!("without a mutant: {unchanged:?}");
+    let unchanged = simulate(&copy, &target, &["--calls", &args.calls.to_string()]);
+    let Verdict::BreaksNothing { seeds } = unchanged else {
+        println!("without a mutant: {unchanged}");
         return ExitCode::FAILURE;
-    }
-    let mut found = 0;
+    };
+    let most = u64::MAX.to_string();
+    let (mut found, mut is_gate_kept) = (0, true);
     for mutant in &wanted {
         let began = Instant::now();
         let file = copy.join(&mutant.file);
         let text = fs::read_to_string(&file).expect("the file of a mutant");
         assert_eq!(text.matches(&mutant.find).count(), 1, "{}: the text that it replaces", mutant.name);
         fs::write(&file, text.replace(&mutant.find, &mutant.replace)).expect("a copy that can be written");
-        let verdict = simulate(&copy, &target, args.calls);
-        found += usize::from(verdict == Verdict::BreaksAPromise);
-        let verdict = match verdict {
-            Verdict::BreaksAPromise => "found".to_owned(),
-            other => format!("{other:?}"),
-        };
-        println!("{verdict:<14} {:>4.0} s  {}: {}", began.elapsed().as_secs_f64(), mutant.name, mutant.breaks);
+        let verdict = simulate(&copy, &target, &["--seeds", &seeds, "--calls", &most]);
         fs::write(&file, text).expect("a copy that can be written");
+        let is_found = matches!(verdict, Verdict::BreaksAPromise { .. });
+        found += usize::from(is_found);
+        is_gate_kept &= is_found || !mutant.gate;
+        let because = mutant.because.as_deref().filter(|_| !is_found).unwrap_or_default();
+        println!("{:<40} {:>4.0} s  {verdict} {because}", mutant.name, began.elapsed().as_secs_f64());
     }
-    println!("{found} of {} were found", wanted.len());
-    if found >= args.least { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!("{found} of {} were found, by the seeds 1 to {seeds}", wanted.len());
+    if is_gate_kept && found >= args.least { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Copies what git knows, and what is new, as it is.
+/// Copies what git knows, and what is new, as it is, and removes what is not there any more.
 fn copy_files(top: &Path, copy: &Path) {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(top)
         .output();
     let listed = String::from_utf8(listed.expect("git").stdout).expect("names in UTF-8");
+    let mut copied = HashSet::new();
     for name in listed.split_terminator('\0') {
         let (from, to) = (top.join(name), copy.join(name));
         if let Ok(leads_to) = fs::read_link(&from) {
             fs::create_dir_all(to.parent().expect("a folder")).expect("a copy that can be written");
             let _ = fs::remove_file(&to);
             std::os::unix::fs::symlink(leads_to, &to).expect("a copy that can be written");
+            copied.insert(to);
             continue;
         }
         let Ok(text) = fs::read(&from) else { continue };
@@ -105,32 +109,74 @@ fn copy_files(top: &Path, copy: &Path) {
             fs::create_dir_all(to.parent().expect("a folder")).expect("a copy that can be written");
             fs::write(&to, text).expect("a copy that can be written");
         }
+        copied.insert(to);
+    }
+    remove_others(copy, &copied);
+}
+
+/// Removes the files of a folder that are not among these.
+fn remove_others(folder: &Path, kept: &HashSet<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder that can be read") {
+        let entry = entry.expect("a folder that can be read");
+        match entry.file_type().expect("a kind of file").is_dir() {
+            true => remove_others(&entry.path(), kept),
+            false if kept.contains(&entry.path()) => {}
+            false => fs::remove_file(entry.path()).expect("a copy that can be written"),
+        }
     }
 }
 
 /// The answer of the simulation about a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
-    BreaksNothing,
-    BreaksAPromise,
+    BreaksNothing {
+        seeds: String,
+    },
+    BreaksAPromise {
+        /// The seed and the promise, in words.
+        seen: String,
+    },
     /// It ended in another way than it may.
     Crashes,
     DoesNotCompile,
 }
 
-fn simulate(copy: &Path, target: &Path, calls: u64) -> Verdict {
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BreaksNothing { .. } => f.write_str("not found"),
+            Self::BreaksAPromise { seen } => write!(f, "found: {seen}"),
+            Self::Crashes => f.write_str("crashes"),
+            Self::DoesNotCompile => f.write_str("does not compile"),
+        }
+    }
+}
+
+fn simulate(copy: &Path, target: &Path, bounds: &[&str]) -> Verdict {
     let cargo = |arguments: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(arguments).current_dir(copy).env("CARGO_TARGET_DIR", target).env("CARGO_INCREMENTAL", "1");
-        cargo.output().expect("cargo").status.code()
+        cargo.output().expect("cargo")
     };
     let options = ["--quiet", "--locked", "--package", "simulation", "--bin", "simulation", "--profile", "simulation"];
-    if cargo(&[&["build"], &options[..]].concat()) != Some(0) {
+    if !cargo(&[&["build"], &options[..]].concat()).status.success() {
         return Verdict::DoesNotCompile;
     }
-    match cargo(&[&["run"], &options[..], &["--", "--seconds", "300", "--calls", &calls.to_string()]].concat()) {
-        Some(0) => Verdict::BreaksNothing,
-        Some(1) => Verdict::BreaksAPromise,
+    let output = cargo(&[&["run"], &options[..], &["--", "--seconds", "300"], bounds].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines().map(str::trim);
+    match output.status.code() {
+        Some(0) => {
+            // The last line that begins with a number: `130 seeds, 20104 calls in 2.1 s`.
+            let seeds = lines.filter_map(|line| line.split_once(" seeds, ")).last();
+            seeds.map_or(Verdict::Crashes, |(seeds, _)| Verdict::BreaksNothing { seeds: seeds.to_owned() })
+        }
+        Some(1) => {
+            let seed = lines.find_map(|line| line.strip_suffix(" breaks a promise:"));
+            let promise = lines.next().and_then(|line| line.split(':').next());
+            let seen = seed.zip(promise).map(|(seed, promise)| format!("{seed}, {promise}"));
+            seen.map_or(Verdict::Crashes, |seen| Verdict::BreaksAPromise { seen })
+        }
         _ => Verdict::Crashes,
     }
 }

@@ -1,7 +1,7 @@
 //! The plan of a run: everything that a seed decides before it begins.
 //!
-//! A plan can be reduced. What is left out changes no other operation and no other fault: each draws from a stream of its own. It does change
-//! when messages arrive, since those of one link share a stream.
+//! A plan can be reduced. What is left out changes no other operation, no other fault, and not when other clients' messages arrive: each
+//! draws from a stream of its own. It does change when messages to the database arrive, since those of one server share a stream.
 
 mod fault;
 mod operation;
@@ -34,13 +34,17 @@ pub struct Plan {
     pub faults: Vec<Fault>,
 }
 
-/// The parts that a plan leaves out: numbers of operations, and of faults.
+/// The parts that a plan leaves out, by the numbers of operations and of faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Omitted {
     /// The numbers of operations.
     pub operations: BTreeSet<usize>,
     /// The numbers of faults.
     pub faults: BTreeSet<usize>,
+    /// The numbers of operations that are sent once while there are faults.
+    pub repeats: BTreeSet<usize>,
+    /// The numbers of operations whose handlers do no slow work.
+    pub slow_work: BTreeSet<usize>,
 }
 
 impl Plan {
@@ -69,6 +73,15 @@ impl Plan {
     pub fn without(mut self, omitted: &Omitted) -> Self {
         self.operations.retain(|operation| !omitted.operations.contains(&operation.number));
         self.faults.retain(|fault| !omitted.faults.contains(&fault.number));
+        for operation in &mut self.operations {
+            if omitted.repeats.contains(&operation.number) {
+                (operation.duplicates, operation.attempts) = (0, 1);
+            }
+            if omitted.slow_work.contains(&operation.number) {
+                let quick = operation.behaviours.last().map_or(Duration::ZERO, |last| last.before);
+                operation.behaviours.iter_mut().for_each(|behaviour| behaviour.before = quick);
+            }
+        }
         self
     }
 }

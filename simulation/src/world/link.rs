@@ -39,11 +39,14 @@ pub struct Cut;
 
 /// The network between two hosts. Clones are the same. Its weather can change at any time.
 #[derive(Clone, Debug)]
-pub struct Link(Arc<Between>);
+pub struct Link {
+    between: Arc<Between>,
+    random: Arc<Mutex<Random>>,
+}
 
 #[derive(Debug)]
 struct Between {
-    state: Mutex<(Weather, Random)>,
+    weather: Mutex<Weather>,
     /// All connections are cut at once.
     cuts: Arc<Notify>,
 }
@@ -51,22 +54,29 @@ struct Between {
 impl Link {
     /// Makes a link in clear weather.
     pub fn new(random: Random) -> Self {
-        Self(Arc::new(Between { state: Mutex::new((Weather::CLEAR, random)), cuts: Arc::new(Notify::new()) }))
+        let between = Between { weather: Mutex::new(Weather::CLEAR), cuts: Arc::new(Notify::new()) };
+        Self { between: Arc::new(between), random: Arc::new(Mutex::new(random)) }
+    }
+
+    /// Returns the same link for messages that draw from a stream of their own.
+    #[must_use]
+    pub fn with(&self, random: Random) -> Self {
+        Self { between: Arc::clone(&self.between), random: Arc::new(Mutex::new(random)) }
     }
 
     /// Changes the weather.
     pub fn set(&self, weather: Weather) {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).0 = weather;
+        *self.between.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
     }
 
     /// Cuts all connections that are there now.
     pub fn cut(&self) {
-        self.0.cuts.notify_waiters();
+        self.between.cuts.notify_waiters();
     }
 
     /// Returns when connections are cut the next time, counted from this call.
     pub fn next_cut(&self) -> impl Future<Output = ()> + Send + use<> {
-        Arc::clone(&self.0.cuts).notified_owned()
+        Arc::clone(&self.between.cuts).notified_owned()
     }
 
     /// Carries one message across. In silence it never returns.
@@ -81,8 +91,8 @@ impl Link {
             Silence,
         }
         let (delay, fate) = {
-            let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let (weather, random) = &mut *state;
+            let weather = *self.between.weather.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
             let delay = random.duration(weather.delay[0]..=weather.delay[1]);
             let fate = match () {
                 () if weather.is_split || random.chance(weather.silence) => Fate::Silence,
