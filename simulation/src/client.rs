@@ -9,6 +9,7 @@ use tonic_idempotency_client::{IdempotencyClientLayer, Layer as _, OperationKey,
 use uuid::Uuid;
 
 use crate::{
+    journal::Machine,
     ledger::{Answer, Ledger, Says},
     network::Network,
     plan::{Operation, Procedure, Settings},
@@ -37,6 +38,8 @@ pub struct Client {
     pub settings: Arc<Settings>,
     /// The evidence.
     pub ledger: Ledger,
+    /// The machine with its journal, if it has one.
+    pub machine: Option<Machine>,
 }
 
 impl fmt::Debug for Client {
@@ -51,6 +54,9 @@ impl Client {
         let operation = &self.operation;
         let begun = tokio::time::Instant::now();
         sleep_until(begun + operation.begins).await;
+        if let Some(machine) = &self.machine {
+            return self.send_with_journal(machine, random).await;
+        }
         let duplicates = (0..operation.duplicates).map(|_| {
             let client = self.clone();
             tokio::spawn(async move { client.attempt(client.operation.patience).await })
@@ -67,6 +73,9 @@ impl Client {
 
     /// Sends the operation until there is a final answer, when all faults are over. Returns whether there was one.
     pub async fn end(&self) -> bool {
+        if let Some(machine) = &self.machine {
+            return self.end_with_journal(machine).await;
+        }
         for _ in 0..LAST_ATTEMPTS {
             match self.attempt(Duration::from_secs(60)).await {
                 Says::Done { .. }
@@ -106,12 +115,28 @@ impl Client {
     }
 
     async fn call(&self, patience: Duration, attempt: usize) -> Result<(EnterReply, bool), Status> {
+        let mut request = self.request(patience, attempt);
+        let procedure = self.operation.procedure;
+        if self.settings.client_layer {
+            let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).attempt_timeout(patience);
+            let layer = layer.build().expect("descriptors that are valid");
+            answered(LedgerClient::new(layer.layer(self.network.clone())), request, procedure).await
+        } else {
+            let key = Uuid::to_string(&self.operation.key);
+            request.metadata_mut().insert("idempotency-key", key.parse().expect("a UUID is ASCII"));
+            answered(LedgerClient::new(self.network.clone()), request, procedure).await
+        }
+    }
+
+    /// Makes the request. The client's layer finds its key in it.
+    pub(crate) fn request(&self, patience: Duration, attempt: usize) -> Request<EnterRequest> {
         let operation = &self.operation;
         let labels = ["color", "size", "weight"].map(|label| (label.to_owned(), operation.number.to_string()));
         // Each map has another order.
         let labels = labels.into_iter().collect();
         let message = EnterRequest { operation: operation.number as u64, text: operation.text(), labels };
         let mut request = Request::new(message);
+        request.extensions_mut().insert(OperationKey::from(operation.key));
         request.metadata_mut().insert(ATTEMPT, (attempt as u64).into());
         if let Some(user) = operation.user {
             request.metadata_mut().insert(USER, user.to_string().parse().expect("a UUID is ASCII"));
@@ -120,24 +145,15 @@ impl Client {
         if operation.tells_patience {
             request.set_timeout(patience);
         }
-        if self.settings.client_layer {
-            request.extensions_mut().insert(OperationKey::from(operation.key));
-            let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).attempt_timeout(patience);
-            let layer = layer.build().expect("descriptors that are valid");
-            answered(LedgerClient::new(layer.layer(self.network.clone())), request, operation.procedure).await
-        } else {
-            let key = Uuid::to_string(&operation.key);
-            request.metadata_mut().insert("idempotency-key", key.parse().expect("a UUID is ASCII"));
-            answered(LedgerClient::new(self.network.clone()), request, operation.procedure).await
-        }
+        request
     }
 
-    fn tell(&self, event: fmt::Arguments<'_>) {
+    pub(crate) fn tell(&self, event: fmt::Arguments<'_>) {
         self.world.tell(&format!("client {}", self.operation.number), event);
     }
 }
 
-async fn answered<S>(
+pub(crate) async fn answered<S>(
     mut client: LedgerClient<S>,
     request: Request<EnterRequest>,
     procedure: Procedure,

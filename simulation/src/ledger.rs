@@ -11,6 +11,7 @@ use tonic_idempotency::rejection::Reason;
 
 use crate::{
     database::StoredRecord,
+    journal::Kept,
     plan::{End, Kind},
     world::Process,
 };
@@ -34,6 +35,8 @@ pub struct Evidence {
     pub faults: Vec<Strike>,
     /// Panics that no plan wants.
     pub panics: usize,
+    /// What is known of the journals of clients, by their operations.
+    pub journals: BTreeMap<usize, Kept>,
     /// How often the handler of an operation ran.
     pub counts: BTreeMap<usize, usize>,
     /// The records, when all has been answered.

@@ -7,13 +7,14 @@
 //! | [`world`] | time, randomness, hosts and the network between them |
 //! | [`database`] | the statements of the store, in memory |
 //! | [`server`], [`service`], [`reconciler`] | the product's layer around a service |
-//! | [`client`], [`network`] | those who call it |
+//! | [`client`], [`journal`], [`network`] | those who call it |
 //! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
 //! | [`run`](mod@run), [`mod@shrink`], [`swarm`] | one seed; a failing one with less; many |
 
 pub mod audit;
 pub mod client;
 pub mod database;
+pub mod journal;
 pub mod ledger;
 pub mod network;
 pub mod plan;

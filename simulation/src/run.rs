@@ -11,6 +11,7 @@ use crate::{
     audit::{self, Violation},
     client::Client,
     database::{Database, Open, Trouble},
+    journal::Machine,
     ledger::{Ledger, Strike},
     network::Network,
     plan::{Fault, Kind, LENGTH, Plan},
@@ -79,6 +80,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             network: Network::new(&servers, to_servers.with(random("link")), random("way")),
             settings: Arc::clone(&settings),
             ledger: ledger.clone(),
+            machine: settings.client_journal.then(Machine::default),
         }
     };
     let clients: Vec<_> = (0..plan.operations.len()).map(client).collect();

@@ -21,6 +21,7 @@
 //! | a key is free when its call is over | a key is said to be in progress, and no call can have it | `waits` |
 //! | no key is stuck | an operation gets no final answer when all faults are over | `leftovers` |
 //! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, or a call goes on after that | `leftovers` |
+//! | a journal keeps its word | as the file says | `../journal.rs` |
 //! | nothing panics | something other than a handler that is to panic has done so | `leftovers` |
 
 mod answers;
@@ -39,6 +40,7 @@ use uuid::Uuid;
 use self::excuses::Excuses;
 use crate::{
     database::Effect,
+    journal,
     ledger::{Evidence, HandlerRun},
     plan::{Plan, Procedure},
 };
@@ -73,6 +75,7 @@ pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Vec<Violat
     audit.answers();
     audit.waits();
     audit.leftovers();
+    audit.violations.extend(journal::audit(evidence));
     audit.violations
 }
 

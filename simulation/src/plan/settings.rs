@@ -36,6 +36,8 @@ pub struct Settings {
     pub sweep: Duration,
     /// Whether clients use the client's layer; otherwise they send plain requests.
     pub client_layer: bool,
+    /// Whether their layer has a journal.
+    pub client_journal: bool,
 }
 
 impl Settings {
@@ -68,6 +70,7 @@ impl Settings {
             },
             ..Policies::default()
         };
+        let client_layer = random.once_in(2);
         Self {
             servers: usize::try_from(random.number(2..=5)).unwrap_or(2),
             connections: usize::try_from(random.number(2..=8)).unwrap_or(2),
@@ -80,7 +83,8 @@ impl Settings {
             replay_cache_bytes: *random.one_of(&[0, 8 << 20]),
             is_narrow: random.once_in(4),
             recovery: seconds(random, 2.0, 60.0),
-            client_layer: random.once_in(2),
+            client_layer,
+            client_journal: client_layer && random.once_in(3),
         }
     }
 }

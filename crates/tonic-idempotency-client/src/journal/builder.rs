@@ -16,6 +16,7 @@ pub struct JournalBuilder {
 impl Default for JournalBuilder {
     fn default() -> Self {
         let settings = Settings {
+            in_place: false,
             max_age: Duration::from_secs(23 * 3600),
             metadata: Vec::new(),
             on_outcome: None,
@@ -66,6 +67,13 @@ impl JournalBuilder {
     #[doc(hidden)]
     pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
         self.settings.pauses = [first, longest.max(first)];
+        self
+    }
+
+    /// Asks the store in the thread of the caller. For simulations alone, whose time must not pass meanwhile.
+    #[doc(hidden)]
+    pub fn in_place(mut self) -> Self {
+        self.settings.in_place = true;
         self
     }
 

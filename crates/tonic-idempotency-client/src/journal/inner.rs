@@ -43,6 +43,8 @@ type OnOutcome = dyn Fn(Resumed) -> BoxFuture<'static, ()> + Send + Sync;
 /// The settings of a journal.
 #[derive(Clone)]
 pub(crate) struct Settings {
+    /// Whether the store is asked without a thread for it.
+    pub(crate) in_place: bool,
     pub(crate) max_age: Duration,
     /// The names of metadata that is stored besides [`KEPT`].
     pub(crate) metadata: Vec<String>,
@@ -105,7 +107,7 @@ impl Inner {
             }
         }
         let index = Arc::new(Index::new(ids.last().copied().unwrap_or_default(), slots));
-        let writer = Writer::start(Arc::clone(&store), Arc::clone(&index))
+        let writer = Writer::start(Arc::clone(&store), Arc::clone(&index), settings.in_place)
             .map_err(|error| JournalError::store("(no thread)", error))?;
         let (told_of_metadata, told_of_credentials) = (Once::new(), Once::new());
         Ok(Self { index, settings, store, told_of_metadata, told_of_credentials, writer: Mutex::new(writer) })
@@ -150,7 +152,7 @@ impl Inner {
 
     /// Ends an entry, without waiting until that is durable: if the end is lost, the entry is sent again, and its answer is a replay.
     pub(crate) fn end(&self, id: u64) {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if self.index.remove(id) {
             drop(writer.hand(Change::Remove { id }, Purpose::End));
         }
@@ -158,7 +160,7 @@ impl Inner {
 
     /// Replaces an entry, unless it has ended; the future ends when that is durable.
     pub(crate) fn note(&self, id: u64, entry: &Entry) -> impl Future<Output = Result<(), JournalError>> + Send + use<> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let change = Change::Put { id, record: entry.encode() };
         let receiver = self.index.contains(id).then(|| writer.hand(change, Purpose::Note));
         async move {
@@ -188,6 +190,9 @@ impl Inner {
         &self,
         ask: impl FnOnce(&dyn JournalStore) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
+        if self.settings.in_place {
+            return ask(&*self.store);
+        }
         let store = Arc::clone(&self.store);
         let asked = spawn_blocking(move || ask(&*store)).await;
         asked.unwrap_or_else(|error| Err(JournalError::store("(its store)", error)))
