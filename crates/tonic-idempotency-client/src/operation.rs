@@ -70,10 +70,10 @@ where
         mut self,
         mut service: S,
         journal: Journal,
-        entry: Entry,
+        mut entry: Entry,
     ) -> Result<Response<ResponseBody<B>>, BoxError> {
         let deadline = self.attempts.deadline();
-        let held = match timeout_at(deadline, journal.write(&entry)).await {
+        let held = match timeout_at(deadline, journal.write(&mut entry)).await {
             Ok(Ok(held)) => held,
             Ok(Err(HoldError::Refused(error))) => return Ok(error.status().into_http()),
             Ok(Err(HoldError::Unread(error))) => {

@@ -36,8 +36,8 @@ pub(crate) enum HoldError {
 }
 
 impl HeldEntry {
-    /// Writes an entry. When this ends, it is durable.
-    pub(crate) async fn write(journal: Arc<Inner>, entry: &Entry) -> Result<Self, HoldError> {
+    /// Writes an entry. When this ends, it is durable. One that has been written before keeps its age and its protection.
+    pub(crate) async fn write(journal: Arc<Inner>, entry: &mut Entry) -> Result<Self, HoldError> {
         let slot = Slot::of(entry, journal.settings.expires(entry));
         loop {
             let changed = journal.index.changed();
@@ -56,6 +56,8 @@ impl HeldEntry {
                         if !before.is(entry) {
                             return Err(HoldError::Refused(JournalError::KeyReused { key: entry.key.to_string() }));
                         }
+                        (entry.written, entry.protected_until) = (before.written, before.protected_until);
+                        entry.attempts = before.attempts;
                         journal.revive(id, before).await.map_err(HoldError::Unread)?;
                     }
                     return Ok(held);

@@ -237,7 +237,7 @@ impl Journal {
     }
 
     /// Writes an entry. When the future completes, the entry is durable.
-    pub(crate) async fn write(&self, entry: &Entry) -> Result<HeldEntry, HoldError> {
+    pub(crate) async fn write(&self, entry: &mut Entry) -> Result<HeldEntry, HoldError> {
         HeldEntry::write(Arc::clone(&self.inner), entry).await
     }
 }
