@@ -60,7 +60,7 @@ fn run_cold(plan: Plan, lines: bool) -> Report {
         let mut evidence = ledger.lock();
         evidence.panics = swarm::panics();
         let violations = audit::audit(&plan, &evidence, &database.effects());
-        let calls = evidence.answers.len();
+        let calls = evidence.attempts.len();
         Report { calls, violations, digest: world.trace().digest(), lines: world.trace().lines() }
     })
 }
