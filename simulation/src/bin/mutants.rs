@@ -167,8 +167,8 @@ fn simulate(copy: &Path, target: &Path, bounds: &[&str]) -> Verdict {
     let mut lines = text.lines().map(str::trim);
     match output.status.code() {
         Some(0) => {
-            // The last line that begins with a number: `130 seeds, 20104 calls in 2.1 s`.
-            let seeds = lines.filter_map(|line| line.split_once(" seeds, ")).last();
+            // The last line that counts: `130 seeds, 20104 calls in 2.1 s`.
+            let seeds = lines.rev().find_map(|line| line.split_once(" seeds, "));
             seeds.map_or(Verdict::Crashes, |(seeds, _)| Verdict::BreaksNothing { seeds: seeds.to_owned() })
         }
         Some(1) => {
