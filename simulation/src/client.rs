@@ -131,10 +131,10 @@ impl Client {
     /// Makes the request. The client's layer finds its key in it.
     pub(crate) fn request(&self, patience: Duration, attempt: usize) -> Request<EnterRequest> {
         let operation = &self.operation;
-        let labels = ["color", "size", "weight"].map(|label| (label.to_owned(), operation.number.to_string()));
+        let labels = ["color", "size", "weight"].map(|label| (label.to_owned(), operation.message.to_string()));
         // Each map has another order.
         let labels = labels.into_iter().collect();
-        let message = EnterRequest { operation: operation.number as u64, text: operation.text(), labels };
+        let message = EnterRequest { operation: operation.message as u64, text: operation.text(), labels };
         let mut request = Request::new(message);
         request.extensions_mut().insert(OperationKey::from(operation.key));
         request.metadata_mut().insert(ATTEMPT, (attempt as u64).into());

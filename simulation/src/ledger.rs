@@ -10,7 +10,7 @@ use tonic::Code;
 use tonic_idempotency::rejection::Reason;
 
 use crate::{
-    database::StoredRecord,
+    database::{Lost, StoredRecord, Trouble},
     journal::Kept,
     plan::{End, Kind},
     world::Process,
@@ -43,6 +43,8 @@ pub struct Evidence {
     pub records: Vec<StoredRecord>,
     /// Processes that were shut down well, with no call left, and when.
     pub stopped: Vec<(Process, Duration)>,
+    /// What the database has lost.
+    pub lost: Lost,
     /// Calls and connections that were left when all had ended.
     pub leftovers: Vec<String>,
 }
@@ -67,6 +69,8 @@ pub struct Call {
 pub struct Strike {
     /// Its kind.
     pub kind: Kind,
+    /// The errors and the latency of the database meanwhile, if it is one of these kinds.
+    pub trouble: Trouble,
     /// The process that ran on its server.
     pub process: Option<Process>,
     /// When it began.

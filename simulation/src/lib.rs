@@ -23,5 +23,6 @@ pub mod run;
 pub mod server;
 pub mod service;
 pub mod shrink;
+pub mod strike;
 pub mod swarm;
 pub mod world;

@@ -2,17 +2,21 @@
 
 use std::{
     fmt,
+    future::pending,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{future::BoxFuture, stream};
 use http::{Request, Response};
-use tokio::{sync::oneshot, task::AbortHandle};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Collected, StreamBody};
+use tokio::{select, sync::oneshot, task::AbortHandle, time::sleep};
 use tonic::{Status, body::Body};
 use tower::Service;
 
 use crate::{
+    plan::Pace,
     server::Server,
     world::{Link, Random},
 };
@@ -23,12 +27,20 @@ pub struct Network {
     servers: Arc<Vec<Server>>,
     link: Link,
     random: Arc<Mutex<Random>>,
+    pace: Arc<Mutex<Pace>>,
 }
 
 impl Network {
     /// Makes the way of one client.
-    pub fn new(servers: &Arc<Vec<Server>>, link: Link, random: Random) -> Self {
-        Self { servers: Arc::clone(servers), link, random: Arc::new(Mutex::new(random)) }
+    pub fn new(servers: &Arc<Vec<Server>>, link: Link, random: Random, pace: Pace) -> Self {
+        let (random, pace) = (Arc::new(Mutex::new(random)), Arc::new(Mutex::new(pace)));
+        Self { servers: Arc::clone(servers), link, random, pace }
+    }
+
+    /// Returns how the next message arrives.
+    fn pace(&self) -> Pace {
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut pace, Pace::AtOnce)
     }
 }
 
@@ -49,34 +61,68 @@ impl Service<Request<Body>> for Network {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let server = self.random.lock().unwrap_or_else(PoisonError::into_inner).one_of(&self.servers).clone();
-        let link = self.link.clone();
-        Box::pin(async move {
-            let cut = || Status::unavailable("the connection was cut");
+        let (link, pace) = (self.link.clone(), self.pace());
+        let next_cut = link.next_cut();
+        let cut = || Status::unavailable("the connection was cut");
+        let called = async move {
+            let request = at_pace(request, pace).await;
             link.carry().await.map_err(|_| cut())?;
             let (answer, answered) = oneshot::channel();
             let served = tokio::spawn(async move {
                 let _ = answer.send(server.serve(request).await);
             });
-            let stream = Stream { served: served.abort_handle(), link: link.clone() };
+            let stream = Stream { served: served.abort_handle(), link: link.clone(), is_silent: pace == Pace::Never };
             let response = answered.await.ok().flatten().ok_or_else(cut)?;
             let carried = link.carry().await;
             drop(stream);
             carried.map_err(|_| cut())?;
             Ok(response)
+        };
+        Box::pin(async move {
+            select! {
+                biased;
+                answer = called => answer,
+                () = next_cut => Err(cut()),
+            }
         })
     }
+}
+
+/// Has the message of a request arrive in two parts, at its pace.
+async fn at_pace(request: Request<Body>, pace: Pace) -> Request<Body> {
+    if pace == Pace::AtOnce {
+        return request;
+    }
+    let (head, body) = request.into_parts();
+    let mut first = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let second = first.split_off(first.len() / 2);
+    let parts = stream::unfold((first, Some(second)), move |(part, next)| async move {
+        if part.is_empty() {
+            return None;
+        }
+        if next.is_none() {
+            match pace {
+                Pace::AtOnce => {}
+                Pace::Stops(time) => sleep(time).await,
+                Pace::Never => pending().await,
+            }
+        }
+        Some((Ok::<_, Status>(Frame::data(part)), (next.unwrap_or_default(), None)))
+    });
+    Request::from_parts(head, Body::new(StreamBody::new(parts)))
 }
 
 /// A call on its way. A client that goes away resets its stream: the server hears of it, unless that is lost, too.
 struct Stream {
     served: AbortHandle,
     link: Link,
+    is_silent: bool,
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         let (served, link) = (self.served.clone(), self.link.clone());
-        if !served.is_finished() {
+        if !self.is_silent && !served.is_finished() {
             tokio::spawn(async move {
                 let _ = link.carry().await;
                 served.abort();

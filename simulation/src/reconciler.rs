@@ -33,7 +33,7 @@ impl Reconciler for Witness {
         match abandoned.request.map(EnterRequest::decode) {
             Some(request) => {
                 let number = request?.operation;
-                operations.retain(|operation| operation.number as u64 == number);
+                operations.retain(|operation| operation.message as u64 == number);
             }
             // In the background nothing tells which of several was under way.
             None if operations.len() > 1 => return Ok(Reconciliation::Unknown),

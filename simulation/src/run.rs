@@ -10,14 +10,15 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::{
     audit::{self, Violation},
     client::Client,
-    database::{Database, Open, Trouble},
+    database::{Database, Open},
     journal::Machine,
     ledger::{Ledger, Strike},
     network::Network,
-    plan::{Fault, Kind, LENGTH, Plan},
+    plan::{LENGTH, Plan},
     server::Server,
+    strike::Targets,
     swarm,
-    world::{self, Link, Weather, World},
+    world::{self, Link, World},
 };
 
 /// The time after which all that is lost has been noticed.
@@ -59,6 +60,7 @@ fn run_cold(plan: Plan, lines: bool) -> Report {
         live(&world, &plan, &database, &ledger).await;
         let mut evidence = ledger.lock();
         evidence.panics = swarm::panics();
+        evidence.lost = database.lost();
         let violations = audit::audit(&plan, &evidence, &database.effects());
         let calls = evidence.attempts.len();
         Report { calls, violations, digest: world.trace().digest(), lines: world.trace().lines() }
@@ -77,7 +79,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         Client {
             world: world.clone(),
             operation: Arc::new(operation.clone()),
-            network: Network::new(&servers, to_servers.with(random("link")), random("way")),
+            network: Network::new(&servers, to_servers.with(random("link")), random("way"), operation.body),
             settings: Arc::clone(&settings),
             ledger: ledger.clone(),
             machine: settings.client_journal.then(Machine::default),
@@ -85,19 +87,24 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
     };
     let clients: Vec<_> = (0..plan.operations.len()).map(client).collect();
     let began = Instant::now();
+    let targets = Targets {
+        world: world.clone(),
+        servers: Arc::clone(&servers),
+        database: database.clone(),
+        to_servers: to_servers.clone(),
+    };
     let faults: Vec<_> = plan
         .faults
         .iter()
         .map(|fault| {
-            let (fault, trouble, world, servers) = (fault.clone(), plan.trouble, world.clone(), Arc::clone(&servers));
-            let (database, to_servers, ledger) = (database.clone(), to_servers.clone(), ledger.clone());
+            let (fault, targets, ledger) = (fault.clone(), targets.clone(), ledger.clone());
             tokio::spawn(async move {
                 sleep_until(began + fault.at).await;
-                let process = fault.kind.server().and_then(|server| servers[server].process());
-                let from = world.time();
-                strike(&fault, trouble, &world, &servers, &database, &to_servers).await;
-                let to = world.time().max(from + fault.goes_on());
-                ledger.strike(Strike { kind: fault.kind, process, from, to });
+                let process = fault.kind.server().and_then(|server| targets.servers[server].process());
+                let from = targets.world.time();
+                targets.strike(&fault).await;
+                let to = targets.world.time().max(from + fault.goes_on());
+                ledger.strike(Strike { kind: fault.kind, trouble: fault.trouble, process, from, to });
             })
         })
         .collect();
@@ -114,15 +121,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
 
     world.tell("world", format_args!("all faults are over"));
     sleep_until(began + LENGTH).await;
-    to_servers.set(Weather::CLEAR);
-    database.set_trouble(Trouble::NONE);
-    for server in servers.iter() {
-        server.to_database.set(Weather::CLEAR);
-        if let Some(process) = server.process() {
-            process.resume();
-        }
-        server.start_if_down();
-    }
+    servers.iter().for_each(Server::start_if_down);
     let ending: Vec<_> = clients
         .into_iter()
         .map(|client| {
@@ -148,62 +147,4 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
     if transactions + advisory_locks + row_locks + waiting > 0 {
         ledger.lock().leftovers.push(format!("the database still has {:?}", database.open()));
     }
-}
-
-/// Does what a fault is, and undoes it when it is over.
-async fn strike(
-    fault: &Fault,
-    trouble: Trouble,
-    world: &World,
-    servers: &[Server],
-    database: &Database,
-    to_servers: &Link,
-) {
-    let lasts = fault.lasts;
-    world.tell("world", format_args!("fault {}: {:?} for {lasts:?}", fault.number, fault.kind));
-    let storm = Weather {
-        delay: [Duration::from_millis(1), Duration::from_millis(800)],
-        cut: 0.05,
-        silence: 0.05,
-        is_split: false,
-    };
-    match fault.kind {
-        Kind::Kill(server) => {
-            servers[server].kill();
-            sleep(lasts).await;
-            servers[server].start_if_down();
-        }
-        Kind::Stop(server) => {
-            servers[server].stop(false).await;
-            servers[server].start_if_down();
-        }
-        Kind::Pause(server) => {
-            if let Some(process) = servers[server].process() {
-                process.pause();
-                sleep(lasts).await;
-                process.resume();
-            }
-        }
-        Kind::SplitDatabase(server) => {
-            during(&servers[server].to_database, Weather { is_split: true, ..Weather::CLEAR }, lasts).await
-        }
-        Kind::CutDatabase(server) => servers[server].to_database.cut(),
-        Kind::StormDatabase(server) => during(&servers[server].to_database, storm, lasts).await,
-        Kind::StormClients => during(to_servers, storm, lasts).await,
-        Kind::Restart => database.restart(fault.goes_on()),
-        Kind::EndSessions => database.end_sessions(),
-        Kind::FailOver => database.fail_over(0, fault.goes_on()),
-        Kind::Jump => database.jump(lasts),
-        Kind::Trouble => {
-            database.set_trouble(trouble);
-            sleep(lasts).await;
-            database.set_trouble(Trouble::NONE);
-        }
-    }
-}
-
-async fn during(link: &Link, weather: Weather, lasts: Duration) {
-    link.set(weather);
-    sleep(lasts).await;
-    link.set(Weather::CLEAR);
 }

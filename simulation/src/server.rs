@@ -42,8 +42,11 @@ pub const CALL: &str = "call";
 /// The header with the tenant.
 pub const SCOPE: &str = "scope";
 
-/// How long a server waits for its calls when it is shut down.
-const SHUTDOWN: Duration = Duration::from_secs(30);
+/// A time in which every call ends, when there are no faults.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// How long a process lives after its shutdown.
+const LINGERS: Duration = Duration::from_secs(2);
 
 /// A machine that runs a server, or not.
 #[derive(Clone)]
@@ -54,12 +57,16 @@ pub struct Server {
     database: Database,
     /// The network to the database.
     pub to_database: Link,
-    outside: Link,
+    /// The network to the system where reserved handlers have their effects.
+    pub outside: Link,
     settings: Arc<Settings>,
     operations: Arc<Vec<Operation>>,
     ledger: Ledger,
     instance: Arc<Mutex<Option<Instance>>>,
 }
+
+/// The instances that share the count of requests while one is stopped: the server's, and the one that stops it.
+const INSTANCES: usize = 2;
 
 /// A server that runs.
 #[derive(Clone)]
@@ -69,6 +76,8 @@ struct Instance {
     service: BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>,
     pools: Vec<Pool>,
     background: Arc<Mutex<Option<(RecoveryHandle, SweeperHandle)>>>,
+    /// Shared with each request that it has.
+    requests: Arc<()>,
 }
 
 impl Server {
@@ -105,13 +114,17 @@ impl Server {
     pub fn start(&self) {
         let process = self.host.start();
         let settings = &self.settings;
-        let pool = |connections| self.database.pool(&process, self.to_database.clone(), connections);
+        let of_server = &settings.of_servers[self.number];
+        let pool = |connections| {
+            let pool = self.database.pool(&process, self.to_database.clone(), connections);
+            if of_server.one_by_one { pool.one_by_one() } else { pool }
+        };
         let pools: Vec<_> =
             [Some(settings.connections), settings.transaction_connections].into_iter().flatten().map(pool).collect();
         let mut store = SqlStore::<Pool>::new(pools[0].clone(), resource_types())
             .timeout(settings.timeout)
-            .max_batch(settings.max_batch)
-            .common_path(settings.common_path);
+            .max_batch(of_server.max_batch)
+            .common_path(of_server.common_path);
         if let Some(pool) = pools.get(1) {
             store = store.transaction_pool(pool.clone());
         }
@@ -119,7 +132,8 @@ impl Server {
         let mut builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store)
             .policies(settings.policies)
-            .replay_cache_bytes(settings.replay_cache_bytes);
+            .request_body_timeout(settings.body_timeout)
+            .replay_cache_bytes(of_server.replay_cache_bytes);
         if settings.is_narrow {
             let (in_flight, waiting, unrecorded) = (Limit::new(12, 6), Limit::new(6, 3), Limit::new(4, 3));
             builder = builder.limits(Limits { in_flight, waiting, unrecorded, ..Limits::default() });
@@ -139,13 +153,13 @@ impl Server {
         let recovery = layer.recovery().interval(settings.recovery).spawn();
         let service = BoxCloneSyncService::new(layer.layer(LedgerServer::new(service)));
         let background = Arc::new(Mutex::new(Some((recovery, sweeper))));
-        let instance = Instance { process, layer, service, pools, background };
+        let instance = Instance { process, layer, service, pools, background, requests: Arc::default() };
         *self.lock() = Some(instance);
     }
 
-    /// Kills it.
-    pub fn kill(&self) {
-        self.host.kill();
+    /// Kills it. Returns whether it ran.
+    pub fn kill(&self) -> bool {
+        self.host.kill()
     }
 
     /// Returns the process, if one runs.
@@ -161,20 +175,20 @@ impl Server {
     }
 
     /// Stops it well: it takes no further calls, ends those that run, and gives its connections back. Notes what is left.
-    pub async fn stop(&self, must_end: bool) {
-        let Some(Instance { process, layer, pools, background, .. }) = self.lock().clone() else { return };
-        if !process.is_alive() {
-            return;
-        }
+    /// Returns whether it was stopped by this, rather than killed.
+    pub async fn stop(&self, must_end: bool) -> bool {
+        let instance = self.lock().clone().filter(|instance| instance.process.is_alive());
+        let Some(Instance { process, layer, pools, background, requests, .. }) = instance else { return false };
+        let patience = if must_end { LONGEST } else { self.settings.shutdown };
         let stopped = async move {
             let background = background.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some((recovery, sweeper)) = background {
                 recovery.stop().await;
                 sweeper.stop().await;
             }
-            layer.shutdown(SHUTDOWN).await
+            layer.shutdown(patience).await
         };
-        let Some(shutdown) = alive(&process, stopped).await else { return };
+        let Some(shutdown) = alive(&process, stopped).await else { return false };
         let unfinished = shutdown.unfinished.len();
         self.world.tell(self.name(), format_args!("has shut down, with {unfinished} calls left"));
         if unfinished == 0 {
@@ -182,10 +196,14 @@ impl Server {
         }
         if must_end {
             // What is given back in the background.
-            sleep(SHUTDOWN).await;
+            sleep(LONGEST).await;
             let mut left = Vec::new();
             if unfinished > 0 {
                 left.push(format!("{} calls of {process:?} never end", unfinished));
+            }
+            let others = Arc::strong_count(&requests) - INSTANCES;
+            if others > 0 {
+                left.push(format!("{others} requests of {process:?} are never answered"));
             }
             for pool in pools {
                 let taken = pool.in_use();
@@ -195,7 +213,13 @@ impl Server {
             }
             self.ledger.lock().leftovers.extend(left);
         }
+        if !must_end {
+            // It is not noticed at once that it may be ended.
+            sleep(LINGERS).await;
+        }
+        let is_alive = process.is_alive();
         process.kill();
+        is_alive
     }
 
     /// Serves a request, which has arrived. `None` if no process accepts it, or it dies meanwhile. If the future is dropped, the
@@ -205,10 +229,11 @@ impl Server {
         if let Some(caller) = caller_of(request.headers()) {
             request.extensions_mut().insert(caller);
         }
-        let Instance { process, mut service, .. } = instance;
+        let Instance { process, mut service, requests, .. } = instance;
         process.gate().await;
         let _visit = self.visit(&process, &mut request);
         let served = async move {
+            let _is_served = requests;
             let Ok(()) = poll_fn(|context| service.poll_ready(context)).await;
             let Ok(response) = service.call(request).await;
             let (parts, body) = response.into_parts();

@@ -1,8 +1,8 @@
 //! The service of the simulation: the handlers, which do what the plan says.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::{Code, Request, Response, Status};
 use tonic_idempotency::{
     Execution,
@@ -14,7 +14,7 @@ use crate::{
     database::Pool,
     ledger::Ledger,
     plan::{Behaviour, End, Operation, Procedure},
-    server::CALL,
+    server::{CALL, SCOPE, USER},
     world::{Link, Process, World},
 };
 
@@ -26,6 +26,9 @@ pub mod proto {
 
 /// The message of errors and panics that the plan wants.
 pub const PLANNED: &str = "as planned";
+
+/// How long a handler waits for the other system.
+const OUTSIDE: Duration = Duration::from_secs(5);
 
 /// The descriptors, with their options.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ledger.bin"));
@@ -53,13 +56,20 @@ impl fmt::Debug for Service {
 
 impl Service {
     async fn run(&self, request: Request<EnterRequest>, procedure: Procedure) -> Result<Response<EnterReply>, Status> {
+        self.process.gate().await;
         let execution = Execution::from_request(&request);
         let (metadata, extensions, message) = request.into_parts();
         let call = metadata.get(CALL).and_then(|call| call.to_str().ok()?.parse().ok());
         let call = call.ok_or_else(|| Status::internal("no such call"))?;
-        let number = usize::try_from(message.operation).unwrap_or(usize::MAX);
-        let operation = self.operations.iter().find(|operation| operation.number == number);
+        let user = metadata.get(USER).and_then(|user| user.to_str().ok()?.parse().ok());
+        let scope = metadata.get(SCOPE).and_then(|scope| scope.to_str().ok()?.parse().ok());
+        let is_it = |operation: &&Operation| {
+            (operation.message as u64, operation.user) == (message.operation, user)
+                && operation.scope == scope.unwrap_or(operation.scope)
+        };
+        let operation = self.operations.iter().find(is_it);
         let operation = operation.ok_or_else(|| Status::internal("no such operation"))?;
+        let number = operation.number;
         let (run, before) = self.ledger.begin(number, call, self.process.clone(), self.world.time());
         let _attention = Attention { world: self.world.clone(), ledger: self.ledger.clone(), run };
         let behaviour = operation.behaviour(before);
@@ -68,7 +78,11 @@ impl Service {
             Procedure::Send => self.send(run, behaviour, &execution).await,
             Procedure::Enter => self.enter(run, behaviour, operation, &extensions).await,
         };
-        self.ledger.end(run, self.world.time(), behaviour.end);
+        let end = match procedure {
+            Procedure::Send if ended.is_err() && behaviour.end == End::Response => End::ErrorAfterEffect,
+            _ => behaviour.end,
+        };
+        self.ledger.end(run, self.world.time(), end);
         match &ended {
             Ok(()) => self.tell(run, number, format_args!("is done")),
             Err(status) => self.tell(run, number, format_args!("fails: {:?}, {}", status.code(), status.message())),
@@ -81,20 +95,25 @@ impl Service {
 
     /// Has its effect in another system, which is told and answers.
     async fn send(&self, run: usize, behaviour: Behaviour, execution: &Execution) -> Result<(), Status> {
-        sleep(behaviour.before).await;
+        self.work(behaviour.before).await;
         if behaviour.end == End::Panic {
             return Ok(());
         }
         fails_before(behaviour.end)?;
-        self.process.gate().await;
         // From here on it may have happened.
         execution.effect_committed();
         self.ledger.send(run);
-        let _ = self.outside.carry().await;
-        self.ledger.effect(run, self.world.time());
-        let _ = self.outside.carry().await;
+        let told = async {
+            self.outside.carry().await?;
+            self.ledger.effect(run, self.world.time());
+            self.outside.carry().await
+        };
+        let answered = timeout(OUTSIDE, told).await;
         self.process.gate().await;
-        sleep(behaviour.after).await;
+        if !matches!(answered, Ok(Ok(()))) {
+            return Err(Status::unavailable("the other system does not answer"));
+        }
+        self.work(behaviour.after).await;
         fails_after(behaviour.end)
     }
 
@@ -106,7 +125,7 @@ impl Service {
         operation: &Operation,
         extensions: &tonic::Extensions,
     ) -> Result<(), Status> {
-        sleep(behaviour.before).await;
+        self.work(behaviour.before).await;
         if behaviour.end == End::Panic {
             return Ok(());
         }
@@ -123,8 +142,14 @@ impl Service {
             }
         }
         self.ledger.effect(run, self.world.time());
-        sleep(behaviour.after).await;
+        self.work(behaviour.after).await;
         fails_after(behaviour.end)
+    }
+
+    /// Works for this time, and for as long as the process is paused.
+    async fn work(&self, time: Duration) {
+        sleep(time).await;
+        self.process.gate().await;
     }
 
     fn tell(&self, run: usize, operation: usize, event: fmt::Arguments<'_>) {

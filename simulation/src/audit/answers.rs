@@ -42,7 +42,9 @@ impl Audit<'_> {
         let lives = policies.retention + policies.retention / 50;
         // An unknown outcome may be found out later, and its retention counts from then.
         let is_known = |run: &&HandlerRun| {
-            run.ended.is_some_and(|(_, end)| end == End::Response) && !self.excuses.is_lost(run.call)
+            run.ended.is_some_and(|(_, end)| end == End::Response)
+                && !self.excuses.is_lost(run.call)
+                && !self.excuses.is_taken_back(run.operation)
         };
         let expires = of_run.filter(is_known).map(|run| self.excuses.life(run.call).1 + lives);
         match () {
@@ -51,10 +53,14 @@ impl Audit<'_> {
             () if text != operation.text() && !self.runs_of(operation).any(|run| self.excuses.is_unprotected(run)) => {
                 Some("nobody sees another's data")
             }
-            () if !self.committed.get(run).is_some_and(|committed| *committed) => Some("an acknowledged effect stays"),
+            () if !self.committed.get(run).is_some_and(|committed| *committed)
+                && !self.evidence.lost.effects.contains(&(run as u64)) =>
+            {
+                Some("an acknowledged effect stays")
+            }
             () if is_replay
                 && policies.expired_keys == ExpiredKeyPolicy::Run
-                && expires.is_some_and(|expires| expires < answer.sent) =>
+                && expires.is_some_and(|expires| expires + self.excuses.set_back(answer.sent) < answer.sent) =>
             {
                 Some("a replay ends with its record")
             }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     ledger::{Call, Evidence, HandlerRun},
-    plan::{Kind, Plan, Procedure},
+    plan::{Kind, Plan, Procedure, caller},
     world::BEGINNING,
 };
 
@@ -45,7 +45,14 @@ impl Excuses<'_> {
     /// Returns whether another run of its key may follow a run that was reserved.
     pub(super) fn may_run_again(&self, run: &HandlerRun) -> bool {
         let reruns = self.plan.settings.policies.on_lease_ended == LeasePolicy::Rerun;
-        reruns && self.is_lost(run.call) || self.is_unprotected(run)
+        reruns && self.is_lost(run.call) || self.is_unprotected(run) || self.is_taken_back(run.operation)
+    }
+
+    /// Returns whether a failover has lost a reservation or a record of the key of this operation.
+    pub(super) fn is_taken_back(&self, operation: usize) -> bool {
+        let operation = self.plan.operation(operation);
+        let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
+        owner.is_some_and(|owner| self.evidence.lost.keys.contains(&(owner, operation.key)))
     }
 
     /// Returns whether a run may have begun without a reservation: the store could not be asked, and that is allowed.
@@ -124,6 +131,20 @@ impl Excuses<'_> {
         jumps.filter(|jump| from <= jump.from && jump.from <= to).map(|jump| jump.to - jump.from).sum()
     }
 
+    /// Returns whether the COMMIT of a claim may have hung for about a lease, or the clock was set back, before this time: it then reserves
+    /// the key for a call that has ended, and that has ceased to release it.
+    pub(super) fn has_late_claims(&self, before: Duration) -> bool {
+        let lease = self.plan.settings.policies.lease;
+        let mut faults = self.evidence.faults.iter().filter(|fault| fault.from <= before);
+        faults.any(|fault| fault.trouble.commit[1] >= lease.mul_f64(0.9) || fault.kind == Kind::SetBack)
+    }
+
+    /// By how much the database's clock was set back in all before this time.
+    pub(super) fn set_back(&self, before: Duration) -> Duration {
+        let all = self.evidence.faults.iter().filter(|fault| fault.kind == Kind::SetBack && fault.from <= before);
+        all.map(|fault| fault.to - fault.from).sum()
+    }
+
     /// Returns how long a process was hindered meanwhile.
     fn hindered(&self, call: &Call, from: Duration, to: Duration) -> Duration {
         let mut hindrances: Vec<_> = self.hindrances(call).collect();
@@ -151,32 +172,39 @@ impl Excuses<'_> {
 
     /// Returns what hindered the process of a call, until the last that was on its way is given up.
     fn hindrances<'a>(&'a self, call: &'a Call) -> impl Iterator<Item = Hindrance> + 'a {
-        let (settings, trouble) = (&self.plan.settings, &self.plan.trouble);
+        let settings = &self.plan.settings;
         self.evidence.faults.iter().filter_map(move |fault| {
             let is_its = fault.process.as_ref().is_some_and(|process| process.is(&call.process));
             let after = match fault.kind {
                 Kind::Pause(_) if is_its => RETRY,
-                Kind::SplitDatabase(server) | Kind::StormDatabase(server) if server == call.server => {
+                Kind::SplitDatabase(server) | Kind::StormDatabase(server) | Kind::SilenceDatabase(server)
+                    if server == call.server =>
+                {
                     settings.timeout + 2 * STORM
                 }
+                Kind::Outage => settings.timeout + 2 * STORM,
                 Kind::CutDatabase(server) if server == call.server => RETRY,
                 Kind::EndSessions => RETRY,
-                Kind::Restart | Kind::FailOver => settings.timeout,
-                Kind::Trouble => settings.timeout + trouble.latency[1] + trouble.commit[1],
-                Kind::CutDatabase(_)
+                Kind::Restart | Kind::FailOver | Kind::LoseCommits(_) => settings.timeout,
+                Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits | Kind::CutsAtStatements => {
+                    settings.timeout + fault.trouble.latency[1] + fault.trouble.commit[1]
+                }
+                Kind::CutClients
+                | Kind::CutDatabase(_)
                 | Kind::Jump
                 | Kind::Kill(_)
                 | Kind::Pause(_)
+                | Kind::SetBack
+                | Kind::SilenceDatabase(_)
+                | Kind::SplitClients
                 | Kind::SplitDatabase(_)
                 | Kind::Stop(_)
                 | Kind::StormClients
-                | Kind::StormDatabase(_) => return None,
+                | Kind::StormDatabase(_)
+                | Kind::StormOutside(_) => return None,
             };
             let is_momentary = matches!(fault.kind, Kind::CutDatabase(_) | Kind::EndSessions);
-            let is_silent = matches!(
-                fault.kind,
-                Kind::FailOver | Kind::Pause(_) | Kind::SplitDatabase(_) | Kind::StormDatabase(_) | Kind::Trouble
-            );
+            let is_silent = !is_momentary && fault.kind != Kind::Restart;
             Some(Hindrance { from: fault.from, to: fault.to + after, is_momentary, is_silent })
         })
     }

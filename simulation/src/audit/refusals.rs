@@ -7,7 +7,7 @@ use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
 use super::{Audit, excuses::SKEW};
 use crate::{
     ledger::{Answer, HandlerRun},
-    plan::{End, Kind, Operation},
+    plan::{End, Kind, Operation, Pace},
     world::Process,
 };
 
@@ -20,6 +20,7 @@ impl Audit<'_> {
             Reason::KeyReused if others().count() > 1 => None,
             Reason::KeyExpired if self.may_be_expired(answer, operation) => None,
             Reason::NoUser if operation.user.is_none() => None,
+            Reason::RequestTimeout if operation.body != Pace::AtOnce => None,
             Reason::OutcomeUnknown if self.is_unknown(answer, operation) => None,
             Reason::OutcomeUnknown => Some("an outcome is known"),
             // Another call has held the key meanwhile, in reserved mode, and has released it.
@@ -99,6 +100,9 @@ impl Audit<'_> {
                 || self.excuses.has_lapsed(call, answer.got) && self.excuses.life(call).1 >= answer.sent
         };
         let is_told = |run: &HandlerRun| run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
-        self.runs_of(operation).any(is_told) || calls.any(is_open)
+        self.runs_of(operation).any(is_told)
+            || calls.any(is_open)
+            || self.excuses.is_taken_back(operation.number)
+            || self.excuses.has_late_claims(answer.got)
     }
 }

@@ -86,6 +86,7 @@ impl Audit<'_> {
         let is_mixed = self.plan.operation(run.operation).procedure != self.plan.operation(other.operation).procedure;
         other.began >= over
             || may_be_freed
+            || self.excuses.is_taken_back(run.operation)
             || is_mixed
             || self.excuses.is_unprotected(other)
             || self.has_expired(run, other.began)
@@ -121,6 +122,7 @@ impl Audit<'_> {
             && is_reserved
             && self.evidence.calls[other.call].arrived <= told;
         may_be_freed
+            || self.excuses.is_taken_back(run.operation)
             || was_locked
             || self.excuses.is_unprotected(run)
             || self.excuses.is_unprotected(other)

@@ -11,7 +11,7 @@ use super::Audit;
 use crate::{
     database::KEEPALIVES,
     ledger::{Answer, Says},
-    plan::{Kind, Procedure},
+    plan::{Pace, Procedure},
 };
 
 /// The time that a call waits for what is full.
@@ -22,10 +22,15 @@ impl Audit<'_> {
     pub(super) fn waits(&mut self) {
         for (number, call) in self.evidence.calls.iter().enumerate() {
             let is_run = self.evidence.runs.iter().any(|run| run.call == number);
+            let body = match self.plan.operation(self.evidence.attempts[call.attempt]).body {
+                Pace::AtOnce => Duration::ZERO,
+                _ => self.plan.settings.body_timeout,
+            };
             let longest = match self.plan.settings.policies.on_in_progress {
                 InProgressPolicy::Wait => self.plan.settings.policies.max_wait,
                 _ => Duration::ZERO,
             } + 3 * self.plan.settings.timeout
+                + body
                 + FULL;
             let Some(left) = call.left.filter(|left| *left - call.arrived > longest && !is_run) else { continue };
             if !self.excuses.is_hindered(number, call.arrived, left) {
@@ -67,8 +72,7 @@ impl Audit<'_> {
         // The recovery takes over what was lost, at its own time.
         let is_recovered = policies.on_lease_ended == LeasePolicy::Reconcile && self.excuses.is_lost(number);
         // A COMMIT that hangs for longer than a lease reserves the key for a lease more.
-        let is_late = self.evidence.faults.iter().any(|fault| fault.kind == Kind::Trouble)
-            && self.plan.trouble.commit[1] >= policies.lease.mul_f64(0.9);
+        let is_late = self.excuses.has_late_claims(answer.got);
         let is_transactional = self.plan.operation(self.evidence.attempts[call.attempt]).procedure == Procedure::Enter;
         let killed = self.excuses.killed(call).filter(|at| call.arrived <= *at && *at <= settled).min();
         // Until the server finds out that there is nobody.
@@ -79,6 +83,8 @@ impl Audit<'_> {
             None if is_transactional && self.excuses.is_silenced(number, call.arrived, settled) => settled + noticed,
             None => settled,
         };
-        call.arrived <= answer.got && (is_recovered || until >= answer.sent)
+        let until = until + self.excuses.set_back(answer.got);
+        let is_taken_back = self.excuses.is_taken_back(answer.operation);
+        call.arrived <= answer.got && (is_recovered || is_taken_back || until >= answer.sent)
     }
 }

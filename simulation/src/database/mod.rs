@@ -29,7 +29,7 @@ pub use self::{
     row::Row,
     server::Database,
     session::KEEPALIVES,
-    state::{Effect, Open, StoredRecord},
+    state::{Effect, Lost, Open, StoredRecord},
     statement::resource_types,
     trouble::Trouble,
 };

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{
     error::SqlError,
     pool::Pool,
-    state::{Effect, Ending, Open, State, StoredRecord, StoredRow, id},
+    state::{Effect, Ending, Lost, Open, State, StoredRecord, StoredRow, id},
     statement::Sent,
     trouble::Trouble,
 };
@@ -57,6 +57,13 @@ impl Database {
         let mut state = self.lock();
         state.ahead += by;
         state.tell(format_args!("its clock jumps {by:?} ahead"));
+    }
+
+    /// Has the clock set back: leases and retentions end later.
+    pub fn set_back(&self, by: Duration) {
+        let mut state = self.lock();
+        state.behind += by;
+        state.tell(format_args!("its clock is set back by {by:?}"));
     }
 
     /// Ends all sessions, as an administrator does. Their transactions are rolled back, but for a COMMIT that waits.
@@ -123,9 +130,14 @@ impl Database {
         }
     }
 
-    /// Sets what goes wrong from now on.
-    pub fn set_trouble(&self, trouble: Trouble) {
-        self.lock().draws.trouble = trouble;
+    /// Adds to what goes wrong, until it is [removed](Self::remove).
+    pub fn add(&self, trouble: Trouble) {
+        self.lock().draws.add(trouble);
+    }
+
+    /// Takes away what was [added](Self::add), once.
+    pub fn remove(&self, trouble: Trouble) {
+        self.lock().draws.remove(trouble);
     }
 
     /// Sets the status of a resource that a call has created; `None` for no status, as all have at first.
@@ -176,6 +188,11 @@ impl Database {
     /// Returns the committed effects, in the order of their commits.
     pub fn effects(&self) -> Vec<Effect> {
         self.lock().effects.clone()
+    }
+
+    /// Returns what failovers and crashes have taken back.
+    pub fn lost(&self) -> Lost {
+        self.lock().lost.clone()
     }
 
     /// Returns the committed records, in the order of owners and keys.

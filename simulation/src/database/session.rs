@@ -15,7 +15,7 @@ use super::{
     state::{Ending, Stop},
     statement::{Action, Sent},
     transaction::Transaction,
-    trouble::Fate,
+    trouble::{self, Fate},
 };
 use crate::world::{Cut, Link, Process, Signal};
 
@@ -68,7 +68,7 @@ impl Session {
         let signal = Arc::clone(&self.database.lock().session(self.number).signal);
         while !self.is_cut() {
             if let Some(ending) = self.ending() {
-                return self.say_farewell(ending).await;
+                return self.say_farewell(ending, false).await;
             }
             let idle = self.idle_timeout();
             let request = select! {
@@ -80,7 +80,7 @@ impl Session {
                 () = at(idle.map(|idle| Instant::now() + idle)) => {
                     self.database.lock().session(self.number).transaction = None;
                     self.database.wake_waiting();
-                    return self.say_farewell(Ending::Told(SqlError::IDLE)).await;
+                    return self.say_farewell(Ending::Told(SqlError::IDLE), false).await;
                 }
             };
             let Some(request) = request else {
@@ -93,12 +93,12 @@ impl Session {
             if !self.crosses().await || self.is_cut() {
                 return;
             }
-            if self.ending().is_some() {
-                continue;
+            if let Some(ending) = self.ending() {
+                return self.say_farewell(ending, true).await;
             }
             let answer = self.carry_out(&signal, request.statements).await;
-            if matches!(self.ending(), Some(Ending::Cut | Ending::Silent)) {
-                continue;
+            if let Some(ending @ (Ending::Cut | Ending::Silent)) = self.ending() {
+                return self.say_farewell(ending, true).await;
             }
             if !self.crosses().await || self.is_cut() {
                 return;
@@ -133,7 +133,8 @@ impl Session {
         }
     }
 
-    async fn say_farewell(&mut self, ending: Ending) {
+    /// Ends the connection. Whether the client `waits` for an answer decides when it finds out, if it is not told.
+    async fn say_farewell(&mut self, ending: Ending, waits: bool) {
         self.database.lock().tell(format_args!("#{} ends: {ending:?}", self.number));
         if ending != Ending::Silent && matches!(timeout(SILENCE, self.link.carry()).await, Ok(Ok(()))) {
             end(&self.ended, ending);
@@ -141,6 +142,9 @@ impl Session {
         }
         // The client finds out when it sends something, and nothing is acknowledged.
         self.database.log_out(self.number);
+        if waits {
+            return sleep(SILENCE).await;
+        }
         select! {
             biased;
             request = self.requests.recv() => if request.is_some() { sleep(SILENCE).await },
@@ -197,12 +201,18 @@ impl Session {
             }
             return Err(error);
         }
+        if fate.cut == Some(trouble::Cut::BeforeEffect) {
+            return Err(self.cut_off());
+        }
         let was_open = self.database.lock().session(self.number).transaction.is_some();
         let rows = self.execute(signal, sent).await?;
         if is_commit || !was_open && !action.is_of_transaction() {
             self.commit(fate.commit).await?;
         } else if action.is_of_transaction() {
             self.database.wake_waiting();
+        }
+        if fate.cut == Some(trouble::Cut::AfterEffect) {
+            return Err(self.cut_off());
         }
         match fate.after {
             Some(error) => {
@@ -211,6 +221,16 @@ impl Session {
             }
             None => Ok(rows),
         }
+    }
+
+    /// Has the connection cut, and the transaction rolled back that may be open.
+    fn cut_off(&self) -> SqlError {
+        let mut state = self.database.lock();
+        let session = state.session(self.number);
+        session.ending.get_or_insert(Ending::Cut);
+        session.transaction = None;
+        self.database.wake_waiting();
+        SqlError::CRASH
     }
 
     /// Lets a pooler change or lose the session before a statement.

@@ -1,7 +1,7 @@
 //! The contents of the server: rows, effects and sessions, and the frame in which a statement runs: [`State`].
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -73,6 +73,15 @@ pub struct StoredRecord {
     pub metadata: Option<Bytes>,
     /// How long it still lives, by the database's clock.
     pub expires_in: Duration,
+}
+
+/// What was committed, and was lost by a failover or a crash.
+#[derive(Clone, Debug, Default)]
+pub struct Lost {
+    /// The calls whose effects were lost.
+    pub effects: BTreeSet<u64>,
+    /// The owners and keys of rows that went back to an earlier state.
+    pub keys: BTreeSet<(Uuid, Uuid)>,
 }
 
 /// The transactions and locks of sessions.
@@ -154,8 +163,11 @@ pub(super) struct State {
     pub(super) sessions: BTreeMap<u64, SessionState>,
     /// The last commits, the newest last.
     history: VecDeque<Commit>,
-    /// How far the clock is ahead of tokio's.
+    pub(super) lost: Lost,
+    /// By how much the clock has jumped ahead of tokio's in all.
     pub(super) ahead: Duration,
+    /// By how much it was set back in all.
+    pub(super) behind: Duration,
     pub(super) draws: Draws,
     /// For what a crash or a failover leaves open.
     pub(super) random: Random,
@@ -176,7 +188,9 @@ impl State {
             allowances: Allowances::default(),
             sessions: BTreeMap::new(),
             history: VecDeque::new(),
+            lost: Lost::default(),
             ahead: Duration::ZERO,
+            behind: Duration::ZERO,
             draws: Draws::new(world),
             random: world.random("database"),
             down_until: None,
@@ -197,13 +211,13 @@ impl State {
 
     /// Returns the time of the clock, for what is stored.
     pub(super) fn now(&self) -> Instant {
-        Instant::now() + self.ahead
+        Instant::now() + self.ahead - self.behind
     }
 
     /// Returns the time of the clock in seconds, as statements tell it and are told it.
     pub(super) fn clock(&self) -> f64 {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
-        (since + self.ahead).as_secs_f64()
+        (since + self.ahead - self.behind).as_secs_f64()
     }
 
     /// Returns what the clock shows at this time.
@@ -459,8 +473,10 @@ impl State {
     pub(super) fn lose(&mut self, commits: usize) {
         for _ in 0..commits {
             let Some(Commit { rows, effects, .. }) = self.history.pop_back() else { return };
-            self.effects.truncate(self.effects.len() - effects);
+            let taken_back = self.effects.drain(self.effects.len() - effects..).map(|effect| effect.call);
+            self.lost.effects.extend(taken_back);
             for (id, row) in rows {
+                self.lost.keys.insert(id);
                 self.rows.remove(&id);
                 row.into_iter().for_each(|row| drop(self.rows.insert(id, row)));
             }

@@ -30,6 +30,8 @@ pub struct Trouble {
     pub pooler_changes: f64,
     /// A pooler loses the server's session: the transaction is rolled back, and the client's connection stays.
     pub pooler_drops: f64,
+    /// The connection is cut when a statement is about to take effect, or when it just has.
+    pub cut: f64,
     /// A pooler gives a session in which another client has left a transaction open.
     pub left_open: f64,
 }
@@ -49,7 +51,28 @@ impl Trouble {
         pooler_changes: 0.0,
         pooler_drops: 0.0,
         left_open: 0.0,
+        cut: 0.0,
     };
+
+    /// Returns the trouble in which both happen.
+    fn and(self, other: Self) -> Self {
+        let longest = |a: [Duration; 2], b: [Duration; 2]| [a[0].max(b[0]), a[1].max(b[1])];
+        Self {
+            latency: longest(self.latency, other.latency),
+            commit: longest(self.commit, other.commit),
+            deadlock: self.deadlock.max(other.deadlock),
+            serialization: self.serialization.max(other.serialization),
+            canceled: self.canceled.max(other.canceled),
+            lock_not_available: self.lock_not_available.max(other.lock_not_available),
+            disk_full: self.disk_full.max(other.disk_full),
+            too_many_connections: self.too_many_connections.max(other.too_many_connections),
+            after_effect: self.after_effect.max(other.after_effect),
+            pooler_changes: self.pooler_changes.max(other.pooler_changes),
+            pooler_drops: self.pooler_drops.max(other.pooler_drops),
+            left_open: self.left_open.max(other.left_open),
+            cut: self.cut.max(other.cut),
+        }
+    }
 }
 
 /// The faults that one statement meets.
@@ -64,6 +87,14 @@ pub(super) struct Fate {
     pub(super) changes_session: bool,
     pub(super) drops_session: bool,
     pub(super) is_left_open: bool,
+    pub(super) cut: Option<Cut>,
+}
+
+/// The moment at which a connection is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    BeforeEffect,
+    AfterEffect,
 }
 
 /// An error, its chance, and its stream.
@@ -72,7 +103,9 @@ type Drawn = (SqlError, fn(&Trouble) -> f64, Random);
 /// Draws what statements meet.
 #[derive(Debug)]
 pub(super) struct Draws {
-    pub(super) trouble: Trouble,
+    /// All that goes wrong now.
+    troubles: Vec<Trouble>,
+    trouble: Trouble,
     latency: Random,
     commit: Random,
     errors: [Drawn; 5],
@@ -81,12 +114,14 @@ pub(super) struct Draws {
     changes: Random,
     drops: Random,
     left_open: Random,
+    cuts: Random,
 }
 
 impl Draws {
     pub(super) fn new(world: &World) -> Self {
         let stream = |of: &str| world.random(&format!("database {of}"));
         Self {
+            troubles: Vec::new(),
             trouble: Trouble::NONE,
             latency: stream("latency"),
             commit: stream("commit"),
@@ -102,7 +137,20 @@ impl Draws {
             changes: stream("changes"),
             drops: stream("drops"),
             left_open: stream("left open"),
+            cuts: stream("cuts"),
         }
+    }
+
+    pub(super) fn add(&mut self, trouble: Trouble) {
+        self.troubles.push(trouble);
+        self.trouble = self.trouble.and(trouble);
+    }
+
+    pub(super) fn remove(&mut self, trouble: Trouble) {
+        if let Some(place) = self.troubles.iter().position(|added| *added == trouble) {
+            self.troubles.remove(place);
+        }
+        self.trouble = self.troubles.iter().copied().fold(Trouble::NONE, Trouble::and);
     }
 
     pub(super) fn statement(&mut self) -> Fate {
@@ -120,6 +168,7 @@ impl Draws {
         }
         let after = self.after.chance(trouble.after_effect);
         let after = after.then(|| *self.after.one_of(&[SqlError::LOST_BY_POOLER, SqlError::INTERNAL]));
+        let cut = self.cuts.chance(trouble.cut);
         Fate {
             latency: duration(&mut self.latency, trouble.latency),
             commit: duration(&mut self.commit, trouble.commit),
@@ -128,6 +177,7 @@ impl Draws {
             changes_session: self.changes.chance(trouble.pooler_changes),
             drops_session: self.drops.chance(trouble.pooler_drops),
             is_left_open: self.left_open.chance(trouble.left_open),
+            cut: cut.then(|| *self.cuts.one_of(&[Cut::BeforeEffect, Cut::AfterEffect])),
         }
     }
 

@@ -11,10 +11,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub use self::{
     fault::{Fault, Kind},
-    operation::{Behaviour, End, Operation, Procedure, caller},
-    settings::Settings,
+    operation::{Behaviour, End, Operation, Pace, Procedure, caller},
+    settings::{OfServer, Settings},
 };
-use crate::{database::Trouble, world::Random};
+use crate::world::Random;
 
 /// The time within which operations begin and faults happen.
 pub const LENGTH: Duration = Duration::from_secs(60);
@@ -26,8 +26,6 @@ pub struct Plan {
     pub seed: u64,
     /// The settings of servers and store.
     pub settings: Settings,
-    /// The chances of errors while there is trouble.
-    pub trouble: Trouble,
     /// The operations, by their numbers.
     pub operations: Vec<Operation>,
     /// The faults, by their numbers.
@@ -53,9 +51,8 @@ impl Plan {
         let settings = Settings::draw(&mut Random::new(seed, "settings"));
         let mut random = Random::new(seed, "operations");
         let operations = Operation::draw_all(&mut random, operations, &settings);
-        let faults = Fault::draw_all(&mut Random::new(seed, "faults"), &settings);
-        let trouble = trouble(&mut Random::new(seed, "trouble"));
-        Self { seed, settings, trouble, operations, faults }
+        let faults = Fault::draw_all(&mut Random::new(seed, "faults"), &settings, &operations);
+        Self { seed, settings, operations, faults }
     }
 
     /// Returns the operation with this number.
@@ -83,27 +80,5 @@ impl Plan {
             }
         }
         self
-    }
-}
-
-/// Draws some of what may go wrong in a server of the database.
-fn trouble(random: &mut Random) -> Trouble {
-    let milliseconds = |random: &mut Random, most| {
-        [Duration::from_micros(100), random.duration(Duration::from_millis(1)..=Duration::from_millis(most))]
-    };
-    let chance = |of: &mut Random| if of.once_in(3) { 0.002 * of.number(1..=50) as f64 } else { 0.0 };
-    Trouble {
-        deadlock: chance(random),
-        serialization: chance(random),
-        canceled: chance(random),
-        lock_not_available: chance(random),
-        disk_full: chance(random),
-        too_many_connections: chance(random),
-        after_effect: chance(random),
-        pooler_changes: chance(random),
-        pooler_drops: chance(random),
-        left_open: chance(random),
-        latency: if random.once_in(2) { milliseconds(random, 1_000) } else { Trouble::NONE.latency },
-        commit: if random.once_in(3) { milliseconds(random, 8_000) } else { Trouble::NONE.commit },
     }
 }

@@ -13,6 +13,10 @@ use crate::world::{BEGINNING, Random};
 pub struct Operation {
     /// Its number in the plan.
     pub number: usize,
+    /// The number in its message. Only another user's operation may have the same, under the same key.
+    pub message: usize,
+    /// How its first request arrives; the others arrive at once.
+    pub body: Pace,
     /// The user; `None` for a caller who is not authenticated.
     pub user: Option<Uuid>,
     /// The tenant in which the user calls. A user of two tenants is two users.
@@ -35,6 +39,17 @@ pub struct Operation {
     pub pause: Duration,
     /// Each run of the handler does one of these, in turn, and then the last one.
     pub behaviours: Vec<Behaviour>,
+}
+
+/// The speed of a request's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// It arrives with the head.
+    AtOnce,
+    /// It stops in the middle for this time.
+    Stops(Duration),
+    /// It stops in the middle, and its client is never heard of again.
+    Never,
 }
 
 /// The procedures of the service.
@@ -85,6 +100,9 @@ impl Operation {
                 // Either another user with the same key, or the same user: a hostile client.
                 operation.key = other.key;
                 operation.begins = other.begins + random.duration(Duration::from_millis(1)..=Duration::from_secs(20));
+                if operation.owner() != other.owner() && other.message == other.number && random.once_in(2) {
+                    (operation.message, operation.procedure) = (other.message, other.procedure);
+                }
             }
             all.push(operation);
         }
@@ -95,9 +113,12 @@ impl Operation {
         let milliseconds =
             |random: &mut Random, from, to| random.duration(Duration::from_millis(from)..=Duration::from_millis(to));
         let behaviours = (0..4).map(|_| Behaviour {
-            before: {
-                let longest = if random.once_in(20) { 30_000 } else { 200 };
-                milliseconds(random, 1, longest)
+            before: match () {
+                () if settings.has_slow_handlers && random.once_in(6) => {
+                    settings.policies.lease.mul_f64(random.number(50..=300) as f64 / 100.0)
+                }
+                () if random.once_in(20) => milliseconds(random, 1, 30_000),
+                () => milliseconds(random, 1, 200),
             },
             after: milliseconds(random, 1, 100),
             end: match random.number(0..=19) {
@@ -115,9 +136,18 @@ impl Operation {
             after: Duration::from_millis(5),
             end: End::Response,
         });
-        let begins = LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0);
+        let begins = match settings.rush.filter(|_| random.once_in(2)) {
+            Some(rush) => rush + milliseconds(random, 1, 1_000),
+            None => LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0),
+        };
         Self {
             number,
+            message: number,
+            body: match random.number(0..=39) {
+                0 | 1 => Pace::Stops(milliseconds(random, 1, 10_000)),
+                2 => Pace::Never,
+                _ => Pace::AtOnce,
+            },
             user: (!random.once_in(40)).then_some(*random.one_of(users)),
             scope: u8::from(random.once_in(4)),
             key: match settings.policies.expired_keys {
@@ -126,7 +156,12 @@ impl Operation {
             },
             procedure: *random.one_of(&[Procedure::Send, Procedure::Enter]),
             begins,
-            duplicates: if random.once_in(4) { 1 + usize::from(random.once_in(2)) } else { 0 },
+            duplicates: match random.number(0..=39) {
+                0 => 10,
+                1..=5 => 2,
+                6..=10 => 1,
+                _ => 0,
+            },
             patience: milliseconds(random, 20, 20_000),
             tells_patience: random.once_in(2),
             attempts: usize::try_from(random.number(1..=5)).unwrap_or(1),
@@ -147,7 +182,7 @@ impl Operation {
 
     /// Returns the text of its request.
     pub fn text(&self) -> String {
-        format!("entry {}", self.number)
+        format!("entry {}", self.message)
     }
 }
 

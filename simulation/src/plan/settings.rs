@@ -9,7 +9,7 @@ use tonic_idempotency::policy::{
 
 use crate::world::Random;
 
-/// The settings of a run: the same on all servers.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How many servers there are.
@@ -20,24 +20,41 @@ pub struct Settings {
     pub transaction_connections: Option<usize>,
     /// The policies of all procedures.
     pub policies: Policies,
-    /// How many calls one statement may carry.
-    pub max_batch: usize,
-    /// Whether plain statements handle the common case.
-    pub common_path: bool,
+    /// The settings of each server that may differ, as they do while a change is rolled out.
+    pub of_servers: Vec<OfServer>,
     /// The timeout of the store.
     pub timeout: Duration,
-    /// The memory of replays, in bytes.
-    pub replay_cache_bytes: usize,
+    /// How long the message of a request may take.
+    pub body_timeout: Duration,
     /// Whether a caller may have few calls in flight, few transactions, and few that wait.
     pub is_narrow: bool,
     /// The time between two runs of the recovery.
     pub recovery: Duration,
     /// The time between two sweeps.
     pub sweep: Duration,
+    /// How long a server waits for its calls when it is shut down.
+    pub shutdown: Duration,
+    /// When half of all operations begin, if they crowd.
+    pub rush: Option<Duration>,
+    /// Whether some handlers take about as long as a lease.
+    pub has_slow_handlers: bool,
     /// Whether clients use the client's layer; otherwise they send plain requests.
     pub client_layer: bool,
     /// Whether their layer has a journal.
     pub client_journal: bool,
+}
+
+/// The settings of one server.
+#[derive(Clone, Debug)]
+pub struct OfServer {
+    /// How many calls one statement may carry.
+    pub max_batch: usize,
+    /// Whether plain statements handle the common case.
+    pub common_path: bool,
+    /// Whether its client library sends one statement after the other.
+    pub one_by_one: bool,
+    /// The memory of replays, in bytes.
+    pub replay_cache_bytes: usize,
 }
 
 impl Settings {
@@ -49,7 +66,7 @@ impl Settings {
         let final_errors = FinalErrors::new(final_errors.into_iter().take(usize::from(random.once_in(2)) * 2));
         let is_short = random.once_in(5);
         let policies = Policies {
-            lease: seconds(random, 1.0, 20.0),
+            lease: if random.once_in(4) { seconds(random, 1.0, 1.5) } else { seconds(random, 1.0, 20.0) },
             final_errors: final_errors.expect("codes that may be final"),
             on_in_progress: *random.one_of(&[InProgressPolicy::Abort, InProgressPolicy::Wait]),
             max_wait: seconds(random, 0.5, 20.0),
@@ -71,20 +88,43 @@ impl Settings {
             ..Policies::default()
         };
         let client_layer = random.once_in(2);
+        let servers = usize::try_from(random.number(2..=5)).unwrap_or(2);
+        let one_by_one = random.once_in(4);
+        let mut of_server = OfServer::draw(random, one_by_one);
+        let is_rolled_out = random.once_in(4);
+        let of_servers = (0..servers).map(|_| {
+            if is_rolled_out {
+                of_server = OfServer::draw(random, one_by_one);
+            }
+            of_server.clone()
+        });
         Self {
-            servers: usize::try_from(random.number(2..=5)).unwrap_or(2),
+            of_servers: of_servers.collect(),
+            servers,
             connections: usize::try_from(random.number(2..=8)).unwrap_or(2),
             transaction_connections: random.once_in(3).then_some(3),
             policies,
-            max_batch: *random.one_of(&[1, 4, 64]),
-            common_path: !random.once_in(4),
             sweep: seconds(random, 1.0, 60.0),
             timeout: seconds(random, 0.3, 5.0),
-            replay_cache_bytes: *random.one_of(&[0, 8 << 20]),
+            body_timeout: seconds(random, 1.0, 30.0),
             is_narrow: random.once_in(4),
             recovery: seconds(random, 2.0, 60.0),
+            rush: random.once_in(3).then(|| seconds(random, 1.0, 60.0)),
+            has_slow_handlers: random.once_in(3),
+            shutdown: seconds(random, 1.0, 45.0),
             client_layer,
             client_journal: client_layer && random.once_in(3),
+        }
+    }
+}
+
+impl OfServer {
+    fn draw(random: &mut Random, one_by_one: bool) -> Self {
+        Self {
+            max_batch: *random.one_of(&[1, 4, 64]),
+            common_path: !random.once_in(4),
+            one_by_one,
+            replay_cache_bytes: *random.one_of(&[0, 8 << 20]),
         }
     }
 }

@@ -42,7 +42,7 @@ impl Host {
     pub fn start(&self) -> Process {
         self.kill();
         let number = self.0.processes.fetch_add(1, Ordering::Relaxed) + 1;
-        let state = Signal::new(State::Runs);
+        let state = Signal::new(State::default());
         let process = Process(Arc::new(Running { host: self.clone(), number, state }));
         *self.lock() = Some(process.clone());
         self.0.world.tell(self.name(), format_args!("starts process {number}"));
@@ -54,11 +54,10 @@ impl Host {
         self.lock().clone().filter(Process::is_alive)
     }
 
-    /// Kills the process, as `kill -9` does.
-    pub fn kill(&self) {
-        if let Some(process) = self.lock().take() {
-            process.kill();
-        }
+    /// Kills the process, as `kill -9` does. Returns whether one ran.
+    pub fn kill(&self) -> bool {
+        let process = self.process();
+        process.inspect(Process::kill).is_some()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Process>> {
@@ -66,11 +65,11 @@ impl Host {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Runs,
-    Paused,
-    Dead,
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    is_dead: bool,
+    /// How many have paused it.
+    pauses: usize,
 }
 
 /// One run of a program on a host. Clones are the same process.
@@ -96,45 +95,47 @@ impl Process {
 
     /// Returns whether it was not killed.
     pub fn is_alive(&self) -> bool {
-        self.0.state.get() != State::Dead
+        !self.0.state.get().is_dead
     }
 
     /// Kills it, as `kill -9` does.
     pub fn kill(&self) {
-        self.set(State::Dead, "is killed");
+        self.change("is killed", |state| {
+            state.is_dead = true;
+            true
+        });
     }
 
-    /// Stops it, as SIGSTOP does, until [`resume`](Self::resume).
+    /// Stops it, as SIGSTOP does, until it is [resumed](Self::resume) as often. Nothing gets in or out meanwhile; what needs neither goes on.
     pub fn pause(&self) {
-        self.set(State::Paused, "is paused");
+        self.change("is paused", |state| {
+            state.pauses += 1;
+            state.pauses == 1
+        });
     }
 
     /// Lets it go on, as SIGCONT does.
     pub fn resume(&self) {
-        self.set(State::Runs, "goes on");
+        self.change("goes on", |state| {
+            state.pauses = state.pauses.saturating_sub(1);
+            state.pauses == 0
+        });
     }
 
     /// Returns once the process runs; never if it is dead. Passed before and after whatever leads out of it.
     pub async fn gate(&self) {
-        if self.0.state.until(|state| state != State::Paused).await == State::Dead {
+        if self.0.state.until(|state| state.is_dead || state.pauses == 0).await.is_dead {
             pending::<()>().await;
         }
     }
 
     /// Returns when the process is killed.
     pub async fn killed(&self) {
-        self.0.state.until(|state| state == State::Dead).await;
+        self.0.state.until(|state| state.is_dead).await;
     }
 
-    fn set(&self, next: State, event: &str) {
-        let changed = self.0.state.change(|state| {
-            let changes = *state != State::Dead && *state != next;
-            if changes {
-                *state = next;
-            }
-            changes
-        });
-        if changed {
+    fn change(&self, event: &str, change: impl FnOnce(&mut State) -> bool) {
+        if self.0.state.change(|state| !state.is_dead && change(state)) {
             self.0.host.0.world.tell(self.host().name(), format_args!("{event}"));
         }
     }

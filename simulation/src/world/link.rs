@@ -2,7 +2,7 @@
 
 use std::{
     future::pending,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -31,13 +31,23 @@ impl Weather {
         silence: 0.0,
         is_split: false,
     };
+
+    /// Returns the weather in which both happen.
+    fn and(self, other: Self) -> Self {
+        Self {
+            delay: [self.delay[0].max(other.delay[0]), self.delay[1].max(other.delay[1])],
+            cut: self.cut.max(other.cut),
+            silence: self.silence.max(other.silence),
+            is_split: self.is_split || other.is_split,
+        }
+    }
 }
 
 /// A message that has not arrived, of a connection that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut;
 
-/// The network between two hosts. Clones are the same. Its weather can change at any time.
+/// The network between two hosts. Clones are the same. Its weather can change at any time, for more than one reason at once.
 #[derive(Clone, Debug)]
 pub struct Link {
     between: Arc<Between>,
@@ -46,7 +56,7 @@ pub struct Link {
 
 #[derive(Debug)]
 struct Between {
-    weather: Mutex<Weather>,
+    weather: Mutex<Vec<Weather>>,
     /// All connections are cut at once.
     cuts: Arc<Notify>,
 }
@@ -54,7 +64,7 @@ struct Between {
 impl Link {
     /// Makes a link in clear weather.
     pub fn new(random: Random) -> Self {
-        let between = Between { weather: Mutex::new(Weather::CLEAR), cuts: Arc::new(Notify::new()) };
+        let between = Between { weather: Mutex::default(), cuts: Arc::new(Notify::new()) };
         Self { between: Arc::new(between), random: Arc::new(Mutex::new(random)) }
     }
 
@@ -64,9 +74,17 @@ impl Link {
         Self { between: Arc::clone(&self.between), random: Arc::new(Mutex::new(random)) }
     }
 
-    /// Changes the weather.
-    pub fn set(&self, weather: Weather) {
-        *self.between.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+    /// Adds to the weather, until it is [removed](Self::remove).
+    pub fn add(&self, weather: Weather) {
+        self.weather().push(weather);
+    }
+
+    /// Takes away what was [added](Self::add), once.
+    pub fn remove(&self, weather: Weather) {
+        let mut all = self.weather();
+        if let Some(place) = all.iter().position(|added| *added == weather) {
+            all.remove(place);
+        }
     }
 
     /// Cuts all connections that are there now.
@@ -91,7 +109,7 @@ impl Link {
             Silence,
         }
         let (delay, fate) = {
-            let weather = *self.between.weather.lock().unwrap_or_else(PoisonError::into_inner);
+            let weather = self.weather().iter().copied().fold(Weather::CLEAR, Weather::and);
             let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
             let delay = random.duration(weather.delay[0]..=weather.delay[1]);
             let fate = match () {
@@ -107,5 +125,10 @@ impl Link {
             Fate::Cut => Err(Cut),
             Fate::Silence => pending().await,
         }
+    }
+
+    /// All that happens now.
+    fn weather(&self) -> MutexGuard<'_, Vec<Weather>> {
+        self.between.weather.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -89,7 +89,7 @@ async fn live_through_everything(world: World) -> (Open, usize, Vec<String>) {
     let database = Database::new(&world);
     let servers: Vec<_> = ["one", "two", "three"].map(|name| Server::start(&world, &database, name)).into();
     let rare = 0.01;
-    database.set_trouble(Trouble {
+    let trouble = Trouble {
         latency: [Duration::from_micros(100), Duration::from_millis(20)],
         commit: [Duration::from_micros(100), Duration::from_millis(300)],
         deadlock: rare,
@@ -102,21 +102,25 @@ async fn live_through_everything(world: World) -> (Open, usize, Vec<String>) {
         pooler_changes: rare,
         pooler_drops: rare,
         left_open: rare,
-    });
+        cut: rare,
+    };
+    database.add(trouble);
+    let weather = Weather { cut: 0.005, silence: 0.002, ..Weather::CLEAR };
+    let split = Weather { is_split: true, ..Weather::CLEAR };
+    servers.iter().for_each(|server| server.link.add(weather));
     let mut random = world.random("test");
     let mut calls = Vec::new();
     for round in 0..300 {
         let server = random.one_of(&servers);
-        let weather = Weather { cut: 0.005, silence: 0.002, ..Weather::CLEAR };
         match random.number(0..=99) {
             0 => database.end_sessions(),
             1 => database.restart(Duration::from_secs(1)),
             2 => server.link.cut(),
-            3 => server.link.set(Weather { is_split: true, ..weather }),
+            3 => server.link.add(split),
             4 => server.process.pause(),
             5 => database.fail_over(0, Duration::from_secs(1)),
             _ => {
-                server.link.set(weather);
+                server.link.remove(split);
                 server.process.resume();
             }
         }
@@ -140,10 +144,13 @@ async fn live_through_everything(world: World) -> (Open, usize, Vec<String>) {
         }));
         sleep(random.duration(Duration::from_millis(1)..=Duration::from_millis(500))).await;
     }
-    database.set_trouble(Trouble::NONE);
+    database.remove(trouble);
     for server in &servers {
-        server.link.set(Weather::CLEAR);
-        server.process.resume();
+        server.link.remove(weather);
+        for _ in 0..300 {
+            server.link.remove(split);
+            server.process.resume();
+        }
     }
     for call in calls {
         call.await.expect("a call");
@@ -195,7 +202,7 @@ fn a_transaction_behind_a_split_network_is_rolled_back_when_it_is_idle_for_too_l
     run(1, false, |world| async move {
         let server = Server::start(&world, &Database::new(&world), "one");
         let _transaction = server.begin(&claim(1, 1)).await.expect("a transaction");
-        server.link.set(Weather { is_split: true, ..Weather::CLEAR });
+        server.link.add(Weather { is_split: true, ..Weather::CLEAR });
         sleep(Duration::from_secs(29)).await;
         assert_eq!(server.database.open().transactions, 1);
         sleep(Duration::from_secs(2)).await;
