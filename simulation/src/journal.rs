@@ -4,8 +4,8 @@
 //! |---|
 //! | a call is on the disk before it is sent |
 //! | an entry is not sent when its key has ceased to protect |
-//! | an entry leaves the disk only when somebody was told how its operation has ended |
-//! | an answer that does not end the operation is told to nobody as its end |
+//! | an entry leaves the disk only when its caller, or the application, was told how its operation has ended |
+//! | an answer that does not end the operation is told as its end to no caller |
 //! | a call ends in the time of its operation, whatever its server does |
 
 use std::{
@@ -59,7 +59,7 @@ pub struct Kept {
     ends: Vec<End>,
     /// Whether there is an entry in the end.
     has_entry: bool,
-    /// What was seen that must not be.
+    /// The things that were seen and must not be.
     seen: Vec<String>,
 }
 
@@ -284,7 +284,7 @@ struct Disk(Arc<Mutex<Content>>);
 #[derive(Debug, Default)]
 struct Content {
     records: BTreeMap<u64, Bytes>,
-    /// What was removed since the last commit that somebody waited for.
+    /// The entries that were removed since the last commit that was waited for.
     unsure: Vec<(u64, Bytes)>,
     /// When the oldest entry was written.
     written: Option<Instant>,

@@ -35,7 +35,7 @@ pub struct Evidence {
     pub faults: Vec<Strike>,
     /// Panics that no plan wants.
     pub panics: usize,
-    /// What is known of the journals of clients, by their operations.
+    /// The journals of clients, as far as they are known, by their operations.
     pub journals: BTreeMap<usize, Kept>,
     /// How often the handler of an operation ran.
     pub counts: BTreeMap<usize, usize>,
@@ -43,7 +43,7 @@ pub struct Evidence {
     pub records: Vec<StoredRecord>,
     /// Processes that were shut down well, with no call left, and when.
     pub stopped: Vec<(Process, Duration)>,
-    /// What the database has lost.
+    /// The commits that the database has lost.
     pub lost: Lost,
     /// Calls and connections that were left when all had ended.
     pub leftovers: Vec<String>,

@@ -36,7 +36,7 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
 
     fn failed(failure: Failure) -> Self {
         Self(Err(match failure {
-            // Nobody hears it: the future was dropped.
+            // It is not heard: the future was dropped.
             Failure::Disconnected | Failure::Panicked => RunError::Panicked,
             Failure::Withheld(status) => RunError::Withheld(status),
         }))

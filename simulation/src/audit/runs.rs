@@ -67,7 +67,7 @@ impl Audit<'_> {
     fn may_run_beside(&self, run: &HandlerRun, other: &HandlerRun) -> bool {
         let ended = run.ended.map(|(at, _)| at).or(run.cut);
         let died = self.excuses.killed(&self.evidence.calls[run.call]).filter(|at| *at >= run.began).min();
-        // The handler of a process that was killed goes on to nobody's notice.
+        // The handler of a process that was killed goes on unnoticed.
         let over = ended.into_iter().chain(died).min().unwrap_or(Duration::MAX);
         let policies = &self.plan.settings.policies;
         let may_be_freed = match self.plan.operation(run.operation).procedure {

@@ -75,7 +75,7 @@ impl Audit<'_> {
         let is_late = self.excuses.has_late_claims(answer.got);
         let is_transactional = self.plan.operation(self.evidence.attempts[call.attempt]).procedure == Procedure::Enter;
         let killed = self.excuses.killed(call).filter(|at| call.arrived <= *at && *at <= settled).min();
-        // Until the server finds out that there is nobody.
+        // Until the server finds out that the client is gone.
         let noticed = policies.transaction_idle.max(KEEPALIVES) + FULL;
         let until = match killed {
             Some(at) => at + policies.lease.max(noticed),

@@ -75,7 +75,7 @@ pub struct StoredRecord {
     pub expires_in: Duration,
 }
 
-/// What was committed, and was lost by a failover or a crash.
+/// The commits that a failover or a crash has lost.
 #[derive(Clone, Debug, Default)]
 pub struct Lost {
     /// The calls whose effects were lost.
