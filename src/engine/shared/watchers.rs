@@ -29,7 +29,7 @@ impl Watchers {
                 receiver
             }
         };
-        Watcher { watchers: Arc::clone(self), id, receiver }
+        Watcher { watchers: Arc::clone(self), id, receiver: Some(receiver) }
     }
 
     /// Tells the watchers of a key that a call with it has ended in this process.
@@ -52,18 +52,23 @@ impl Watchers {
 pub(crate) struct Watcher {
     watchers: Arc<Watchers>,
     id: Id,
-    receiver: watch::Receiver<()>,
+    /// `None` while this is dropped.
+    receiver: Option<watch::Receiver<()>>,
 }
 
 impl Watcher {
     /// Forgets the calls that have ended so far: call it before the store is asked.
     pub(crate) fn forget(&mut self) {
-        self.receiver.mark_unchanged();
+        self.receiver.iter_mut().for_each(watch::Receiver::mark_unchanged);
     }
 
     /// Waits until a call ends that has not been forgotten.
     pub(crate) async fn ended(&mut self) {
-        if self.receiver.changed().await.is_err() {
+        let changed = match &mut self.receiver {
+            Some(receiver) => receiver.changed().await.ok(),
+            None => None,
+        };
+        if changed.is_none() {
             std::future::pending().await
         }
     }
@@ -72,8 +77,9 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         let mut by_key = self.watchers.lock();
-        // This watcher's own receiver is still there.
-        if by_key.get(&self.id).is_some_and(|sender| sender.receiver_count() <= 1) {
+        // Within the lock: of two that end at once, each would leave the entry to the other.
+        self.receiver = None;
+        if by_key.get(&self.id).is_some_and(|sender| sender.receiver_count() == 0) {
             by_key.remove(&self.id);
         }
     }
