@@ -57,7 +57,6 @@ use crate::{
 };
 
 /// The outcome of an attempt to run a call.
-#[expect(clippy::large_enum_variant, reason = "almost all attempts are answered")]
 enum RunOutcome<A> {
     Answered(A),
     /// Another call holds the key, and this one waits for it. The handler has not run.

@@ -76,3 +76,11 @@ impl HandlerError for Status {
 }
 
 impl HandlerError for Infallible {}
+
+/// None is final.
+#[cfg(feature = "postgres")]
+impl HandlerError for crate::store::TransactionError {
+    fn as_error(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self)
+    }
+}

@@ -72,7 +72,7 @@ pub(in crate::engine) async fn settle<A: Answer>(
         CallEnd::AsAnswered => (outcome.answer, None),
         CallEnd::Recorded => (outcome.answer, outcome_of_error),
         CallEnd::RolledBack => (outcome.answer, Some(ErrorOutcome::Freed)),
-        CallEnd::Refused(rejection) => return A::reject(&call, rejection),
+        CallEnd::Refused(rejection) => return A::reject(call, rejection),
         CallEnd::Superseded => return replay::look_again(engine, call).await,
     };
     if let Some((leader, recorded)) = leader.zip(for_followers.as_mut()) {

@@ -41,9 +41,9 @@ pub(in crate::engine) async fn answer<A: Answer>(
     leader: Option<&Leader>,
 ) -> A {
     match outcome {
-        ClaimOutcome::InFlight { lease_left } => A::reject(&call, Rejection::InProgress { lease_left }),
-        ClaimOutcome::Mismatch(mismatch) => A::reject(&call, Rejection::KeyReused(mismatch)),
-        ClaimOutcome::OutcomeUnknown => A::reject(&call, Rejection::OutcomeUnknown),
+        ClaimOutcome::InFlight { lease_left } => A::reject(call, Rejection::InProgress { lease_left }),
+        ClaimOutcome::Mismatch(mismatch) => A::reject(call, Rejection::KeyReused(mismatch)),
+        ClaimOutcome::OutcomeUnknown => A::reject(call, Rejection::OutcomeUnknown),
         ClaimOutcome::Replay(replay) => {
             let (status, response) = match restore(engine, call, &replay).await {
                 Ok(restored) => restored,
@@ -65,7 +65,7 @@ pub(in crate::engine) async fn answer<A: Answer>(
             answer
         }
         // The key is free, and this call's handler has run already.
-        ClaimOutcome::Acquired | ClaimOutcome::TakenOver => A::reject(&call, Rejection::Conflict),
+        ClaimOutcome::Acquired | ClaimOutcome::TakenOver => A::reject(call, Rejection::Conflict),
     }
 }
 
@@ -114,7 +114,7 @@ pub(in crate::engine) async fn look_again<A: Answer>(engine: &Engine, call: &Arc
         Ok(ClaimAnswer::Refused { outcome, asked }) => answer(engine, call, outcome, asked, None).await,
         Ok(ClaimAnswer::Acquired(key) | ClaimAnswer::TakenOver(key)) => {
             record::let_go(engine, call, key, Disposition::Release).await;
-            A::reject(&call, Rejection::Conflict)
+            A::reject(call, Rejection::Conflict)
         }
         Err(error) => {
             record::release_lost_claim(engine, call, &error);

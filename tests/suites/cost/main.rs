@@ -8,6 +8,7 @@ mod harness;
 mod hash;
 mod hostile;
 mod in_flight;
+mod operations;
 mod prelude;
 mod round_trips;
 mod threads;

@@ -4,9 +4,12 @@ use std::{error::Error, sync::Arc};
 
 use sea_orm::{DbErr, RuntimeErr, TransactionError as ClosureError};
 use tonic::Status;
-use tonic_idempotency::store::{
-    TransactionErrorKind,
-    driver::{Driver as _, DriverError},
+use tonic_idempotency::{
+    run::HandlerError,
+    store::{
+        TransactionErrorKind,
+        driver::{Driver as _, DriverError},
+    },
 };
 use tonic_idempotency_sqlx::{Sqlx, driver_error};
 
@@ -79,6 +82,13 @@ impl<E: Into<Self>> From<ClosureError<E>> for TransactionError {
             ClosureError::Connection(error) => error.into(),
             ClosureError::Transaction(error) => error.into(),
         }
+    }
+}
+
+/// None is final.
+impl HandlerError for TransactionError {
+    fn as_error(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self)
     }
 }
 

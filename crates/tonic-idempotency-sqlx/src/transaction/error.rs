@@ -1,7 +1,10 @@
 //! The error of statements in a call's transaction, and the status that it turns into.
 
 use tonic::Status;
-use tonic_idempotency::store::{TransactionErrorKind, driver::DriverError};
+use tonic_idempotency::{
+    run::HandlerError,
+    store::{TransactionErrorKind, driver::DriverError},
+};
 
 use crate::error::{self, explained, sqlx_error};
 
@@ -68,6 +71,13 @@ pub(crate) fn is_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
         return error.kind == TransactionErrorKind::Conflict;
     }
     error.downcast_ref().is_some_and(DriverError::is_conflict)
+}
+
+/// None is final.
+impl HandlerError for TransactionError {
+    fn as_error(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self)
+    }
 }
 
 impl From<TransactionError> for Status {
