@@ -208,7 +208,8 @@ impl Rejection {
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self.retry() {
             Retry::After(delay) => Some(delay),
-            Retry::Never | Retry::Unsaid => None,
+            Retry::Unsaid => Some(Duration::ZERO),
+            Retry::Never => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::CodecError;
 use crate::rejection::{Reason, Rejection};
@@ -45,6 +45,17 @@ pub enum RunError<E> {
 }
 
 impl<E> RunError<E> {
+    /// Returns when the message may be delivered again, at the earliest; `None` if each delivery would end like this one, so that it
+    /// belongs to the dead letters. See [the module](super#a-consumer).
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Failed { is_final: false, .. } | Self::Panicked => Some(Duration::ZERO),
+            Self::Refused { retry_after, .. } => *retry_after,
+            Self::Withheld(status) => (status.code() == Code::Unavailable).then_some(Duration::ZERO),
+            Self::Failed { is_final: true, .. } | Self::Request(_) | Self::Unreadable(_) => None,
+        }
+    }
+
     pub(super) fn refused(rejection: &Rejection) -> Self {
         Self::Refused {
             reason: rejection.reason(),

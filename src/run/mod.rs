@@ -34,6 +34,36 @@
 //! # }
 //! ```
 //!
+//! # A consumer
+//!
+//! It acknowledges after the run, never before: a delivery that is lost in between is replayed. Its acknowledgement deadline has to be longer
+//! than a handler usually takes; a redelivery of one that still runs is refused, and comes again.
+//!
+//! ```
+//! # use tonic_idempotency::run::{Outcome, RunError};
+//! # struct Message; impl Message { fn ack(self) {} fn retry(self, _: std::time::Duration) {} fn discard(self, _: String) {} }
+//! # fn settle<T, E>(message: Message, ended: Result<Outcome<T>, RunError<E>>) {
+//! match ended {
+//!     Ok(_) => message.ack(),
+//!     Err(error) => match error.retry_after() {
+//!         Some(delay) => message.retry(delay), // a negative acknowledgement, with the queue's own pauses and limits
+//!         None => message.discard(error.to_string()), // to the dead letters
+//!     },
+//! }
+//! # }
+//! ```
+//!
+//! Many messages at once are a joined list of runs: operations that run at once share statements.
+//!
+//! | where | the key | the caller |
+//! |---|---|---|
+//! | a queue | the message's id; of an event that several services get, each has its own operation | the service, or the tenant in the message |
+//! | a job of a scheduler on several machines | the job and its due time, such as `nightly-report 2026-11-27` | the service |
+//! | a webhook | the provider's event id | the provider |
+//! | an item of a batch | [`downstream`](crate::IdempotencyKey::downstream) of the batch's key | the batch's caller |
+//!
+//! # Modules
+//!
 //! | module | contents |
 //! |---|---|
 //! | `operation` | [`Operation`], and how it is run |

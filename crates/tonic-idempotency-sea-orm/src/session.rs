@@ -1,6 +1,7 @@
 //! The session of a call: one connection in a transaction, which the handles share one statement at a time.
 
 use std::{
+    error::Error,
     fmt,
     ops::{Deref, DerefMut},
     pin::Pin,

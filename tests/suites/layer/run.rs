@@ -252,3 +252,28 @@ async fn that_were_abandoned_are_reconciled() {
         assert_eq!(ended, Outcome::Replayed(b"found".to_vec()), "{key}");
     }
 }
+
+/// A consumer's one question: to be delivered again, or to the dead letters.
+#[tokio::test]
+async fn say_whether_another_delivery_helps() {
+    let status = tonic::Status::not_found("it is gone");
+    let refused = |retry_after| RunError::Refused { reason: Reason::InProgress, message: String::new(), retry_after };
+    let second = Duration::from_secs(1);
+    for (error, expected) in [
+        (RunError::Failed { error: ChargeError::Network, is_final: false }, Some(Duration::ZERO)),
+        (RunError::Failed { error: ChargeError::CardExpired, is_final: true }, None),
+        (RunError::Panicked, Some(Duration::ZERO)),
+        (refused(Some(second)), Some(second)),
+        (refused(None), None),
+        (RunError::Request("no hash".into()), None),
+        (RunError::Unreadable("another codec".into()), None),
+        (RunError::Withheld(status), None),
+        (RunError::Withheld(tonic::Status::unavailable("later")), Some(Duration::ZERO)),
+    ] {
+        assert_eq!(error.retry_after(), expected, "{error:?}");
+    }
+    let operation = bytes(|it| it);
+    charge(&operation, "1", b"a", Vec::new()).await.expect("it runs");
+    let reused = charge(&operation, "1", b"b", Vec::new()).await.expect_err("another request");
+    assert_eq!(reused.retry_after(), None);
+}
