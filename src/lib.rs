@@ -125,6 +125,7 @@
 //! | `sql` | `migrations`, and `SqlStore` for the authors of drivers; in `postgres` |
 //! | `connect` | the Connect protocol, and the layer around services of `connectrpc` |
 //! | `gzip`, `deflate`, `zstd` | messages in these compressions |
+//! | `json` | [`run`] with requests and responses in JSON |
 //! | `testing`, `conformance` | tests of your own service, or store |
 //!
 //! # Protocols

@@ -39,7 +39,7 @@ const HOLDERS: [&str; 3] = ["limits", "policies", "procedure"];
 
 /// Names in the first column of the page's tables that are no settings of a builder here: of other crates, the stores that have a setting, and
 /// features of cargo.
-const NO_SETTINGS: [&str; 13] = [
+const NO_SETTINGS: [&str; 14] = [
     "new",
     "run_before_acquire",
     "PostgresStore",
@@ -52,6 +52,7 @@ const NO_SETTINGS: [&str; 13] = [
     "deflate",
     "zstd",
     "conformance",
+    "json",
     "testing",
 ];
 
