@@ -1,4 +1,4 @@
-//! A client that keeps a journal on a simulated disk, is killed, and starts again: [`Machine`]. Its own [`audit`] is here, too.
+//! A client that keeps a journal on a simulated disk, is killed, and starts again: [`Machine`]. Its own audit is here, too.
 //!
 //! | a journal keeps its word, if |
 //! |---|

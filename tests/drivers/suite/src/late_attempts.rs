@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use protobuf_canonical::RequestHash;
 use tokio::time::timeout;
 use tonic_idempotency::store::{
-    BeginOutcome, Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, TransactionOptions, driver::Connection,
+    BeginOutcome, Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, StoreErrorKind, TransactionOptions, driver::Connection,
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 
@@ -47,7 +47,14 @@ async fn claim_and_release(store: &impl Store, claims: &[Claim]) {
     let one = async |claim: &Claim| {
         let outcome = store.claim(claim).await.expect("another connection answers");
         assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
-        assert!(matches!(store.release(&claim.reservation).await, Ok(ReleaseOutcome::Released)));
+        // On a busy machine an attempt may still have time when the release has none left: then it is sent again, as the layer does.
+        let released = loop {
+            match store.release(&claim.reservation).await {
+                Err(error) if error.kind() == StoreErrorKind::Overloaded => {}
+                released => break released,
+            }
+        };
+        assert!(matches!(released, Ok(ReleaseOutcome::Released)), "{released:?}");
     };
     join_all(claims.iter().map(one)).await;
 }
