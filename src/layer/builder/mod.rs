@@ -153,7 +153,7 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Opts in a procedure in code, or overrides settings of its proto option; or declares an [operation](Procedure::operation).
+    /// Opts in a procedure in code, or overrides settings of its proto option; or declares an [operation](crate::policy::Procedure::operation).
     pub fn procedure(mut self, procedure: ProcedureBuilder) -> Self {
         self.procedures.push(procedure);
         self
