@@ -188,3 +188,22 @@ async fn an_entry_that_is_given_up_is_not_sent_any_more() {
     let answered: Response<_> = setup.client.create_order(keyed("shop", "k-1")).await.expect("an order");
     drop(answered);
 }
+
+/// Its key protects from the first time that it was sent.
+#[tokio::test]
+async fn a_call_that_is_made_again_leaves_its_entry_as_old_and_as_protected_as_it_was() {
+    let mut setup = Setup::with(Foreign::default(), in_memory(|journal| journal), |layer| layer.max_attempts(1)).await;
+    let mut metadata = MetadataMap::new();
+    metadata.insert("idempotency-expires", "600".parse().expect("metadata"));
+    setup.server.fails([Status::with_metadata(Code::Unavailable, "away", metadata), Status::unavailable("away")]);
+    let mut seen = Vec::new();
+    for attempts in 1..=2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+        let entries = async || setup.journal.entries().await.expect("the entries");
+        until("the attempt is noted", async || entries().await.iter().all(|entry| entry.attempts == attempts)).await;
+        seen.extend(entries().await.into_iter().map(|entry| (entry.written, entry.protected_until)));
+    }
+    assert!(seen[0].1.is_some());
+    assert_eq!(seen[0], seen[1]);
+}
