@@ -219,8 +219,8 @@ impl Client {
         }
         let key = self.operation.key.to_string();
         let is_ours = request.headers().get("idempotency-key").is_some_and(|sent| sent.as_bytes() == key.as_bytes());
-        // The worker and a call may send the same entry, and one of them may have ended it.
-        if !is_ours || disk.records.is_empty() && self.ends() == 0 {
+        // The worker and a call may send the same entry, and one of them may have ended it with what the server keeps.
+        if !is_ours || disk.records.is_empty() && !self.has_kept_end() {
             self.note(|kept| kept.seen.push("a call is sent that is not on the disk".to_owned()));
         }
         // One that was taken in time may go on until its operation's time is over.
@@ -232,6 +232,17 @@ impl Client {
 
     fn max_age(&self) -> Duration {
         MAX_AGE.min(self.settings.policies.retention / 2)
+    }
+
+    /// Returns whether anybody was told an end that is replayed to whoever sends the operation again.
+    fn has_kept_end(&self) -> bool {
+        let are_errors_final = !self.settings.policies.final_errors.is_empty();
+        let is_kept = |end: &End| match end {
+            End::Answered => true,
+            End::Failed(code, None) => are_errors_final && *code == Code::FailedPrecondition,
+            End::Failed(..) | End::Expired => false,
+        };
+        self.ledger.lock().journals.get(&self.operation.number).is_some_and(|kept| kept.ends.iter().any(is_kept))
     }
 
     /// Returns how many ends anybody was told.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    error::Error,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -11,13 +12,14 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, Response, StatusCode, response::Parts};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tonic::{Code, Status};
+use tokio::time::Instant;
+use tonic::{Code, ConnectError, Status};
 use tonic_idempotency_wire::headers;
 
 use crate::{
     BoxError, Delivery, Unresolved,
     captured::HEAD,
-    verdict::{STATUS, Said, Verdict},
+    verdict::{Others, STATUS, Said, Verdict},
 };
 
 /// The frames that are read before others have their turn.
@@ -123,13 +125,39 @@ where
 }
 
 impl AttemptOutcome {
-    /// Returns its meaning for the operation. `after_another`: another attempt was made before it, or at the same time.
-    pub(crate) fn verdict(&self, after_another: bool) -> Verdict {
+    /// Returns its meaning for the operation.
+    pub(crate) fn verdict(&self, others: Others) -> Verdict {
         match self {
-            Self::Complete { parts, data } => Verdict::of(data.said(parts), after_another),
+            Self::Complete { parts, data } => Verdict::of(data.said(parts), others),
             Self::Lost(_) => Verdict::Again(None),
             Self::TimedOut => Verdict::Late,
             Self::TooLarge(_) => Verdict::Unknown,
+        }
+    }
+
+    /// Whether the attempt may still arrive at its server, or run there: it was sent, and the layer has not answered.
+    fn may_be_under_way(&self) -> bool {
+        match self {
+            Self::Complete { parts, data } => !self.has_succeeded() && !data.said(parts).is_the_layers(),
+            Self::Lost(error) => !is_of_connecting(&**error),
+            Self::TimedOut => true,
+            Self::TooLarge(_) => false,
+        }
+    }
+
+    /// The time at which it was given up, or an attempt before it that a layer has made, if that may be under way.
+    pub(crate) fn given_up(&self) -> Option<Instant> {
+        match self.unresolved() {
+            Some(unresolved) => unresolved.given_up,
+            None => self.may_be_under_way().then(Instant::now),
+        }
+    }
+
+    /// The unresolved call that it is, if it comes from a layer.
+    fn unresolved(&self) -> Option<&Unresolved> {
+        match self {
+            Self::Lost(error) => Unresolved::among(&**error),
+            Self::Complete { .. } | Self::TimedOut | Self::TooLarge(_) => None,
         }
     }
 
@@ -190,11 +218,10 @@ impl AttemptOutcome {
     pub(crate) fn delivery(&self) -> Delivery {
         match self {
             Self::Complete { parts, .. } => Delivery::of(&parts.extensions),
-            Self::Lost(error) => match Unresolved::among(&**error) {
+            Self::Lost(_) | Self::TimedOut | Self::TooLarge(_) => match self.unresolved() {
                 Some(Unresolved { attempts, .. }) => Delivery { attempts: *attempts, ..Delivery::AT_ONCE },
                 None => Delivery::AT_ONCE,
             },
-            Self::TimedOut | Self::TooLarge(_) => Delivery::AT_ONCE,
         }
     }
 
@@ -230,6 +257,11 @@ impl AttemptOutcome {
             Self::TooLarge(limit) => Ok(too_large(limit).into_http()),
         }
     }
+}
+
+/// Whether there was no connection yet, so that nothing was sent.
+fn is_of_connecting(error: &(dyn Error + 'static)) -> bool {
+    error.is::<ConnectError>() || error.source().is_some_and(is_of_connecting)
 }
 
 fn timed_out() -> Status {

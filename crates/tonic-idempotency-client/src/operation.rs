@@ -25,7 +25,7 @@ use crate::{
     settings::Attempts,
     shared::Shared,
     telemetry::{End, Telemetry},
-    verdict::Verdict,
+    verdict::{Others, Verdict},
 };
 
 /// One operation, whose attempts all have the same key and message.
@@ -59,8 +59,7 @@ where
         sent: S::Future,
         after: Duration,
     ) -> Result<Response<ResponseBody<B>>, BoxError> {
-        let (answer, made) = self.first_or_second(sent, after).await;
-        self.attempts.have_been(made);
+        let answer = self.first_or_second(sent, after).await;
         let answer = self.until_end(answer).await;
         self.finish(answer)
     }
@@ -83,46 +82,56 @@ where
             Err(_) => return self.not_sent(unwritten()),
         };
         (self.was_sent, self.in_journal) = (held.was_sent(), true);
+        self.attempts.give_up(held.given_up());
         if self.was_sent && self.may_not_be_repeated() {
             return self.not_sent(without_layer());
         }
         if timeout_at(deadline, held.turn()).await.is_err() {
-            held.leave(entry, &AttemptOutcome::Lost(Box::new(behind())), 0);
+            held.put_back();
             return self.not_sent(behind());
         }
         let first = service.call(self.request(0));
         let answer = match self.hedge_after {
             None => self.bounded(self.attempt(first)).await,
-            Some(after) => {
-                let (answer, made) = self.first_or_second(first, after).await;
-                self.attempts.have_been(made);
-                answer
-            }
+            Some(after) => self.first_or_second(first, after).await,
         };
         let answer = self.until_end(answer).await;
-        match self.verdict(&answer) {
-            Verdict::Ended => held.end(),
-            _ => held.leave(entry, &answer, self.attempts.made()),
+        if !held.is_alone() {
+            self.attempts.give_up(Some(Instant::now()));
         }
-        self.finish(answer)
+        let verdict = self.verdict(&answer);
+        match verdict {
+            Verdict::Ended => held.end(),
+            _ => held.leave(entry, &answer, self.attempts.made(), self.attempts.given_up()),
+        }
+        self.finish_as(verdict, answer)
     }
 
-    async fn first_or_second(&self, sent: S::Future, after: Duration) -> (AttemptOutcome, u32) {
+    async fn first_or_second(&mut self, sent: S::Future, after: Duration) -> AttemptOutcome {
+        let (answer, made, given_up) = self.race(sent, after).await;
+        self.attempts.have_been(made);
+        self.attempts.give_up(given_up);
+        answer
+    }
+
+    /// Returns the answer, the number of attempts, and when the one without the answer was given up, if it may be under way.
+    async fn race(&self, sent: S::Future, after: Duration) -> (AttemptOutcome, u32, Option<Instant>) {
         let first = pin!(self.bounded(self.attempt(sent)));
         let first = match select(first, pin!(sleep(after))).await {
-            Either::Left((answer, _)) => return (answer, 1),
+            Either::Left((answer, _)) => return (answer, 1, None),
             Either::Right(((), first)) => first,
         };
         if self.may_not_be_repeated() || !self.shared.settings.spend() {
-            return (first.await, 1);
+            return (first.await, 1, None);
         }
         let second = pin!(self.bounded(self.send(1)));
-        let answer = match select(first, second).await {
-            Either::Left((answer, second)) if answer.verdict(true) != Verdict::Ended => second.await,
-            Either::Right((answer, first)) if answer.verdict(true) != Verdict::Ended => first.await,
-            Either::Left((answer, _)) | Either::Right((answer, _)) => answer,
-        };
-        (answer, 2)
+        let beside = Others::UnderWay(self.shared.settings.attempt_timeout);
+        let has_ended = |answer: &AttemptOutcome| answer.verdict(beside) == Verdict::Ended;
+        match select(first, second).await {
+            Either::Left((answer, second)) if !has_ended(&answer) => (second.await, 2, answer.given_up()),
+            Either::Right((answer, first)) if !has_ended(&answer) => (first.await, 2, answer.given_up()),
+            Either::Left((answer, _)) | Either::Right((answer, _)) => (answer, 2, None),
+        }
     }
 
     /// Makes further attempts, the first of them after this pause.
@@ -148,7 +157,9 @@ where
             Verdict::Again(_) | Verdict::Late if self.may_not_be_repeated() => Verdict::Unknown,
             verdict => verdict,
         };
-        self.attempts.next(verdict, &self.shared.settings)
+        let pause = self.attempts.next(verdict, &self.shared.settings)?;
+        self.attempts.give_up(answer.given_up());
+        Some(pause)
     }
 
     /// Returns whether a second attempt might run, as the server may lack the layer.
@@ -167,19 +178,27 @@ where
 
     /// Returns the meaning of the last attempt's answer.
     pub(crate) fn verdict(&self, answer: &AttemptOutcome) -> Verdict {
-        answer.verdict(self.was_sent || self.attempts.are_several())
+        answer.verdict(match self.attempts.others(&self.shared.settings) {
+            Others::None if self.was_sent => Others::Over,
+            others => others,
+        })
     }
 
     /// Returns the response of the last attempt, or the error of a call with an unknown outcome.
     pub(crate) fn finish(self, answer: AttemptOutcome) -> Result<Response<ResponseBody<B>>, BoxError> {
         let verdict = self.verdict(&answer);
+        self.finish_as(verdict, answer)
+    }
+
+    fn finish_as(self, verdict: Verdict, answer: AttemptOutcome) -> Result<Response<ResponseBody<B>>, BoxError> {
         if self.attempts.are_refused_by_budget() {
             self.telemetry.refused_by_budget();
         }
         if verdict != Verdict::Ended
             && let Some(key) = self.head.key().and_then(OperationKey::from_header)
         {
-            let unresolved = Unresolved { attempts: self.attempts.made(), in_journal: self.in_journal, key };
+            let given_up = answer.given_up().max(self.attempts.given_up());
+            let unresolved = Unresolved { attempts: self.attempts.made(), in_journal: self.in_journal, key, given_up };
             let mut status = answer.into_status();
             self.note(End::Unresolved(status.code()));
             status.set_source(Arc::new(unresolved));

@@ -19,7 +19,7 @@ use crate::{
     completion_error::CompletionError,
     head::Head,
     peer::DynPeer,
-    verdict::Verdict,
+    verdict::{Others, Verdict},
 };
 
 /// The time for which a key is taken to protect, if its server does not tell.
@@ -70,7 +70,7 @@ impl Pending {
         };
         let head = self.head.for_procedure("idempotency.v1.OperationService", "WaitOperation");
         let answer = self.send(head.request(body(framed(&asked))), at_most.saturating_add(self.attempt_timeout)).await;
-        match (answer.verdict(false), answer.error()) {
+        match (answer.verdict(Others::None), answer.error()) {
             (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
             (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
             (_, Some(error)) => {
@@ -90,7 +90,7 @@ impl Pending {
     pub(crate) async fn replay(&self) -> Look {
         let request = self.head.attempt(body(self.message.clone()), 1, self.attempt_timeout);
         let answer = self.send(request, self.attempt_timeout).await;
-        match (answer.verdict(false), answer.error()) {
+        match (answer.verdict(Others::None), answer.error()) {
             (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
             (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
             (_, Some(error)) if Reason::of(&error) == Some(Reason::KeyExpired) => {

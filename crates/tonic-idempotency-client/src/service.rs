@@ -90,12 +90,15 @@ where
             give_key(&mut parts, &mut message, procedure, &self.shared.new_keys);
         }
         let timeout = timeout(&parts.headers);
-        let is_resumed = parts.extensions.get::<FromJournal>().is_some();
+        let from_journal = parts.extensions.get::<FromJournal>().copied();
+        let is_resumed = from_journal.is_some();
         let journal = self.shared.journal.as_ref().filter(|_| procedure.takes_key && !is_resumed);
         let journaled =
             journal.and_then(|journal| Some((journal.clone(), journal.entry(&parts, message.clone(), timeout)?)));
+        let mut attempts = Attempts::new(&self.shared.settings, timeout);
+        attempts.give_up(from_journal.and_then(|sent| sent.given_up));
         let operation = Operation {
-            attempts: Attempts::new(&self.shared.settings, timeout),
+            attempts,
             head: Head::of(&parts),
             was_sent: is_resumed,
             in_journal: is_resumed,

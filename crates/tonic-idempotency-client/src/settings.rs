@@ -6,7 +6,7 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 use tower::retry::budget::{Budget as _, TpsBudget};
 
-use crate::verdict::Verdict;
+use crate::verdict::{Others, Verdict};
 
 /// The budget limits the further attempts of all calls together, so that they do not make an outage worse. It allows a share of the
 /// calls that were answered in this time, and a number of attempts per second besides.
@@ -62,6 +62,8 @@ pub(crate) struct Attempts {
     made: u32,
     /// The number of times that the server was only asked for a call that runs.
     polls: u32,
+    /// When the last attempt was given up that may be under way.
+    given_up: Option<Instant>,
     /// Whether the budget has refused a further attempt, because all calls together have used it up.
     is_refused_by_budget: bool,
     began: Instant,
@@ -79,7 +81,8 @@ impl Attempts {
         let now = Instant::now();
         // A timeout that is too long for the clock is as good as none.
         let deadline = now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365));
-        Self { made: 1, polls: 0, is_refused_by_budget: false, began: now, deadline, delays: delays.build() }
+        let given_up = None;
+        Self { made: 1, polls: 0, given_up, is_refused_by_budget: false, began: now, deadline, delays: delays.build() }
     }
 
     /// The time at which the operation ends.
@@ -146,6 +149,26 @@ impl Attempts {
     /// Returns whether the next answer may be that of one of several attempts.
     pub(crate) fn are_several(&self) -> bool {
         self.before() > 0
+    }
+
+    /// Returns what is known of the attempts before the last one, or beside it. One that was given up counts as under way for the time
+    /// of another attempt: a server that is slow, or cut off, takes no longer to begin with it, or to drop it.
+    pub(crate) fn others(&self, settings: &Settings) -> Others {
+        let left = self.given_up.map(|at| settings.attempt_timeout.saturating_sub(at.elapsed()));
+        match left {
+            Some(left) if !left.is_zero() => Others::UnderWay(left),
+            None if !self.are_several() => Others::None,
+            _ => Others::Over,
+        }
+    }
+
+    /// Notes that an attempt was given up at this time, and may be under way.
+    pub(crate) fn give_up(&mut self, at: Option<Instant>) {
+        self.given_up = self.given_up.max(at);
+    }
+
+    pub(crate) fn given_up(&self) -> Option<Instant> {
+        self.given_up
     }
 
     /// Notes how many attempts the first answer took.

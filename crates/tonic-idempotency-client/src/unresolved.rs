@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt};
 
+use tokio::time::Instant;
 use tonic::Status;
 
 use crate::OperationKey;
@@ -33,6 +34,8 @@ pub struct Unresolved {
     pub in_journal: bool,
     /// The key.
     pub key: OperationKey,
+    /// When the last attempt was given up that may be under way.
+    pub(crate) given_up: Option<Instant>,
 }
 
 impl Unresolved {

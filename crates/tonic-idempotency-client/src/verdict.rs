@@ -36,6 +36,17 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
+/// The other attempts of the operation: those before an attempt, and those beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// There are none.
+    None,
+    /// They may have taken effect. None of them can begin to run any more.
+    Over,
+    /// One was given up without its server's answer. For this time it may still arrive, and run if the key is free.
+    UnderWay(Duration),
+}
+
 /// The parts of an answer that its verdict depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'a> {
@@ -47,10 +58,9 @@ pub(crate) struct Said<'a> {
 }
 
 impl Verdict {
-    /// The verdict on an answer. `after_another`: another attempt was made before, or beside it, and may have taken effect.
-    pub(crate) fn of(said: Said<'_>, after_another: bool) -> Self {
-        // Without a body, the headers have the status.
-        let metadata = said.trailers.unwrap_or(said.headers);
+    /// The verdict on an answer.
+    pub(crate) fn of(said: Said<'_>, others: Others) -> Self {
+        let metadata = said.metadata();
         let is_grpc = match said.headers.get(CONTENT_TYPE) {
             Some(content_type) => content_type.as_bytes().starts_with(GRPC),
             // A service in the same process may leave it out.
@@ -70,11 +80,8 @@ impl Verdict {
         }
         let Some(status) = Status::from_header_map(metadata) else { return Self::Again(None) };
         let verdict = match Reason::of(&status) {
-            Some(reason) => Self::of_refusal(reason, &status, after_another),
-            None => {
-                let outcome = ErrorOutcome::of(said.headers).or_else(|| ErrorOutcome::of(metadata));
-                Self::of_error(outcome, &status, after_another)
-            }
+            Some(reason) => Self::of_refusal(reason, &status, others),
+            None => Self::of_error(said.outcome(), &status, others),
         };
         let pushback = metadata.get(PUSHBACK).or_else(|| said.headers.get(PUSHBACK));
         let Some(pushback) = pushback else { return verdict };
@@ -90,7 +97,7 @@ impl Verdict {
     }
 
     /// The verdict on a refusal of the layer.
-    fn of_refusal(reason: Reason, status: &Status, after_another: bool) -> Self {
+    fn of_refusal(reason: Reason, status: &Status, others: Others) -> Self {
         match reason {
             Reason::InProgress => Self::Running(delay(status)),
             Reason::Conflict
@@ -98,16 +105,17 @@ impl Verdict {
             | Reason::RequestTimeout
             | Reason::ShuttingDown
             | Reason::StoreUnavailable => Self::Again(delay(status)),
-            Reason::KeyReused | Reason::NotCommitted | Reason::NotStored => Self::Ended,
+            Reason::NotCommitted => Self::of_a_free_key(others),
+            Reason::KeyReused | Reason::NotStored => Self::Ended,
             Reason::OutcomeUnknown => Self::Unknown,
             // The key was not looked at, or is not remembered any more.
-            _ if after_another => Self::Unknown,
+            _ if others != Others::None => Self::Unknown,
             _ => Self::Ended,
         }
     }
 
     /// The verdict on an error that is no refusal of the layer.
-    fn of_error(outcome: Option<ErrorOutcome>, status: &Status, after_another: bool) -> Self {
+    fn of_error(outcome: Option<ErrorOutcome>, status: &Status, others: Others) -> Self {
         let again = match status.code() {
             Code::Unavailable => Some(delay(status)),
             Code::ResourceExhausted => delay(status).map(Some),
@@ -116,14 +124,39 @@ impl Verdict {
             _ => None,
         };
         match (outcome, again) {
-            (Some(ErrorOutcome::Kept), _) | (Some(ErrorOutcome::Freed), None) => Self::Ended,
+            (Some(ErrorOutcome::Kept), _) => Self::Ended,
+            (Some(ErrorOutcome::Freed), None) => Self::of_a_free_key(others),
             (_, Some(delay)) => Self::Again(delay),
             (None, None) => match status.code() {
                 Code::Aborted | Code::Internal | Code::ResourceExhausted | Code::Unknown => Self::Unknown,
-                _ if after_another => Self::Unknown,
+                _ if others != Others::None => Self::Unknown,
                 _ => Self::Ended,
             },
         }
+    }
+
+    /// The verdict on a failure that leaves the key to the next attempt that arrives, which may be one that was given up.
+    fn of_a_free_key(others: Others) -> Self {
+        match others {
+            Others::UnderWay(left) => Self::Again(Some(left)),
+            Others::None | Others::Over => Self::Ended,
+        }
+    }
+}
+
+impl Said<'_> {
+    /// Whether the layer has answered.
+    pub(crate) fn is_the_layers(&self) -> bool {
+        self.outcome().is_some() || Status::from_header_map(self.metadata()).is_some_and(|it| Reason::of(&it).is_some())
+    }
+
+    fn outcome(&self) -> Option<ErrorOutcome> {
+        ErrorOutcome::of(self.headers).or_else(|| ErrorOutcome::of(self.metadata()))
+    }
+
+    /// The part with the status: without a body, the headers have it.
+    fn metadata(&self) -> &HeaderMap {
+        self.trailers.unwrap_or(self.headers)
     }
 }
 
@@ -145,6 +178,7 @@ mod tests {
     use tonic_types::{ErrorDetails, StatusExt as _};
 
     use super::{
+        Others::{Over, UnderWay},
         Verdict::{Again, Ended, Running, Unknown},
         *,
     };
@@ -153,9 +187,11 @@ mod tests {
     const NOW: Verdict = Again(None);
     const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
     const SECOND: Duration = Duration::from_secs(1);
+    const LEFT: Duration = Duration::from_secs(7);
+    const LATER: Verdict = Again(Some(LEFT));
 
-    /// Returns the verdicts on an answer to a first attempt and to a later one. Checks that a status in the headers and one in the trailers
-    /// get the same verdict.
+    /// Returns the verdicts on an answer to the only attempt, and to one after another that is under way. Checks that it is the same when
+    /// that is over, unless it was to be waited for, and that a status in the headers and one in the trailers get the same verdict.
     fn of(status: &Status, outcome: Option<&'static str>) -> [Verdict; 2] {
         let mut metadata = HeaderMap::new();
         status.add_header(&mut metadata).expect("a status");
@@ -163,14 +199,23 @@ mod tests {
         head.extend(outcome.map(|outcome| (OUTCOME, HeaderValue::from_static(outcome))));
         let mut all = head.clone();
         all.extend(metadata.clone());
-        let in_head = [false, true].map(|after| said(200, &all, None, false, after));
-        assert_eq!(in_head, [false, true].map(|after| said(200, &head, Some(&metadata), false, after)), "{status:?}");
-        in_head
+        let others = [Others::None, UnderWay(LEFT), Over];
+        let [only, under_way, over] = others.map(|others| said(200, &all, None, false, others));
+        let in_trailers = others.map(|others| said(200, &head, Some(&metadata), false, others));
+        assert_eq!([only, under_way, over], in_trailers, "{status:?}");
+        assert_eq!(over, if under_way == LATER { Ended } else { under_way }, "{status:?}");
+        [only, under_way]
     }
 
-    fn said(http: u16, headers: &HeaderMap, trailers: Option<&HeaderMap>, has_message: bool, after: bool) -> Verdict {
+    fn said(
+        http: u16,
+        headers: &HeaderMap,
+        trailers: Option<&HeaderMap>,
+        has_message: bool,
+        others: Others,
+    ) -> Verdict {
         let http = StatusCode::from_u16(http).expect("a status");
-        Verdict::of(Said { http, headers, trailers, has_message }, after)
+        Verdict::of(Said { http, headers, trailers, has_message }, others)
     }
 
     fn error(code: Code) -> Status {
@@ -184,22 +229,22 @@ mod tests {
 
     /// The codes, and what an error means of which the layer says nothing, that is freed, and that is kept.
     const CODES: [(Code, [[Verdict; 2]; 3]); 16] = [
-        (Code::Aborted, [[Unknown; 2], [Ended; 2], [Ended; 2]]),
-        (Code::AlreadyExists, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::Aborted, [[Unknown; 2], [Ended, LATER], [Ended; 2]]),
+        (Code::AlreadyExists, [[Ended, Unknown], [Ended, LATER], [Ended; 2]]),
         (Code::Cancelled, [[NOW; 2], [NOW; 2], [Ended; 2]]),
-        (Code::DataLoss, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::DataLoss, [[Ended, Unknown], [Ended, LATER], [Ended; 2]]),
         (Code::DeadlineExceeded, [[NOW; 2], [NOW; 2], [Ended; 2]]),
-        (Code::FailedPrecondition, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
-        (Code::Internal, [[Unknown; 2], [Ended; 2], [Ended; 2]]),
-        (Code::InvalidArgument, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
-        (Code::NotFound, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
-        (Code::OutOfRange, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
-        (Code::PermissionDenied, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
-        (Code::ResourceExhausted, [[Unknown; 2], [Ended; 2], [Ended; 2]]),
-        (Code::Unauthenticated, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::FailedPrecondition, [[Ended, Unknown], [Ended, LATER], [Ended; 2]]),
+        (Code::Internal, [[Unknown; 2], [Ended, LATER], [Ended; 2]]),
+        (Code::InvalidArgument, [[Ended, Unknown], [Ended, LATER], [Ended; 2]]),
+        (Code::NotFound, [[Ended, Unknown], [Ended, LATER], [Ended; 2]]),
+        (Code::OutOfRange, [[Ended, Unknown], [Ended, LATER], [Ended; 2]]),
+        (Code::PermissionDenied, [[Ended, Unknown], [Ended, LATER], [Ended; 2]]),
+        (Code::ResourceExhausted, [[Unknown; 2], [Ended, LATER], [Ended; 2]]),
+        (Code::Unauthenticated, [[Ended, Unknown], [Ended, LATER], [Ended; 2]]),
         (Code::Unavailable, [[NOW; 2], [NOW; 2], [Ended; 2]]),
-        (Code::Unimplemented, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
-        (Code::Unknown, [[Unknown; 2], [Ended; 2], [Ended; 2]]),
+        (Code::Unimplemented, [[Ended, Unknown], [Ended, LATER], [Ended; 2]]),
+        (Code::Unknown, [[Unknown; 2], [Ended, LATER], [Ended; 2]]),
     ];
 
     const REASONS: [(Reason, [Verdict; 2]); 21] = [
@@ -213,7 +258,7 @@ mod tests {
         (Reason::KeyUnsupported, [Ended, Unknown]),
         (Reason::NoScope, [Ended, Unknown]),
         (Reason::NoUser, [Ended, Unknown]),
-        (Reason::NotCommitted, [Ended; 2]),
+        (Reason::NotCommitted, [Ended, LATER]),
         (Reason::NotStored, [Ended; 2]),
         (Reason::OutcomeUnknown, [Unknown; 2]),
         (Reason::Overloaded, [NOW; 2]),
@@ -229,6 +274,7 @@ mod tests {
     /// The documentation's word for a verdict.
     fn word(verdict: Verdict) -> &'static str {
         match verdict {
+            LATER => "ended later",
             Again(_) | Running(_) | Verdict::Late => "retry",
             Ended => "ended",
             Unknown => "unknown",
@@ -285,13 +331,15 @@ mod tests {
                 Some("application/json"),
             ] {
                 for place in ["head", "trailers", "nowhere"] {
-                    for (has_message, after) in [(false, false), (false, true), (true, false), (true, true)] {
+                    for (has_message, others) in
+                        [(false, Others::None), (false, Over), (true, Others::None), (true, UnderWay(LEFT))]
+                    {
                         let mut headers = HeaderMap::new();
                         headers.extend(content_type.map(|it| (CONTENT_TYPE, HeaderValue::from_static(it))));
                         if place == "head" {
                             headers.extend(ok.clone());
                         }
-                        let found = said(http, &headers, (place == "trailers").then_some(&ok), has_message, after);
+                        let found = said(http, &headers, (place == "trailers").then_some(&ok), has_message, others);
                         let is_grpc = content_type.map_or(place != "nowhere", |it| it.starts_with("application/grpc"));
                         let expected = match (http, is_grpc, place) {
                             (200, true, "nowhere") => NOW,
@@ -305,7 +353,7 @@ mod tests {
                             (429 | 502 | 503 | 504, ..) => NOW,
                             _ => Unknown,
                         };
-                        assert_eq!(found, expected, "{http} {content_type:?} {place} {has_message} {after}");
+                        assert_eq!(found, expected, "{http} {content_type:?} {place} {has_message} {others:?}");
                         assert!(found != Ended || has_message && place != "nowhere");
                     }
                 }

@@ -60,6 +60,11 @@ impl Foreign {
         self.answers.lock().expect("no panic").extend(answers);
     }
 
+    /// Answers the next call, before those that are set already.
+    pub(crate) fn answers_first(&self, answer: Answer) {
+        self.answers.lock().expect("no panic").push_front(answer);
+    }
+
     pub(crate) fn fails(&self, errors: impl IntoIterator<Item = Status>) {
         self.answers(errors.into_iter().map(Answer::Error));
     }

@@ -1,17 +1,26 @@
 //! Requests and answers that are lost on their way to and from our server: the effect of each operation happens once.
 
+use std::{
+    collections::VecDeque,
+    future::ready,
+    sync::{Arc, Mutex},
+};
+
 use tcp_proxy::{Cut, Direction, Moment};
 use tonic::{
+    body::Body,
+    metadata::MetadataMap,
     service::{Routes, interceptor::InterceptedService},
     transport::{Channel, Endpoint},
 };
 use tonic_idempotency::{IdempotencyLayer, store::MemoryStore};
-use tonic_idempotency_client::IdempotencyClient;
+use tonic_idempotency_client::{IdempotencyClient, Unresolved};
 use tonic_idempotency_tests::{
     Proxy,
     shop::{Counting, proto::CreateOrderRequest},
     until,
 };
+use tower::service_fn;
 
 use super::foreign::order;
 use super::prelude::*;
@@ -64,4 +73,50 @@ async fn a_server_that_is_away_for_a_while_is_waited_for() {
     proxy.mend();
     assert!(Delivery::of(call.await.expect("no panic").expect("an order").extensions()).attempts > 1);
     assert_eq!(handler.finished(), 1);
+}
+
+/// The answer of a server to an attempt, or the loss of it.
+type Sent = Result<http::Response<Body>, Box<dyn std::error::Error + Send + Sync>>;
+
+fn freed(code: Code) -> Sent {
+    let mut metadata = MetadataMap::new();
+    metadata.insert("idempotency-outcome", "freed".parse().expect("metadata"));
+    Ok(Status::with_metadata(code, "", metadata).into_http())
+}
+
+/// Makes a call that gets these answers, and returns its result, the time it took, and how many answers are left.
+async fn answered(answers: Vec<Sent>, timeout: u64) -> (Result<(), Status>, u64, usize) {
+    let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let left = Arc::clone(&answers);
+    let service = service_fn(move |_: http::Request<Body>| {
+        ready(answers.lock().expect("no panic").pop_front().expect("an answer"))
+    });
+    let layer = IdempotencyClientLayer::new(FILE_DESCRIPTOR_SET).expect("the layer");
+    let mut request = Request::new(order("shop"));
+    request.set_timeout(Duration::from_secs(timeout));
+    let began = tokio::time::Instant::now();
+    let result = ShopClient::new(layer.layer(service)).create_order(request).await;
+    let left = left.lock().expect("no panic").len();
+    (result.map(|_| ()), began.elapsed().as_secs(), left)
+}
+
+/// An attempt whose answer is lost may arrive late, and take the key that the next one has left free.
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_leaves_the_key_free_is_final_when_no_attempt_is_under_way() {
+    let lost = || -> Sent { Err("the connection was cut".into()) };
+    let (found, took, left) = answered(vec![lost(), freed(Code::NotFound), freed(Code::NotFound)], 60).await;
+    let error = found.expect_err("not found");
+    assert_eq!((error.code(), Unresolved::of(&error), left), (Code::NotFound, None, 0));
+    assert!((10..13).contains(&took), "{took} s");
+    // There is no time to wait for it.
+    let (found, took, left) = answered(vec![lost(), freed(Code::NotFound)], 8).await;
+    let error = found.expect_err("not found");
+    assert_eq!((error.code(), took, left), (Code::NotFound, 0, 0));
+    assert!(Unresolved::of(&error).is_some());
+    // Neither of these is under way: the first has been answered, the second was not sent.
+    for before in [freed(Code::Unavailable), Err(tonic::ConnectError("refused".into()).into())] {
+        let (found, took, _) = answered(vec![before, freed(Code::NotFound)], 60).await;
+        let error = found.expect_err("not found");
+        assert_eq!((error.code(), Unresolved::of(&error), took), (Code::NotFound, None, 0));
+    }
 }

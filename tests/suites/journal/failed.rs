@@ -1,12 +1,14 @@
 //! Operations that have failed for good: their entries stay in the journal until the application is told, or decides.
 
+use tokio::sync::oneshot;
 use tonic::metadata::MetadataMap;
-use tonic_idempotency_client::journal::JournalBuilder;
+use tonic_idempotency_client::journal::{JournalBuilder, Resumed};
+use tower::{ServiceExt as _, service_fn};
 
 use super::prelude::*;
 use super::{
-    foreign::Foreign,
-    harness::{Directory, Setup, key, keyed},
+    foreign::{Answer, Foreign},
+    harness::{Directory, Setup, in_memory, kept, key, keyed, layer},
 };
 
 fn quick() -> JournalBuilder {
@@ -15,15 +17,24 @@ fn quick() -> JournalBuilder {
 
 /// A grant that is missing: the layer says that the call has failed, and nothing of it is recorded.
 fn denied() -> Status {
+    Status::with_details_and_metadata(Code::PermissionDenied, "no grant", b"details"[..].into(), freed())
+}
+
+/// The handler's own error, after which a call may be made again.
+fn away() -> Status {
+    Status::with_metadata(Code::Unavailable, "away", freed())
+}
+
+fn freed() -> MetadataMap {
     let mut metadata = MetadataMap::new();
     metadata.insert("idempotency-outcome", "freed".parse().expect("metadata"));
-    Status::with_details_and_metadata(Code::PermissionDenied, "no grant", b"details"[..].into(), metadata)
+    metadata
 }
 
 /// A client whose worker has had this error for these calls.
 async fn setup(journal: Journal, keys: &[&str]) -> Setup {
     let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), keys.len()));
+    setup.server.fails(std::iter::repeat_n(away(), keys.len()));
     for key in keys {
         setup.client.create_order(keyed("shop", key)).await.expect_err("the server is away");
     }
@@ -106,4 +117,79 @@ async fn ends_when_the_application_has_been_told() {
     let _worker = setup.journal.spawn(setup.service.clone());
     until("it has ended", async || setup.keys().await.is_empty()).await;
     assert_eq!(*told.lock().expect("no panic"), [key("k-1")]);
+}
+
+/// A client, what its application is told, and a resumption of `k-1` that is sent when the sender is used.
+async fn resuming() -> (Setup, Arc<Mutex<Vec<Resumed>>>, oneshot::Sender<()>, tokio::task::JoinHandle<Vec<Resumed>>) {
+    let told: Arc<Mutex<Vec<Resumed>>> = Arc::default();
+    let telling = Arc::clone(&told);
+    let journal = quick().on_outcome(move |resumed| {
+        telling.lock().expect("no panic").push(resumed);
+        async {}
+    });
+    let setup = setup(journal.in_memory().expect("a journal"), &["k-1"]).await;
+    let (go, gone) = oneshot::channel();
+    let (service, gone) = (setup.service.clone(), Arc::new(Mutex::new(Some(gone))));
+    let slow = service_fn(move |request| {
+        let (service, gone) = (service.clone(), gone.lock().expect("no panic").take());
+        async move {
+            gone.expect("one attempt").await.expect("the test lives");
+            service.oneshot(request).await
+        }
+    });
+    let journal = setup.journal.clone();
+    let resumed = tokio::spawn(async move { journal.resume(slow).await });
+    until("it is taken", async || states(&setup.journal).await == [EntryState::UnderWay]).await;
+    (setup, told, go, resumed)
+}
+
+#[tokio::test]
+async fn is_left_to_a_caller_who_waits() {
+    let (setup, told, go, resumed) = resuming().await;
+    // The resumption gets the first answer that is left.
+    let mut client = setup.client.clone();
+    setup.server.answers_first(Answer::Nothing);
+    let call = tokio::spawn(async move { client.create_order(keyed("shop", "k-1")).await });
+    until("the call is under way", async || setup.server.seen().len() == 1).await;
+    go.send(()).expect("it waits");
+    let resumed = resumed.await.expect("no panic");
+    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, Outcome::Behind)), "{resumed:?}");
+    assert!(told.lock().expect("no panic").is_empty());
+    assert_eq!(states(&setup.journal).await, [EntryState::UnderWay]);
+    call.abort();
+    until("the call is dropped", async || states(&setup.journal).await == [EntryState::Waiting]).await;
+    let resumed = setup.journal.resume(setup.service.clone()).await;
+    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, Outcome::Answered(_))), "{resumed:?}");
+}
+
+#[tokio::test]
+async fn is_no_failure_of_its_caller_while_the_journal_sends_it() {
+    let (mut setup, told, go, resumed) = resuming().await;
+    let error = setup.client.create_order(keyed("shop", "k-1")).await.expect_err("no grant");
+    assert_eq!((error.code(), kept(&error)), (Code::PermissionDenied, Some(key("k-1"))));
+    go.send(()).expect("it waits");
+    let resumed = resumed.await.expect("no panic");
+    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, Outcome::Answered(_))), "{resumed:?}");
+    assert_eq!((told.lock().expect("no panic").len(), setup.keys().await.len()), (1, 0));
+}
+
+/// The attempt that was given up may run when the key is free again.
+#[tokio::test(start_paused = true)]
+async fn is_no_failure_until_an_attempt_that_was_given_up_is_over() {
+    let answers = Arc::new(Mutex::new(vec![denied(), denied(), Status::unavailable("lost")]));
+    let service = service_fn(move |_: http::Request<tonic::body::Body>| {
+        let answer = answers.lock().expect("no panic").pop().expect("an answer");
+        async move { Ok::<_, Status>(answer.into_http::<tonic::body::Body>()) }
+    });
+    let journal = in_memory(|journal| journal.in_place());
+    let service = layer(&journal, |layer| layer.max_attempts(1)).layer(service);
+    ShopClient::new(service.clone()).create_order(keyed("shop", "k-1")).await.expect_err("the answer is lost");
+    for has_failed in [false, true] {
+        let resumed = journal.resume(service.clone()).await;
+        assert!(
+            matches!((&resumed[0].outcome, has_failed), (Outcome::Unresolved(_), false) | (Outcome::Failed(_), true)),
+            "{resumed:?}"
+        );
+        tokio::time::sleep(Duration::from_secs(11)).await;
+    }
 }

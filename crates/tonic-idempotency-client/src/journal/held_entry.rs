@@ -23,7 +23,17 @@ pub(crate) struct HeldEntry {
     pub(super) journal: Arc<Inner>,
     /// Whether it may have been sent before.
     was_sent: bool,
-    due: Option<Instant>,
+    /// When an attempt was given up that may be under way, and how often it had been sent, when it was taken.
+    given_up: Option<Instant>,
+    failures: u32,
+    left: Option<Left>,
+}
+
+/// How an entry is left that has not ended: when it is sent again, and when an attempt was given up that may be under way.
+#[derive(Debug)]
+struct Left {
+    due: Instant,
+    given_up: Option<Instant>,
 }
 
 /// Why a call is not sent.
@@ -71,7 +81,8 @@ impl HeldEntry {
     }
 
     pub(super) fn new(id: u64, journal: Arc<Inner>, was_sent: bool) -> Self {
-        Self { id, journal, was_sent, due: None }
+        let (given_up, failures) = (journal.index.given_up(id), journal.index.failures(id));
+        Self { id, journal, was_sent, given_up, failures, left: None }
     }
 
     /// Waits until the earlier entries of its lane have ended.
@@ -92,29 +103,54 @@ impl HeldEntry {
         self.was_sent
     }
 
+    /// When its last attempt was given up, before this process has taken it, if that attempt may be under way.
+    pub(crate) fn given_up(&self) -> Option<Instant> {
+        self.given_up
+    }
+
+    /// Whether no other call of this process has sent it since it was taken.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.journal.index.is_alone(self.id, self.failures)
+    }
+
     /// Ends the entry.
     pub(crate) fn end(self) {
-        self.journal.end(self.id);
+        self.journal.end(self.id, |index| index.remove(self.id));
+    }
+
+    /// Ends the entry, unless a call with its key has joined: that one ends it.
+    pub(crate) fn end_if_alone(self) {
+        self.journal.end(self.id, |index| index.remove_alone(self.id, self.failures));
+        self.put_back();
     }
 
     /// Ends the entry with this error, which no caller waits for: it stays, as failed, until it is acknowledged.
     pub(crate) async fn fail(self, mut entry: Entry, error: Status) {
-        entry.error = Some(error);
-        // If the note is lost, the entry is sent again, and fails again.
-        let _ = self.journal.note(self.id, &entry).await;
-        self.journal.index.fail(self.id);
+        if self.journal.index.fail(self.id, self.failures) {
+            entry.error = Some(error);
+            // If the note is lost, the entry is sent again by the next process, and fails again.
+            let _ = self.journal.note(self.id, &entry).await;
+        }
+        self.put_back();
+    }
+
+    /// Leaves the entry as it was when it was taken: no attempt of this one is under way.
+    pub(crate) fn put_back(mut self) {
+        self.left = Some(Left { due: Instant::now() + self.pause(), given_up: self.given_up });
     }
 
     /// As [`leave`](Self::leave), for an entry that is sent again as late as possible.
     pub(crate) fn leave_for_long(mut self, entry: Entry, answer: &AttemptOutcome, attempts: u32) {
         self.note(entry, answer, attempts);
-        self.due = Instant::now().checked_add(self.journal.settings.longest_pause());
+        let due = Instant::now() + self.journal.settings.longest_pause();
+        self.left = Some(Left { due, given_up: answer.given_up() });
     }
 
-    /// Leaves the entry in the journal, to be sent again, with its new number of attempts and its protection.
-    pub(crate) fn leave(mut self, entry: Entry, answer: &AttemptOutcome, attempts: u32) {
+    /// Leaves the entry in the journal, to be sent again, with its new number of attempts and its protection. An attempt before the answer's
+    /// was given up at this time.
+    pub(crate) fn leave(mut self, entry: Entry, answer: &AttemptOutcome, attempts: u32, given_up: Option<Instant>) {
         self.note(entry, answer, attempts);
-        self.due = Instant::now().checked_add(self.pause());
+        self.left = Some(Left { due: Instant::now() + self.pause(), given_up: answer.given_up().max(given_up) });
     }
 
     fn note(&self, mut entry: Entry, answer: &AttemptOutcome, attempts: u32) {
@@ -135,8 +171,10 @@ impl HeldEntry {
 
 impl Drop for HeldEntry {
     fn drop(&mut self) {
-        let due = self.due.unwrap_or_else(|| Instant::now() + self.pause());
-        self.journal.index.release(self.id, due);
+        let now = Instant::now();
+        // A call that is dropped may be under way.
+        let left = self.left.take().unwrap_or_else(|| Left { due: now + self.pause(), given_up: Some(now) });
+        self.journal.index.release(self.id, left.due, left.given_up);
     }
 }
 

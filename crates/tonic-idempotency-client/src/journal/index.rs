@@ -32,6 +32,8 @@ pub(crate) struct Slot {
     pub(crate) written: SystemTime,
     /// The number of times that it was sent without a final answer.
     pub(crate) failures: u32,
+    /// When its last attempt was given up that may be under way.
+    given_up: Option<Instant>,
     /// The time until which it may be sent, by the journal's setting or an answer of the server.
     expires: SystemTime,
     due: Instant,
@@ -105,7 +107,7 @@ impl Index {
         let mut slots = self.slots();
         let Some(id) = slots.by_identity.get(&slot.identity()).copied() else {
             let id = slots.last + 1;
-            slots.add(id, Slot { under_way: 1, ..slot });
+            slots.add(id, Slot { under_way: 1, given_up: None, ..slot });
             self.show(&slots);
             return EnterOutcome::New(id);
         };
@@ -113,7 +115,8 @@ impl Index {
         if known.is_expired || known.expires <= SystemTime::now() {
             return EnterOutcome::Expired;
         }
-        if !known.is_written {
+        let is_being_noted = known.has_failed && known.under_way > 0;
+        if !known.is_written || is_being_noted {
             return EnterOutcome::Unwritten;
         }
         known.under_way += 1;
@@ -132,20 +135,22 @@ impl Index {
         });
     }
 
-    /// Notes that an entry has failed, so that it is not sent again by itself.
-    pub(crate) fn fail(&self, id: u64) {
+    /// Notes that an entry has failed, so that it is not sent again by itself, if no other call [sends it](Self::is_alone). Returns whether
+    /// that is so.
+    pub(crate) fn fail(&self, id: u64, failures: u32) -> bool {
         self.change(|slots| {
-            let Some(slot) = slots.by_id.get_mut(&id) else { return };
+            let Some(slot) = slots.by_id.get_mut(&id).filter(|slot| slot.is_alone(failures)) else { return false };
             slot.has_failed = true;
             let slot = slot.clone();
             slots.leave_lane(id, &slot);
-        });
+            true
+        })
     }
 
     /// Lets an entry that has failed be sent again, in its lane's order.
     pub(crate) fn revive(&self, id: u64) {
         self.change(|slots| {
-            let Some(slot) = slots.by_id.get_mut(&id) else { return };
+            let Some(slot) = slots.by_id.get_mut(&id).filter(|slot| slot.has_failed) else { return };
             slot.has_failed = false;
             slot.due = Instant::now();
             let slot = slot.clone();
@@ -159,12 +164,18 @@ impl Index {
         self.change(|slots| slots.remove(id))
     }
 
-    /// Notes that an entry is not sent any more, and when it may be sent again.
-    pub(crate) fn release(&self, id: u64, due: Instant) {
+    /// Removes an entry if no other call [sends it](Self::is_alone). Returns whether that is so.
+    pub(crate) fn remove_alone(&self, id: u64, failures: u32) -> bool {
+        self.change(|slots| slots.is_alone(id, failures) && slots.remove(id))
+    }
+
+    /// Notes that an entry is not sent any more, when it may be sent again, and when an attempt was given up that may be under way.
+    pub(crate) fn release(&self, id: u64, due: Instant, given_up: Option<Instant>) {
         self.change(|slots| {
             if let Some(slot) = slots.by_id.get_mut(&id) {
                 slot.under_way = slot.under_way.saturating_sub(1);
                 slot.failures = slot.failures.saturating_add(1);
+                slot.given_up = slot.given_up.max(given_up);
                 slot.due = due;
             }
             slots.consider(id);
@@ -185,6 +196,18 @@ impl Index {
     /// Returns how often an entry was sent without a final answer.
     pub(crate) fn failures(&self, id: u64) -> u32 {
         self.slots().by_id.get(&id).map_or(0, |slot| slot.failures)
+    }
+
+    /// Returns when the last attempt of an entry was given up that may be under way. Its caller sends it, and perhaps another call.
+    pub(crate) fn given_up(&self, id: u64) -> Option<Instant> {
+        let slots = self.slots();
+        let slot = slots.by_id.get(&id)?;
+        if slot.under_way > 1 { Some(Instant::now()) } else { slot.given_up }
+    }
+
+    /// Returns whether its caller alone has sent an entry since it had been sent as often as that.
+    pub(crate) fn is_alone(&self, id: u64, failures: u32) -> bool {
+        self.slots().is_alone(id, failures)
     }
 
     /// Returns whether no earlier entry of its lane is to be sent before this one.
@@ -267,6 +290,8 @@ impl Slot {
             caller: entry.caller.clone(),
             written: entry.written,
             failures: 0,
+            // The process that has written it may have died just now.
+            given_up: Some(Instant::now()),
             expires,
             due: Instant::now(),
             is_expired: false,
@@ -274,6 +299,10 @@ impl Slot {
             is_written: false,
             under_way: 0,
         }
+    }
+
+    fn is_alone(&self, failures: u32) -> bool {
+        self.under_way == 1 && self.failures == failures
     }
 
     fn identity(&self) -> Identity {
@@ -302,6 +331,10 @@ impl Slots {
         if let (Some(lane), false) = (&slot.lane, slot.has_failed) {
             self.lanes.entry(lane.clone()).or_default().insert(id);
         }
+    }
+
+    fn is_alone(&self, id: u64, failures: u32) -> bool {
+        self.by_id.get(&id).is_none_or(|slot| slot.is_alone(failures))
     }
 
     fn has_turn(&self, id: u64) -> bool {
@@ -375,6 +408,7 @@ mod tests {
             caller: None,
             written: SystemTime::now(),
             failures: 0,
+            given_up: None,
             expires: SystemTime::now() + Duration::from_secs(60),
             due: Instant::now(),
             is_expired: false,
@@ -402,7 +436,7 @@ mod tests {
         assert_eq!(index.by_lane(), [vec![1, 3, 5], vec![2], vec![4], vec![6]]);
         assert_eq!(due(&index), [1, 2, 4, 6]);
         assert!(!index.has_turn(3));
-        index.release(1, Instant::now());
+        index.release(1, Instant::now(), None);
         assert_eq!(due(&index), [1]);
         assert!(index.remove(1) && index.has_turn(3));
         assert_eq!(due(&index), [3]);
@@ -413,13 +447,13 @@ mod tests {
         let index = Index::new(0, []);
         assert_eq!(index.enter(slot("k", None)), EnterOutcome::New(1));
         assert_eq!(index.enter(slot("k", None)), EnterOutcome::Unwritten);
-        index.release(1, Instant::now());
+        index.release(1, Instant::now(), None);
         assert!(due(&index).is_empty());
         index.written(1);
         assert_eq!(index.enter(slot("k", None)), EnterOutcome::Before(1));
         assert!(due(&index).is_empty());
         assert!(matches!(index.take(1), TakeOutcome::Busy(_)));
-        index.release(1, Instant::now());
+        index.release(1, Instant::now(), None);
         assert_eq!(due(&index), [1]);
     }
 
@@ -428,11 +462,11 @@ mod tests {
         let in_lane = |key| slot(key, Some("a"));
         let index = Index::new(0, [(1, in_lane("k-1")), (2, in_lane("k-2"))]);
         assert!(matches!(index.take_due(), Ok((1, TakeOutcome::ToSend(_)))));
-        index.fail(1);
-        index.release(1, Instant::now());
+        assert!(index.fail(1, 0));
+        index.release(1, Instant::now(), None);
         assert_eq!(index.states(), [(1, EntryState::Failed), (2, EntryState::Waiting)]);
         assert_eq!((due(&index), index.by_lane()), (vec![2], vec![]));
-        index.release(2, Instant::now());
+        index.release(2, Instant::now(), None);
         index.revive(1);
         assert_eq!((index.by_lane(), index.has_turn(2)), (vec![vec![1, 2]], false));
         assert_eq!(due(&index), [2, 1], "the second is found to be behind");

@@ -151,9 +151,9 @@ impl Inner {
     }
 
     /// Ends an entry, without waiting until that is durable: if the end is lost, the entry is sent again, and its answer is a replay.
-    pub(crate) fn end(&self, id: u64) {
+    pub(crate) fn end(&self, id: u64, remove: impl FnOnce(&Index) -> bool) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.index.remove(id) {
+        if remove(&self.index) {
             drop(writer.hand(Change::Remove { id }, Purpose::End));
         }
     }
@@ -175,8 +175,8 @@ impl Inner {
     pub(crate) async fn revive(&self, id: u64, mut entry: Entry) -> Result<(), JournalError> {
         if entry.error.take().is_some() {
             self.note(id, &entry).await?;
-            self.index.revive(id);
         }
+        self.index.revive(id);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::{Request, Response};
 use http_body::Body as HttpBody;
+use tokio::time::Instant;
 use tonic::{Status, body::Body, metadata::MetadataMap};
 use tower_service::Service;
 
@@ -15,12 +16,15 @@ use crate::{
     attempt::{AttemptFuture, AttemptOutcome},
     captured::HEAD,
     telemetry::resumed,
-    verdict::Verdict,
+    verdict::{Others, Verdict},
 };
 
 /// Marks a request of an entry, so that the layer does not write it down again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FromJournal;
+pub(crate) struct FromJournal {
+    /// When its last attempt was given up that may be under way.
+    pub(crate) given_up: Option<Instant>,
+}
 
 /// Sends each entry once, unless it is being sent already. Entries of one lane are sent in their order.
 pub(super) async fn all<S, B>(journal: &Arc<Inner>, service: &S) -> Vec<Resumed>
@@ -84,10 +88,16 @@ where
         tell(journal, &expired).await;
         return Some(expired);
     };
-    let answer = send(&entry, service).await;
+    let answer = send(&entry, held.given_up(), service).await;
     let delivery = answer.delivery();
     // From here on, an answer that does not end the operation counts as an error. The service may be without the layer.
-    if answer.verdict(true) == Verdict::Ended {
+    if answer.verdict(Others::Over) == Verdict::Ended {
+        if !answer.has_succeeded() && !held.is_alone() {
+            // A call with its key waits for its own answer, or has given up an attempt meanwhile that may succeed.
+            let request = entry.message();
+            held.put_back();
+            return Some(Resumed::new(slot, request, Outcome::Behind));
+        }
         let ended = Resumed::new(slot, entry.message(), outcome(answer, delivery));
         // The application is told before the entry ends: if it dies in between, it is told again.
         let is_told = tell(journal, &ended).await;
@@ -96,7 +106,7 @@ where
                 resumed(&entry.procedure, "failed");
                 tracing::warn!(key = %entry.key, entry.procedure, code = ?error.code(), error = error.message(), is_told,
                     "a journaled operation has failed; without on_outcome, it stays in the journal");
-                if is_told { held.end() } else { held.fail(entry, error.clone()).await }
+                if is_told { held.end_if_alone() } else { held.fail(entry, error.clone()).await }
             }
             _ => {
                 resumed(&entry.procedure, "answered");
@@ -111,7 +121,7 @@ where
         journal.tell_of_credentials(&entry.procedure);
         held.leave_for_long(entry, &answer, delivery.attempts);
     } else {
-        held.leave(entry, &answer, delivery.attempts);
+        held.leave(entry, &answer, delivery.attempts, None);
     }
     Some(Resumed::new(slot, request, Outcome::Unresolved(answer.into_status())))
 }
@@ -128,7 +138,7 @@ async fn tell(journal: &Inner, resumed: &Resumed) -> bool {
     true
 }
 
-async fn send<S, B>(entry: &Entry, mut service: S) -> AttemptOutcome
+async fn send<S, B>(entry: &Entry, given_up: Option<Instant>, mut service: S) -> AttemptOutcome
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
@@ -139,7 +149,7 @@ where
         return AttemptOutcome::Lost(error.into());
     }
     let mut request = entry.request();
-    request.extensions_mut().insert(FromJournal);
+    request.extensions_mut().insert(FromJournal { given_up });
     // The layer of the service limits the size.
     AttemptFuture::new(service.call(request), usize::MAX).await
 }
