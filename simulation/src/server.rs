@@ -65,6 +65,9 @@ pub struct Server {
     instance: Arc<Mutex<Option<Instance>>>,
 }
 
+/// The most outcomes that wait to be recorded, with narrow limits.
+pub const UNRECORDED: usize = 4;
+
 /// The instances that share the count of requests while one is stopped: the server's, and the one that stops it.
 const INSTANCES: usize = 2;
 
@@ -135,7 +138,7 @@ impl Server {
             .request_body_timeout(settings.body_timeout)
             .replay_cache_bytes(of_server.replay_cache_bytes);
         if settings.is_narrow {
-            let (in_flight, waiting, unrecorded) = (Limit::new(12, 6), Limit::new(6, 3), Limit::new(4, 3));
+            let (in_flight, waiting, unrecorded) = (Limit::new(12, 6), Limit::new(6, 3), Limit::new(UNRECORDED, 3));
             builder = builder.limits(Limits { in_flight, waiting, unrecorded, ..Limits::default() });
         }
         for procedure in ["Send", "Enter"] {

@@ -6,8 +6,9 @@ use tonic_idempotency::policy::{LeasePolicy, StorePolicy};
 use uuid::Uuid;
 
 use crate::{
-    ledger::{Call, Evidence, HandlerRun},
+    ledger::{Call, Evidence, HandlerRun, Strike},
     plan::{Kind, Plan, Procedure, caller},
+    server::UNRECORDED,
     world::BEGINNING,
 };
 
@@ -131,12 +132,39 @@ impl Excuses<'_> {
         jumps.filter(|jump| from <= jump.from && jump.from <= to).map(|jump| jump.to - jump.from).sum()
     }
 
-    /// Returns whether the COMMIT of a claim may have hung for about a lease, or the clock was set back, before this time: it then reserves
-    /// the key for a call that has ended, and that has ceased to release it.
-    pub(super) fn has_late_claims(&self, before: Duration) -> bool {
-        let lease = self.plan.settings.policies.lease;
-        let mut faults = self.evidence.faults.iter().filter(|fault| fault.from <= before);
-        faults.any(|fault| fault.trouble.commit[1] >= lease.mul_f64(0.9) || fault.kind == Kind::SetBack)
+    /// Returns whether a claim of a call may have reserved the key for the call when it had ended, and nothing released it: docs/guarantees.md,
+    /// "A late claim".
+    pub(super) fn may_claim_late(&self, call: usize) -> bool {
+        let (held, settled) = self.life(call);
+        let operation = self.plan.operation(self.evidence.attempts[self.evidence.calls[call].attempt]);
+        // It waits for a row that a transaction has written.
+        let is_mixed =
+            self.plan.operations.iter().any(|it| it.key == operation.key && it.procedure == Procedure::Enter);
+        let settings = &self.plan.settings;
+        // It is released for a lease, and the last of these attempts may have begun a timeout ago.
+        let hangs = |fault: &Strike| {
+            fault.trouble.commit[1] + settings.timeout + RETRY >= settings.policies.lease
+                && fault.from <= settled
+                && held <= fault.to + fault.trouble.commit[1]
+        };
+        let causes = |fault: &Strike| hangs(fault) || fault.kind == Kind::SetBack && fault.from <= settled;
+        operation.procedure == Procedure::Send
+            && (is_mixed || self.is_hindered(call, held, settled))
+            && (self.evidence.faults.iter().any(causes) || self.is_backlog_full(call))
+    }
+
+    /// Returns whether so many outcomes of others may have waited to be recorded that the release of a lost claim was dropped: half of the limit.
+    fn is_backlog_full(&self, call: usize) -> bool {
+        let calls = &self.evidence.calls;
+        let (held, settled) = self.life(call);
+        let waits_beside = |other: &usize| {
+            *other != call
+                && calls[*other].process.is(&calls[call].process)
+                && calls[*other].arrived <= settled
+                // A lost claim is released for a lease.
+                && held <= self.life(*other).1 + self.plan.settings.policies.lease
+        };
+        self.plan.settings.is_narrow && (0..calls.len()).filter(waits_beside).nth(UNRECORDED / 2 - 1).is_some()
     }
 
     /// By how much the database's clock was set back in all before this time.

@@ -98,11 +98,9 @@ impl Audit<'_> {
         let is_open = |call| {
             self.excuses.is_killed(call)
                 || self.excuses.has_lapsed(call, answer.got) && self.excuses.life(call).1 >= answer.sent
+                || self.excuses.may_claim_late(call)
         };
         let is_told = |run: &HandlerRun| run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
-        self.runs_of(operation).any(is_told)
-            || calls.any(is_open)
-            || self.excuses.is_taken_back(operation.number)
-            || self.excuses.has_late_claims(answer.got)
+        self.runs_of(operation).any(is_told) || calls.any(is_open) || self.excuses.is_taken_back(operation.number)
     }
 }

@@ -71,15 +71,14 @@ impl Audit<'_> {
         let (_, settled) = self.excuses.life(number);
         // The recovery takes over what was lost, at its own time.
         let is_recovered = policies.on_lease_ended == LeasePolicy::Reconcile && self.excuses.is_lost(number);
-        // A COMMIT that hangs for longer than a lease reserves the key for a lease more.
-        let is_late = self.excuses.has_late_claims(answer.got);
         let is_transactional = self.plan.operation(self.evidence.attempts[call.attempt]).procedure == Procedure::Enter;
         let killed = self.excuses.killed(call).filter(|at| call.arrived <= *at && *at <= settled).min();
         // Until the server finds out that the client is gone.
         let noticed = policies.transaction_idle.max(KEEPALIVES) + FULL;
         let until = match killed {
             Some(at) => at + policies.lease.max(noticed),
-            None if is_late => settled + 2 * policies.lease,
+            // A claim that is late reserves the key for a lease more.
+            None if self.excuses.may_claim_late(number) => settled + 2 * policies.lease,
             None if is_transactional && self.excuses.is_silenced(number, call.arrived, settled) => settled + noticed,
             None => settled,
         };
