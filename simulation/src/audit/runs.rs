@@ -129,7 +129,7 @@ impl Audit<'_> {
             || self.has_expired(run, other.began)
     }
 
-    /// Returns whether another call may have taken a key over before the outcome of this run was recorded.
+    /// Returns whether another call, or the recovery, may have taken a key over before the outcome of this run was recorded.
     fn is_taken_over(&self, run: &HandlerRun) -> bool {
         let (held, settled) = self.excuses.life(run.call);
         let takes_over = |(number, call): (usize, &Call)| {
@@ -140,6 +140,7 @@ impl Audit<'_> {
                 && (self.excuses.is_killed(number)
                     || self.evidence.runs.iter().any(|it| it.call == number && it.began > run.began))
         };
-        self.evidence.calls.iter().enumerate().any(takes_over)
+        self.plan.settings.policies.on_lease_ended == LeasePolicy::Reconcile
+            || self.evidence.calls.iter().enumerate().any(takes_over)
     }
 }
