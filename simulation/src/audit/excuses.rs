@@ -162,7 +162,7 @@ impl Excuses<'_> {
                 && calls[*other].process.is(&calls[call].process)
                 && calls[*other].arrived <= settled
                 // A lost claim is released for a lease.
-                && held <= self.life(*other).1 + self.plan.settings.policies.lease
+                && held <= self.life(*other).1.saturating_add(self.plan.settings.policies.lease)
         };
         self.plan.settings.is_narrow && (0..calls.len()).filter(waits_beside).nth(UNRECORDED / 2 - 1).is_some()
     }

@@ -78,11 +78,11 @@ impl Audit<'_> {
         let until = match killed {
             Some(at) => at + policies.lease.max(noticed),
             // A claim that is late reserves the key for a lease more.
-            None if self.excuses.may_claim_late(number) => settled + 2 * policies.lease,
-            None if is_transactional && self.excuses.is_silenced(number, call.arrived, settled) => settled + noticed,
+            None if self.excuses.may_claim_late(number) => settled.saturating_add(2 * policies.lease),
+            None if is_transactional && self.excuses.is_silenced(number, call.arrived, settled) => settled.saturating_add(noticed),
             None => settled,
         };
-        let until = until + self.excuses.set_back(answer.got);
+        let until = until.saturating_add(self.excuses.set_back(answer.got));
         let is_taken_back = self.excuses.is_taken_back(answer.operation);
         call.arrived <= answer.got && (is_recovered || is_taken_back || until >= answer.sent)
     }
