@@ -10,8 +10,8 @@ use tonic_idempotency::{
 use super::Audit;
 use crate::{
     database::KEEPALIVES,
-    ledger::{Answer, Says},
-    plan::{Pace, Procedure},
+    ledger::{Answer, HandlerRun, Says},
+    plan::{End, Pace, Procedure},
 };
 
 /// The time that a call waits for what is full.
@@ -69,8 +69,11 @@ impl Audit<'_> {
         let call = &self.evidence.calls[number];
         let policies = &self.plan.settings.policies;
         let (_, settled) = self.excuses.life(number);
-        // The recovery takes over what was lost, at its own time.
-        let is_recovered = policies.on_lease_ended == LeasePolicy::Reconcile && self.excuses.is_lost(number);
+        // The recovery takes over what was lost, or abandoned, at its own time.
+        let is_abandoned =
+            |run: &HandlerRun| run.call == number && run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        let is_recovered = policies.on_lease_ended == LeasePolicy::Reconcile
+            && (self.excuses.is_lost(number) || self.evidence.runs.iter().any(is_abandoned));
         let is_transactional = self.plan.operation(self.evidence.attempts[call.attempt]).procedure == Procedure::Enter;
         let killed = self.excuses.killed(call).filter(|at| call.arrived <= *at && *at <= settled).min();
         // Until the server finds out that the client is gone.
@@ -79,7 +82,9 @@ impl Audit<'_> {
             Some(at) => at + policies.lease.max(noticed),
             // A claim that is late reserves the key for a lease more.
             None if self.excuses.may_claim_late(number) => settled.saturating_add(2 * policies.lease),
-            None if is_transactional && self.excuses.is_silenced(number, call.arrived, settled) => settled.saturating_add(noticed),
+            None if is_transactional && self.excuses.is_silenced(number, call.arrived, settled) => {
+                settled.saturating_add(noticed)
+            }
             None => settled,
         };
         let until = until.saturating_add(self.excuses.set_back(answer.got));
