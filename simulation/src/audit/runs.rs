@@ -117,10 +117,12 @@ impl Audit<'_> {
             && (policies.on_lease_ended == LeasePolicy::Rerun || is_error)
             && (self.excuses.is_killed(run.call)
                 || self.excuses.has_lapsed(run.call, Duration::MAX) && self.is_taken_over(run));
-        // The other mode does not see the lock of a transaction that has begun before.
+        // The other mode does not see the lock of a transaction that has begun before. Or the transaction is gone, and its call, which has
+        // just heard that it began, has not noticed: it can commit nothing.
+        let arrived = self.evidence.calls[other.call].arrived;
         let was_locked = self.plan.operation(other.operation).procedure == Procedure::Enter
-            && is_reserved
-            && self.evidence.calls[other.call].arrived <= told;
+            && arrived <= told
+            && (is_reserved || self.excuses.is_hindered(other.call, arrived, other.began));
         may_be_freed
             || self.excuses.is_taken_back(run.operation)
             || was_locked
