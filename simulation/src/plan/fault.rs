@@ -173,7 +173,7 @@ fn trouble(random: &mut Random, kind: Kind, settings: &Settings) -> Trouble {
     let (lease, timeout) = (settings.policies.lease, settings.timeout);
     match kind {
         Kind::SlowStatements => Trouble { latency: [timeout / 4, timeout + timeout / 4], ..Trouble::NONE },
-        Kind::SlowCommits => Trouble { commit: [lease / 6, lease.max(timeout).min(lease / 5 * 3)], ..Trouble::NONE },
+        Kind::SlowCommits => Trouble { commit: [lease / 6, lease.max(timeout)], ..Trouble::NONE },
         Kind::CutsAtStatements => Trouble { cut: 0.01 * random.number(1..=20) as f64, ..Trouble::NONE },
         _ => Trouble {
             deadlock: chance(random),
