@@ -140,7 +140,10 @@ impl Audit<'_> {
                 && call.left.is_none_or(|left| left >= held)
                 && self.key(self.evidence.attempts[call.attempt]) == self.key(run.operation)
                 && (self.excuses.is_killed(number)
-                    || self.evidence.runs.iter().any(|it| it.call == number && it.began > run.began))
+                    || self.evidence.runs.iter().any(|it| it.call == number && it.began > run.began)
+                    // Its claim was answered too late to begin a run.
+                    || self.excuses.is_hindered(number, run.began, settled)
+                        && !self.evidence.runs.iter().any(|it| it.call == number))
         };
         self.plan.settings.policies.on_lease_ended == LeasePolicy::Reconcile
             || self.evidence.calls.iter().enumerate().any(takes_over)
