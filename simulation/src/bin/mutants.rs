@@ -159,7 +159,9 @@ fn simulate(copy: &Path, target: &Path, bounds: &[&str]) -> Verdict {
         cargo.output().expect("cargo")
     };
     let options = ["--quiet", "--locked", "--package", "simulation", "--bin", "simulation", "--profile", "simulation"];
-    if !cargo(&[&["build"], &options[..]].concat()).status.success() {
+    let built = cargo(&[&["build"], &options[..]].concat());
+    if !built.status.success() {
+        println!("{}", String::from_utf8_lossy(&built.stderr));
         return Verdict::DoesNotCompile;
     }
     let output = cargo(&[&["run"], &options[..], &["--", "--seconds", "300"], bounds].concat());
