@@ -1,13 +1,14 @@
 //! Everything that happened, as an observer sees who stands outside of all processes: the evidence of the audit.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tonic::Code;
 use tonic_idempotency::rejection::Reason;
+use uuid::Uuid;
 
 use crate::{
     database::{Lost, StoredRecord, Trouble},
@@ -41,6 +42,8 @@ pub struct Evidence {
     pub counts: BTreeMap<usize, usize>,
     /// The records, when all has been answered.
     pub records: Vec<StoredRecord>,
+    /// The owners and keys that were reserved, at times.
+    pub reserved: Vec<(Duration, BTreeSet<(Uuid, Uuid)>)>,
     /// Processes that were shut down well, with no call left, and when.
     pub stopped: Vec<(Process, Duration)>,
     /// The commits that the database has lost.

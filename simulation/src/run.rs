@@ -24,6 +24,9 @@ use crate::{
 /// The time after which all that is lost has been noticed.
 const QUIET: Duration = Duration::from_secs(120);
 
+/// The time between two looks at the keys that are reserved.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+
 /// The result of a run.
 #[derive(Debug)]
 pub struct Report {
@@ -108,6 +111,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             })
         })
         .collect();
+    let looks = tokio::spawn(look(world.clone(), database.clone(), ledger.clone()));
     let sending: Vec<_> = clients
         .iter()
         .map(|client| {
@@ -138,6 +142,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         }
     }
     sleep(QUIET).await;
+    looks.abort();
     ledger.lock().records = database.records();
     for server in servers.iter() {
         server.stop(true).await;
@@ -146,5 +151,14 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
     let Open { transactions, advisory_locks, row_locks, waiting, .. } = database.open();
     if transactions + advisory_locks + row_locks + waiting > 0 {
         ledger.lock().leftovers.push(format!("the database still has {:?}", database.open()));
+    }
+}
+
+/// Looks which keys are reserved, now and then, until it is aborted.
+async fn look(world: World, database: Database, ledger: Ledger) {
+    loop {
+        sleep(BETWEEN_LOOKS).await;
+        let reserved = database.reserved();
+        ledger.lock().reserved.push((world.time(), reserved));
     }
 }

@@ -18,6 +18,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// The time within which one retry heals what was over at once.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// The renewals of one key that may be on their way at once.
+const RENEWALS: u32 = 5;
+
 /// The longest time that a message takes in a storm.
 const STORM: Duration = Duration::from_millis(800);
 
@@ -171,6 +174,13 @@ impl Excuses<'_> {
     pub(super) fn set_back(&self, before: Duration) -> Duration {
         let all = self.evidence.faults.iter().filter(|fault| fault.kind == Kind::SetBack && fault.from <= before);
         all.map(|fault| fault.to - fault.from).sum()
+    }
+
+    /// How long the renewals of one key that are sent in a time of slow COMMITs wait for each other before this time.
+    pub(super) fn queued_commits(&self, before: Duration) -> Duration {
+        let slow =
+            self.evidence.faults.iter().filter(|fault| fault.from <= before).map(|fault| fault.trouble.commit[1]);
+        RENEWALS * slow.max().unwrap_or_default()
     }
 
     /// Returns how long a process was hindered meanwhile.

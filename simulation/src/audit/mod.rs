@@ -18,7 +18,9 @@
 //! | an outcome is known | it is said to be unknown, and there was no reason | `refusals` |
 //! | a refusal has its cause | the store is said to be away, or a limit reached, or a server stopping, and none is | `refusals` |
 //! | waiting has an end | a call that runs no handler is answered late, and nothing hindered it | `waits` |
-//! | a key is free when its call is over | a key is said to be in progress, and no call can have it | `waits` |
+//! | a key is free when its call is over | a key is said to be in progress, or is reserved, and no call can have it | `waits`, `holds` |
+//! | a handler has its key | a handler runs in reserved mode, and the lease of its key has ended, or another call may reserve it | `holds` |
+//! | one user never has everything | the handlers of one user have all transactions of a process | `limits` |
 //! | no key is stuck | an operation gets no final answer when all faults are over | `leftovers` |
 //! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, or a call goes on after that | `leftovers` |
 //! | a journal keeps its word | as the file says | `../journal.rs` |
@@ -27,7 +29,9 @@
 mod answers;
 mod effects;
 mod excuses;
+mod holds;
 mod leftovers;
+mod limits;
 mod records;
 mod refusals;
 mod runs;
@@ -74,6 +78,8 @@ pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Vec<Violat
     audit.records();
     audit.answers();
     audit.waits();
+    audit.holds();
+    audit.limits();
     audit.leftovers();
     audit.violations.extend(journal::audit(evidence));
     audit.violations

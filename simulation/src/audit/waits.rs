@@ -62,10 +62,11 @@ impl Audit<'_> {
                 let operation = self.evidence.attempts[self.evidence.calls[*number].attempt];
                 self.key(operation) == self.key(answer.operation)
             })
-            .any(|number| self.may_hold(number, answer))
+            .any(|number| self.may_hold(number, answer.sent, answer.got))
     }
 
-    fn may_hold(&self, number: usize, answer: &Answer) -> bool {
+    /// Returns whether a call may have had its key at some time between these.
+    pub(super) fn may_hold(&self, number: usize, from: Duration, to: Duration) -> bool {
         let call = &self.evidence.calls[number];
         let policies = &self.plan.settings.policies;
         let (_, settled) = self.excuses.life(number);
@@ -87,8 +88,8 @@ impl Audit<'_> {
             }
             None => settled,
         };
-        let until = until.saturating_add(self.excuses.set_back(answer.got));
-        let is_taken_back = self.excuses.is_taken_back(answer.operation);
-        call.arrived <= answer.got && (is_recovered || is_taken_back || until >= answer.sent)
+        let until = until.saturating_add(self.excuses.set_back(to));
+        let is_taken_back = self.excuses.is_taken_back(self.evidence.attempts[call.attempt]);
+        call.arrived <= to && (is_recovered || is_taken_back || until >= from)
     }
 }

@@ -1,6 +1,7 @@
 //! The server, as the rest of a world sees it: [`Database`].
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -198,6 +199,11 @@ impl Database {
     /// Returns the committed records, in the order of owners and keys.
     pub fn records(&self) -> Vec<StoredRecord> {
         self.lock().records()
+    }
+
+    /// Returns the owners and keys that are reserved now, with leases that have not ended.
+    pub fn reserved(&self) -> BTreeSet<(Uuid, Uuid)> {
+        self.lock().reserved()
     }
 
     /// Returns what sessions hold now.

@@ -516,6 +516,12 @@ impl State {
         records.collect()
     }
 
+    pub(super) fn reserved(&self) -> BTreeSet<Id> {
+        let now = self.now();
+        let is_reserved = |row: &StoredRow| row.state(None, None, now) == "reserved";
+        self.rows.iter().filter(|(_, row)| is_reserved(row)).map(|(id, _)| *id).collect()
+    }
+
     pub(super) fn open(&self) -> Open {
         let mut open = Open { sessions: self.sessions.len(), ..Open::default() };
         for session in self.sessions.values() {

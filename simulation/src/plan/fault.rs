@@ -136,7 +136,7 @@ impl Fault {
             let kind = Kind::draw(&mut random, &kinds, settings);
             Self {
                 number: usize::try_from(number).unwrap_or_default(),
-                at: draw_time(&mut random, operations),
+                at: draw_time(&mut random, kind, settings, operations),
                 lasts: draw_duration(&mut random, settings),
                 kind,
                 trouble: trouble(&mut troubles.fork(), kind, settings),
@@ -146,8 +146,19 @@ impl Fault {
     }
 }
 
-/// Draws when a fault happens: at any time, or when a handler is about to end.
-fn draw_time(random: &mut Random, operations: &[Operation]) -> Duration {
+/// Draws when a fault happens: at any time; when a handler is about to end; amid the crowd; or, if it is a stop, when a message has
+/// arrived by half.
+fn draw_time(random: &mut Random, kind: Kind, settings: &Settings, operations: &[Operation]) -> Duration {
+    let halves: Vec<_> = operations.iter().filter_map(Operation::second_half).collect();
+    if let Kind::Stop(_) = kind
+        && !halves.is_empty()
+        && random.once_in(2)
+    {
+        return random.one_of(&halves).saturating_sub(random.duration(Duration::ZERO..=Duration::from_secs(2)));
+    }
+    if let Some(rush) = settings.rush.filter(|_| random.once_in(3)) {
+        return rush + random.duration(Duration::ZERO..=Duration::from_millis(1_200));
+    }
     if operations.is_empty() || random.once_in(2) {
         return LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0);
     }

@@ -175,6 +175,14 @@ impl Operation {
         self.behaviours[run.min(self.behaviours.len() - 1)]
     }
 
+    /// Returns when the second half of its first message leaves, if it comes later than the first.
+    pub(super) fn second_half(&self) -> Option<Duration> {
+        match self.body {
+            Pace::Stops(time) => Some(self.begins + time),
+            Pace::AtOnce | Pace::Never => None,
+        }
+    }
+
     /// Returns whose it is: a user in one tenant.
     pub fn owner(&self) -> Uuid {
         Uuid::from_u128(self.user.unwrap_or_default().as_u128() ^ u128::from(self.scope))
