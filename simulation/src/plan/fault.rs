@@ -130,6 +130,8 @@ impl Fault {
         // Each run has some of the kinds, so that those that hide others are sometimes off.
         let kinds: Vec<_> = (0..Kind::COUNT).filter(|_| random.once_in(3)).collect();
         let count = if kinds.is_empty() { 0 } else { random.number(0..=14) };
+        // Nothing is excused for long after brief ones.
+        let are_brief = random.once_in(2);
         let mut troubles = random.fork();
         let draw = |number| {
             let mut random = random.fork();
@@ -137,7 +139,7 @@ impl Fault {
             Self {
                 number: usize::try_from(number).unwrap_or_default(),
                 at: draw_time(&mut random, kind, settings, operations),
-                lasts: draw_duration(&mut random, settings),
+                lasts: draw_duration(&mut random, settings, are_brief),
                 kind,
                 trouble: trouble(&mut troubles.fork(), kind, settings),
             }
@@ -167,7 +169,10 @@ fn draw_time(random: &mut Random, kind: Kind, settings: &Settings, operations: &
 }
 
 /// Draws how long a fault lasts: for any time, or for about a lease or the patience of the store.
-fn draw_duration(random: &mut Random, settings: &Settings) -> Duration {
+fn draw_duration(random: &mut Random, settings: &Settings, is_brief: bool) -> Duration {
+    if is_brief {
+        return random.duration(settings.timeout / 5..=settings.timeout * 2);
+    }
     let of = *random.one_of(&[settings.policies.lease, settings.timeout]);
     match random.once_in(2) {
         true => random.duration(of / 5..=of * 2),
