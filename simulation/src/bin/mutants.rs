@@ -12,6 +12,9 @@ use std::{
 use clap::Parser;
 use serde::Deserialize;
 
+/// The operations of each seed: few, so that as many calls meet more settings and faults.
+const OPERATIONS: &str = "25";
+
 /// Switches guards off, one at a time, in a copy of the repository, and runs the simulation there.
 #[derive(Debug, Parser)]
 #[command(version = None)]
@@ -164,7 +167,8 @@ fn simulate(copy: &Path, target: &Path, bounds: &[&str]) -> Verdict {
         println!("{}", String::from_utf8_lossy(&built.stderr));
         return Verdict::DoesNotCompile;
     }
-    let output = cargo(&[&["run"], &options[..], &["--", "--seconds", "300"], bounds].concat());
+    let output =
+        cargo(&[&["run"], &options[..], &["--", "--seconds", "300", "--operations", OPERATIONS], bounds].concat());
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines = text.lines().map(str::trim);
     match output.status.code() {
