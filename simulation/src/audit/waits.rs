@@ -9,7 +9,7 @@ use tonic_idempotency::{
 
 use super::Audit;
 use crate::{
-    database::KEEPALIVES,
+    database::{KEEPALIVES, SILENCE},
     ledger::{Answer, HandlerRun, Says},
     plan::{End, Pace, Procedure},
 };
@@ -78,7 +78,7 @@ impl Audit<'_> {
         let is_transactional = self.plan.operation(self.evidence.attempts[call.attempt]).procedure == Procedure::Enter;
         let killed = self.excuses.killed(call).filter(|at| call.arrived <= *at && *at <= settled).min();
         // Until the server finds out that the client is gone.
-        let noticed = policies.transaction_idle.max(KEEPALIVES) + FULL;
+        let noticed = policies.transaction_idle.max(SILENCE + KEEPALIVES) + FULL;
         let until = match killed {
             Some(at) => at + policies.lease.max(noticed),
             // A claim that is late reserves the key for a lease more.

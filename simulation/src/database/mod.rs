@@ -28,7 +28,7 @@ pub use self::{
     pool::Pool,
     row::Row,
     server::Database,
-    session::KEEPALIVES,
+    session::{KEEPALIVES, SILENCE},
     state::{Effect, Lost, Open, StoredRecord},
     statement::resource_types,
     trouble::Trouble,

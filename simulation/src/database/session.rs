@@ -20,7 +20,7 @@ use super::{
 use crate::world::{Cut, Link, Process, Signal};
 
 /// How long a client waits for an acknowledgement: `tcp_user_timeout`.
-pub(super) const SILENCE: Duration = Duration::from_secs(15);
+pub const SILENCE: Duration = Duration::from_secs(15);
 
 /// How much later the server's keepalives find out.
 pub const KEEPALIVES: Duration = Duration::from_secs(15);
