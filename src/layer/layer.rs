@@ -83,9 +83,10 @@ impl IdempotencyLayer {
         self.shared.engine.as_ref()
     }
 
-    /// Returns the procedure with this path, if it takes keys.
+    /// Returns the procedure or operation with this path, if it takes keys.
     pub(crate) fn procedure(&self, path: &str) -> Option<&Procedure> {
-        self.shared.procedures.get(path).map(|protected| &*protected.procedure)
+        let protected = self.shared.procedures.get(path).map(|protected| &*protected.procedure);
+        protected.or_else(|| self.shared.operations.get(path).map(|operation| &**operation))
     }
 
     /// Returns a declared operation, and the descriptors.

@@ -77,7 +77,8 @@ pub struct Abandoned {
     pub key: KeyId,
     /// The path of the procedure.
     pub procedure: String,
-    /// The encoded request message if a client retries the call; `None` in the background, as requests are not stored.
+    /// The encoded request message if a client retries the call; `None` in the background, as requests are not stored, and of an
+    /// [operation](crate::run).
     pub request: Option<Bytes>,
 }
 

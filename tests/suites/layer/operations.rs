@@ -197,6 +197,29 @@ async fn find_a_key_in_any_of_its_forms() {
     }
 }
 
+/// Those that are no gRPC calls, too.
+#[tokio::test(start_paused = true)]
+async fn of_messages_are_known_and_withheld_likewise() {
+    const CHARGE: &str = "billing.v1/ChargeOrder";
+    for is_withheld in [false, true] {
+        let hook = move |request: ReplayRequest| async move {
+            assert_eq!(request.procedure, format!("/{CHARGE}"));
+            if is_withheld { Err(Status::permission_denied("you have left the organisation")) } else { Ok(()) }
+        };
+        let with = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).authorize_replay(hook);
+        let shop = shop_with(|builder| with(builder).procedure(Procedure::operation(CHARGE))).await;
+        let charge = shop.layer.operation::<tonic_idempotency::run::Bytes>(CHARGE).expect("it is declared");
+        let caller = Caller::new(tonic_idempotency::UserId::new(shop.user.expect("a user")));
+        let key = shop.key.expect("a key").to_string();
+        let ended = charge.run(&caller, &key, b"", |_| async { Ok::<_, Infallible>(Vec::new()) }).await;
+        ended.expect("it succeeds");
+        match Operations::of(&shop).await.get().await {
+            Ok(operation) => assert!(!is_withheld && operation.state() == State::Completed, "{operation:?}"),
+            Err(status) => assert_eq!((is_withheld, status.code()), (true, Code::PermissionDenied)),
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn are_withheld_as_their_replays_are() {
     let leaves = |request: ReplayRequest| async move {
