@@ -154,6 +154,8 @@ pub async fn whose_future_is_dropped_end_as_their_policy_says<S: Stack>() {
         });
         until("the handler runs", async || import.runs() == 1).await;
         delivery.abort();
+        // Dropped, before the handler may go on.
+        delivery.await.expect_err("it is cancelled");
         gate.add_permits(1);
         until("the first delivery has ended", async || {
             matches!(import.insert::<S>("shop").await, Ok(outcome) if outcome.is_replay() == (runs == 1))
