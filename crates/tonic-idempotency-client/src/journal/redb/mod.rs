@@ -46,7 +46,8 @@ const CACHE: usize = 16 << 20;
 ///
 /// The file is verified whenever it is opened: each page, and each record by a checksum of its own. A damaged file is kept under another
 /// name, with `.damaged` at its end. A new file takes its place. The new file has all entries that could be read. They are marked as
-/// [failed](super::EntryState::Failed), because they may have ended before. A warning is logged.
+/// [failed](super::EntryState::Failed), because they may have ended before. A warning is logged. One damage is not noticed: in the last
+/// commit of a process that was killed, it looks like a commit that was cut off.
 #[derive(Debug)]
 pub struct RedbStore {
     path: PathBuf,
