@@ -209,10 +209,14 @@ impl<'a, D: Driver> Operation<'a, D> {
         inconclusive.ok_or_else(|| self.out_of_time())
     }
 
+    /// Returns the time after which an attempt that has not answered leads to a further one.
+    fn share_of_time(&self) -> Duration {
+        share_of(self.progress.deadline().saturating_duration_since(self.begun.0))
+    }
+
     /// Returns the alarms in the order of their times.
     fn alarms(&self) -> impl Iterator<Item = (Instant, Alarm)> + use<D> {
-        let (begun, deadline) = (self.begun.0, self.progress.deadline());
-        let share = share_of(deadline.saturating_duration_since(begun));
+        let (begun, deadline, share) = (self.begun.0, self.progress.deadline(), self.share_of_time());
         let status = |times: u32| self.time_for_status.map_or(deadline, |time| begun + times * time);
         let mut alarms = [
             (status(1), Alarm::Status { again: false }),
@@ -363,6 +367,9 @@ impl<'a, D: Driver> Operation<'a, D> {
         }
         if self.progress.is_waiting() && self.connections.are_exhausted() {
             return self.error(StoreErrorKind::Overloaded, "the pool has no free connection");
+        }
+        if self.progress.first_sent().is_some_and(|sent| sent > self.progress.deadline() - self.share_of_time()) {
+            return self.error(StoreErrorKind::Overloaded, "the pool has given a connection too late for an answer");
         }
         self.error(StoreErrorKind::Unreachable, "the server does not answer")
     }

@@ -3,7 +3,7 @@
 use std::{
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -35,7 +35,9 @@ pub(super) struct OperationProgress {
     answered: AtomicBool,
     /// Whether an answer was lost.
     lost: AtomicBool,
-    /// When something was last sent.
+    /// When something was first sent.
+    first_sent: OnceLock<Instant>,
+    /// When something was last sent alone.
     last_sent: Mutex<Instant>,
     /// How many attempts wait for a connection.
     waiting: AtomicUsize,
@@ -56,6 +58,7 @@ impl OperationProgress {
             together: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            first_sent: OnceLock::new(),
             last_sent: Mutex::new(Instant::now()),
             waiting: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
@@ -129,8 +132,15 @@ impl OperationProgress {
 
     /// Notes that something is about to be sent.
     pub(super) fn sends(&self) {
-        *self.last_sent.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let now = Instant::now();
+        self.first_sent.get_or_init(|| now);
+        *self.last_sent.lock().unwrap_or_else(PoisonError::into_inner) = now;
         self.state.fetch_or(SENT, Ordering::Relaxed);
+    }
+
+    /// Returns when an attempt was first sent.
+    pub(super) fn first_sent(&self) -> Option<Instant> {
+        self.first_sent.get().copied()
     }
 
     /// Returns when an attempt was last sent alone.
@@ -143,6 +153,9 @@ impl OperationProgress {
     pub(super) fn sends_together(&self) -> bool {
         let sends = |state| (state & ENDED == 0).then_some(state | SENT);
         let may_send = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sends).is_ok();
+        if may_send {
+            self.first_sent.get_or_init(Instant::now);
+        }
         self.together.fetch_or(may_send, Ordering::Relaxed);
         may_send
     }
