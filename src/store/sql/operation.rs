@@ -6,7 +6,7 @@
 //! | twice that | a claim that was sent in a batch is sent again without the status |
 //! | a share: a quarter of the timeout, at most 2 s | a second attempt is made. It first finds out whether the server answers |
 //! | two shares | if it does not answer: a third attempt, on a connection that was used or made during the operation |
-//! | a share before the end | if it does not answer, and no connection is free: one attempt in place of all others |
+//! | a share before the end | if it does not answer, and no connection is free: one attempt in place of all others. If one is free, and none was before: the second attempt |
 //! | the timeout | the operation fails |
 //!
 //! The first answer counts. The first attempt may be sent in a batch with those of other operations (`batch`); all others
@@ -175,6 +175,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         let mut failures = Failures::default();
         let mut inconclusive = None;
         let mut again = ASK_AGAIN.0;
+        let mut has_tried_beside = false;
         for (time, alarm) in self.alarms() {
             while let Ok(ended) = timeout_at(time, attempts.next()).await {
                 match ended {
@@ -193,7 +194,7 @@ impl<'a, D: Driver> Operation<'a, D> {
                     None => return inconclusive.ok_or_else(|| failures.last.unwrap_or_else(|| self.out_of_time())),
                 }
             }
-            let with_status = match self.reaction(alarm) {
+            let with_status = match self.reaction(alarm, has_tried_beside) {
                 Reaction::Wait => continue,
                 Reaction::TryBeside { with_status } => with_status,
                 Reaction::TryInstead => {
@@ -204,6 +205,7 @@ impl<'a, D: Driver> Operation<'a, D> {
                     false
                 }
             };
+            has_tried_beside = true;
             attempts.push(make(AttemptPlan { with_status, together: false, in_doubt: true }, Duration::ZERO));
         }
         inconclusive.ok_or_else(|| self.out_of_time())
@@ -235,7 +237,7 @@ impl<'a, D: Driver> Operation<'a, D> {
     }
 
     /// Decides what to do about attempts that have not answered.
-    fn reaction(&self, alarm: Alarm) -> Reaction {
+    fn reaction(&self, alarm: Alarm, has_tried_beside: bool) -> Reaction {
         let (progress, connections) = (&self.progress, self.connections);
         match alarm {
             Alarm::Deadline => Reaction::Wait,
@@ -250,6 +252,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             }
             Alarm::LastShare | Alarm::Silence { .. } if progress.has_answer() => Reaction::Wait,
             Alarm::LastShare if progress.is_sent() && connections.are_exhausted() => Reaction::TryInstead,
+            Alarm::LastShare if progress.is_sent() && !has_tried_beside => Reaction::TryBeside { with_status: false },
             Alarm::LastShare => Reaction::Wait,
             Alarm::Silence { .. } if progress.is_waiting() && connections.are_exhausted() => Reaction::Wait,
             Alarm::Silence { again } => {

@@ -153,24 +153,27 @@ async fn a_pool_without_a_free_connection_is_overloaded() {
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false));
 }
 
-/// The server is asked so late that it has no time to answer.
+/// The server is asked so late that it has no time to answer; or so late that it is asked whether it answers in the last moment.
 #[tokio::test]
 async fn a_pool_whose_connection_comes_too_late_is_overloaded() {
     let database = Database::new().await;
     let mut owner = database.owner().await;
     let lock = owner.transaction().await.expect("a transaction");
     lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
-    let pool = database.pool(1);
-    let taken = pool.get().await.expect("a connection");
     let time = Duration::from_secs(2);
-    let store = patient(pool).timeout(time);
-    let claimed = claim(Uuid::new_v4(), Uuid::new_v4());
-    let gives = async {
-        tokio::time::sleep(time.mul_f64(0.85)).await;
-        drop(taken);
-    };
-    let (claimed, ()) = tokio::join!(store.claim(&claimed), gives);
-    assert_eq!(claimed.expect_err("no time for an answer").kind(), StoreErrorKind::Overloaded);
+    for (size, part) in [(1, 0.85), (2, 0.6)] {
+        let pool = database.pool(size);
+        let taken = join_all((0..size).map(|_| pool.get())).await;
+        let store = patient(pool).timeout(time);
+        let claimed = claim(Uuid::new_v4(), Uuid::new_v4());
+        let gives = async {
+            tokio::time::sleep(time.mul_f64(part)).await;
+            drop(taken);
+        };
+        let (claimed, ()) = tokio::join!(store.claim(&claimed), gives);
+        let error = claimed.expect_err("the table is locked");
+        assert_eq!(error.kind(), StoreErrorKind::Overloaded, "pool of {size}");
+    }
 }
 
 /// A statement that takes too long, on a server that can be asked.
