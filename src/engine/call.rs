@@ -28,6 +28,8 @@ pub(crate) struct Call {
     pub(crate) request_hashes: RequestHashes,
     /// The encoded request message, for the reconciler; `None` if the procedure has none, or if only the hash is known.
     pub(crate) request: Option<Bytes>,
+    /// Whether it may end with a final error, so that its transaction begins with a savepoint.
+    pub(crate) can_be_final: bool,
     /// The metadata of its record that is not the handler's, encoded: the `traceparent` of its request.
     pub(crate) metadata: Option<Bytes>,
     /// The time until which the client waits.
@@ -72,7 +74,7 @@ impl Call {
         TransactionOptions {
             idle: policies.transaction_idle,
             isolation: policies.isolation,
-            savepoint: !policies.final_errors.is_empty(),
+            savepoint: self.can_be_final,
         }
     }
 

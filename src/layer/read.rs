@@ -112,6 +112,7 @@ async fn keyed(
         session,
         request_hashes,
         request: policies.reconciles().then(|| request.message().clone()),
+        can_be_final: !policies.final_errors.is_empty(),
         metadata: telemetry::traceparent(request.headers()).map(encode_traceparent),
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),

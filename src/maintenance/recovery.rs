@@ -229,6 +229,7 @@ impl Recovery {
             request_hashes: abandoned.request,
             request: None,
             metadata: None,
+            can_be_final: false,
             deadline: None,
             disconnected: None,
         });

@@ -40,6 +40,13 @@ pub trait HandlerError: Sized + Send + 'static {
         None
     }
 
+    /// Returns whether an error of this type can be final at all: then a transaction begins with a savepoint, to which the handler's writes are
+    /// rolled back. Defaults to `true`.
+    fn can_be_final(codes: &FinalErrors) -> bool {
+        let _ = codes;
+        true
+    }
+
     /// Returns the error that was stored; `None`, which is the default, if these bytes are none.
     fn from_final(stored: &[u8]) -> Option<Self> {
         let _ = stored;
@@ -64,6 +71,10 @@ impl HandlerError for Status {
         codes.contains(self.code()).then(|| status.encode_to_vec())
     }
 
+    fn can_be_final(codes: &FinalErrors) -> bool {
+        !codes.is_empty()
+    }
+
     fn from_final(stored: &[u8]) -> Option<Self> {
         let status = pb::Status::decode(stored).ok().filter(|status| status.code != Code::Ok as i32)?;
         let details = if status.details.is_empty() { Vec::new() } else { stored.to_vec() };
@@ -75,11 +86,19 @@ impl HandlerError for Status {
     }
 }
 
-impl HandlerError for Infallible {}
+impl HandlerError for Infallible {
+    fn can_be_final(_codes: &FinalErrors) -> bool {
+        false
+    }
+}
 
 /// None is final.
 #[cfg(feature = "postgres")]
 impl HandlerError for crate::store::TransactionError {
+    fn can_be_final(_codes: &FinalErrors) -> bool {
+        false
+    }
+
     fn as_error(&self) -> Option<&(dyn Error + 'static)> {
         Some(self)
     }

@@ -92,6 +92,7 @@ impl<C: Codec> Operation<C> {
             session,
             request_hashes: RequestHashes::new(RequestHash::from(hash), None),
             request: None,
+            can_be_final: E::can_be_final(&policies.final_errors),
             metadata: Some(encode_codec(C::NAME)),
             deadline: None,
             disconnected: disconnected.clone(),

@@ -3,6 +3,7 @@
 use diesel::result::Error;
 use tonic::Status;
 use tonic_idempotency::{
+    policy::FinalErrors,
     run::HandlerError,
     store::{TransactionErrorKind, driver::DriverError},
 };
@@ -81,6 +82,10 @@ pub(crate) fn is_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// None is final.
 impl HandlerError for TransactionError {
+    fn can_be_final(_codes: &FinalErrors) -> bool {
+        false
+    }
+
     fn as_error(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(self)
     }

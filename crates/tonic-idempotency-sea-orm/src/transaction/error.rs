@@ -5,6 +5,7 @@ use std::{error::Error, sync::Arc};
 use sea_orm::{DbErr, RuntimeErr, TransactionError as ClosureError};
 use tonic::Status;
 use tonic_idempotency::{
+    policy::FinalErrors,
     run::HandlerError,
     store::{
         TransactionErrorKind,
@@ -87,6 +88,10 @@ impl<E: Into<Self>> From<ClosureError<E>> for TransactionError {
 
 /// None is final.
 impl HandlerError for TransactionError {
+    fn can_be_final(_codes: &FinalErrors) -> bool {
+        false
+    }
+
     fn as_error(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(self)
     }

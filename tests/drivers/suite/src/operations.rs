@@ -9,9 +9,9 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use tonic::{Code, Status};
 use tonic_idempotency::{
     Caller, IdempotencyLayer, UserId,
-    policy::{DisconnectPolicy, Mode, Procedure, ProcedureBuilder},
+    policy::{DisconnectPolicy, FinalErrors, Mode, Procedure, ProcedureBuilder},
     rejection::Reason,
-    run::{Bytes, Call, Operation, Outcome, RunError},
+    run::{Bytes, Call, HandlerError, Operation, Outcome, RunError},
 };
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
@@ -117,6 +117,39 @@ pub async fn that_fail_leave_nothing_or_their_final_error<S: Stack>() {
         assert_eq!((error.code(), error.message(), is_final), (code, "no", is_kept));
         all_have_ended(&owner).await;
         assert_eq!((import.runs(), rows(&owner).await), (runs, [0, 0, records]));
+    }
+}
+
+/// An error of the application's own, which is final whatever the operation's codes.
+#[derive(Debug)]
+struct Poisonous;
+
+impl HandlerError for Poisonous {
+    fn to_final(&self, _codes: &FinalErrors) -> Option<Vec<u8>> {
+        Some(Vec::new())
+    }
+
+    fn from_final(_stored: &[u8]) -> Option<Self> {
+        Some(Self)
+    }
+}
+
+pub async fn whose_error_is_of_the_applications_own_type_keep_a_final_one<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let import = Import::new::<S>(&database, |it| it.final_errors([])).await;
+    for _ in 0..2 {
+        let runs = Arc::clone(&import.runs);
+        let handler = move |call: Call| async move {
+            runs.fetch_add(1, Ordering::SeqCst);
+            let transaction = S::transaction(call.extensions()).expect("a transaction");
+            let mut connection = S::connection(&transaction).await.expect("its connection");
+            S::insert(&mut connection, "shop").await.expect("a project");
+            Err(Poisonous)
+        };
+        let ended = import.operation.run(&import.caller, &import.key, b"shop", handler).await;
+        assert!(matches!(ended, Err(RunError::Failed { is_final: true, .. })), "{ended:?}");
+        assert_eq!((import.runs(), rows(&owner).await), (1, [0, 0, 1]));
     }
 }
 
