@@ -46,10 +46,14 @@ pub enum RunError<E> {
 
 impl<E> RunError<E> {
     /// Returns when the message may be delivered again, at the earliest; `None` if each delivery would end like this one, so that it
-    /// belongs to the dead letters. See [the module](super#a-consumer).
+    /// belongs to the dead letters. A message that a server refuses because of its own setup does not. See [the module](super#a-consumer).
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Failed { is_final: false, .. } | Self::Panicked => Some(Duration::ZERO),
+            // The server is at fault, and not the message.
+            Self::Refused { reason: Reason::CallerInvalid | Reason::StoreFailed | Reason::TooManyRecords, .. } => {
+                Some(Duration::ZERO)
+            }
             Self::Refused { retry_after, .. } => *retry_after,
             Self::Withheld(status) => (status.code() == Code::Unavailable).then_some(Duration::ZERO),
             Self::Failed { is_final: true, .. } | Self::Request(_) | Self::Unreadable(_) => None,

@@ -257,14 +257,15 @@ async fn that_were_abandoned_are_reconciled() {
 #[tokio::test]
 async fn say_whether_another_delivery_helps() {
     let status = tonic::Status::not_found("it is gone");
-    let refused = |retry_after| RunError::Refused { reason: Reason::InProgress, message: String::new(), retry_after };
+    let refused = |reason, retry_after| RunError::Refused { reason, message: String::new(), retry_after };
     let second = Duration::from_secs(1);
     for (error, expected) in [
         (RunError::Failed { error: ChargeError::Network, is_final: false }, Some(Duration::ZERO)),
         (RunError::Failed { error: ChargeError::CardExpired, is_final: true }, None),
         (RunError::Panicked, Some(Duration::ZERO)),
-        (refused(Some(second)), Some(second)),
-        (refused(None), None),
+        (refused(Reason::InProgress, Some(second)), Some(second)),
+        (refused(Reason::OutcomeUnknown, None), None),
+        (refused(Reason::StoreFailed, None), Some(Duration::ZERO)),
         (RunError::Request("no hash".into()), None),
         (RunError::Unreadable("another codec".into()), None),
         (RunError::Withheld(status), None),
