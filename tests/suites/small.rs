@@ -2,6 +2,7 @@
 
 mod circles;
 mod client;
+mod consumer;
 mod fuzz;
 mod generated;
 mod house;

@@ -96,6 +96,7 @@ pub use error::{CrashError, StartError};
 pub use pair::Pair;
 pub use patroni::{Patroni, Replication};
 pub use port::several as free_ports;
+pub use program::find as find_program;
 pub use requirement::{required, skip};
 pub use server::Server;
 pub use source::Source;

@@ -11,7 +11,7 @@ const DIRECTORIES: [&str; 5] =
 /// # Errors
 ///
 /// There is none; the text says so.
-pub(crate) fn find(name: &str) -> Result<PathBuf, String> {
+pub fn find(name: &str) -> Result<PathBuf, String> {
     let on_path: Vec<PathBuf> = env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
     let directories = on_path.into_iter().chain(DIRECTORIES.into_iter().map(PathBuf::from));
     directories

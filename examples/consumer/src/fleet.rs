@@ -1,0 +1,59 @@
+//! The worker processes.
+
+use std::{env, process::Stdio};
+
+use tokio::process::{Child, Command};
+
+use crate::{Error, nats::ACK_WAIT};
+
+/// The number of workers, the first of which is slow and is not killed.
+const WORKERS: usize = 4;
+
+/// The workers, which end with this process.
+pub(crate) struct Fleet {
+    nats: String,
+    database: String,
+    workers: Vec<Child>,
+    /// How many have been killed.
+    pub(crate) killed: usize,
+}
+
+impl Fleet {
+    pub(crate) fn start(nats: &str, database: String) -> Result<Self, Error> {
+        let mut fleet = Self { nats: nats.to_owned(), database, workers: Vec::new(), killed: 0 };
+        for worker in 0..WORKERS {
+            let worker = fleet.spawn(worker)?;
+            fleet.workers.push(worker);
+        }
+        Ok(fleet)
+    }
+
+    /// Kills a worker, as `kill -9` does, and starts another in its place.
+    pub(crate) async fn kill_one(&mut self) -> Result<(), Error> {
+        let worker = 1 + self.killed % (WORKERS - 1);
+        self.workers[worker].kill().await?;
+        self.workers[worker] = self.spawn(worker)?;
+        self.killed += 1;
+        Ok(())
+    }
+
+    /// Checks that no worker has ended by itself.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        for worker in &mut self.workers {
+            if let Some(status) = worker.try_wait()? {
+                return Err(format!("a worker has ended by itself: {status}").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, worker: usize) -> Result<Child, Error> {
+        let slow = if worker == 0 { ACK_WAIT + ACK_WAIT / 2 } else { Default::default() };
+        let child = Command::new(env::current_exe()?)
+            .args(["worker", &self.nats, &self.database, "--slow", &slow.as_millis().to_string()])
+            .stdin(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(child)
+    }
+}
