@@ -58,7 +58,7 @@
 //! | where | the key | the caller |
 //! |---|---|---|
 //! | a queue | the message's id; of an event that several services get, each has its own operation | the service, or the tenant in the message |
-//! | a job of a scheduler on several machines | the job and its due time, such as `nightly-report 2026-11-27` | the service |
+//! | a job of a scheduler on several machines | the job and its due time, such as `nightly-report/2026-11-27` | the service |
 //! | a webhook | the provider's event id | the provider |
 //! | an item of a batch | [`downstream`](crate::IdempotencyKey::downstream) of the batch's key | the batch's caller |
 //!

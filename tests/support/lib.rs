@@ -24,10 +24,10 @@ pub use until::until;
 mod documents {
     #[doc = include_str!("../../docs/callers.md")]
     mod callers {}
-    #[doc = include_str!("../../docs/citus.md")]
-    mod citus {}
     #[doc = include_str!("../../docs/connect.md")]
     mod connect {}
+    #[doc = include_str!("../../docs/consumers.md")]
+    mod consumers {}
     #[doc = include_str!("../../docs/database.md")]
     mod database {}
     #[doc = include_str!("../../docs/keys.md")]
@@ -40,8 +40,6 @@ mod documents {
     mod outcomes {}
     #[doc = include_str!("../../docs/patterns.md")]
     mod patterns {}
-    #[doc = include_str!("../../docs/replays.md")]
-    mod replays {}
     #[doc = include_str!("../../results/large-tables.md")]
     mod large_tables {}
     #[doc = include_str!("../../docs/settings.md")]
