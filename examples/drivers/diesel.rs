@@ -6,7 +6,7 @@ use diesel_async::{
     RunQueryDsl as _,
     pooled_connection::{AsyncDieselConnectionManager, deadpool::Pool},
 };
-use drivers_example::{Database, Error, call};
+use drivers_example::{Database, Error, ORDERS, call};
 use quickstart::{
     FILE_DESCRIPTOR_SET,
     proto::{CreateOrderRequest, CreateOrderResponse, order_service_server::OrderService},
@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let database = Database::start().await?;
+    let database = Database::start(ORDERS).await?;
     let pool = Pool::builder(AsyncDieselConnectionManager::new(database.url())).max_size(8).build()?;
 
     let store = DieselStore::new(pool, ResourceTypes::none());

@@ -18,14 +18,11 @@ use uuid::Uuid;
 /// The reason why an example ends, readable for a person.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// The role of the service: the layer refuses a superuser, to which row-level security does not apply.
-const SERVICE_ROLE: &str = "orders_api";
+/// The role of a service: the layer refuses a superuser, to which row-level security does not apply.
+const SERVICE_ROLE: &str = "service";
 
-/// The service's own migration.
-const ORDERS: &str = "
-    CREATE TABLE orders (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), item text NOT NULL);
-    CREATE ROLE orders_api LOGIN PASSWORD 'orders';
-    GRANT SELECT, INSERT ON orders TO orders_api";
+/// The own migration of the service with orders.
+pub const ORDERS: &str = "CREATE TABLE orders (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), item text NOT NULL)";
 
 /// A private server with the tables of the service and of the layer. It is removed when this is dropped.
 #[derive(Debug)]
@@ -34,16 +31,21 @@ pub struct Database {
 }
 
 impl Database {
-    /// Starts the server, and migrates its database.
+    /// Starts the server, and migrates its database: with this migration of the service's own, whose tables it may read and write.
     ///
     /// # Errors
     ///
     /// There are neither PostgreSQL's server binaries nor a container engine.
-    pub async fn start() -> Result<Self, Error> {
+    pub async fn start(migration: &str) -> Result<Self, Error> {
         let server = DatabaseServer::start(&[Source::Installed, Source::Container]).await?;
         let (mut owner, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
         tokio::spawn(connection);
-        owner.batch_execute(ORDERS).await?;
+        let role = format!(
+            "CREATE ROLE {SERVICE_ROLE} LOGIN PASSWORD 'service';
+             ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT ON TABLES TO {SERVICE_ROLE}"
+        );
+        owner.batch_execute(&role).await?;
+        owner.batch_execute(migration).await?;
         migrations::run(&mut owner, &Schema::default()).await?;
         migrations::grant(&owner, &Schema::default(), SERVICE_ROLE).await?;
         Ok(Self { server })
@@ -52,7 +54,7 @@ impl Database {
     /// Returns the URL with which the service logs in.
     pub fn url(&self) -> String {
         let (_, host) = self.server.url().split_once('@').unwrap_or_default();
-        format!("postgres://{SERVICE_ROLE}:orders@{host}")
+        format!("postgres://{SERVICE_ROLE}:service@{host}")
     }
 }
 

@@ -1,6 +1,6 @@
 //! `cargo run -p drivers-example --example sea_orm`: a create call and its retry on SeaORM, on a private PostgreSQL server.
 
-use drivers_example::{Database as PrivateDatabase, Error, call};
+use drivers_example::{Database as PrivateDatabase, Error, ORDERS, call};
 use quickstart::{
     FILE_DESCRIPTOR_SET,
     proto::{CreateOrderRequest, CreateOrderResponse, order_service_server::OrderService},
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let private = PrivateDatabase::start().await?;
+    let private = PrivateDatabase::start(ORDERS).await?;
     let database = Database::connect(private.url()).await?;
 
     let store = SeaOrmStore::new(SeaOrm::new(&database)?, ResourceTypes::none());

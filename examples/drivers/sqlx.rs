@@ -1,6 +1,6 @@
 //! `cargo run -p drivers-example --example sqlx`: a create call and its retry on sqlx, on a private PostgreSQL server.
 
-use drivers_example::{Database, Error, call};
+use drivers_example::{Database, Error, ORDERS, call};
 use quickstart::{
     FILE_DESCRIPTOR_SET,
     proto::{CreateOrderRequest, CreateOrderResponse, order_service_server::OrderService},
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    let database = Database::start().await?;
+    let database = Database::start(ORDERS).await?;
     let options = tonic_idempotency_sqlx::options(&database.url())?;
     let pool = PgPoolOptions::new().max_connections(8).connect_lazy_with(options);
 

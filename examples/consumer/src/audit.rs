@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_nats::jetstream::stream::Stream;
 use serde::Deserialize;
 
-use crate::{Error, database::Database, orders::Orders};
+use crate::{Error, database::charged, orders::Orders};
 
 /// The part of the server's advice about a terminated message that tells which one it is.
 #[derive(Deserialize)]
@@ -17,8 +17,8 @@ struct Terminated {
 pub(crate) type Row = (&'static str, u64, u64);
 
 /// Counts the orders by what has become of them.
-pub(crate) async fn count(orders: Orders, database: &Database, dead_letters: &mut Stream) -> Result<[Row; 4], Error> {
-    let [once, often] = database.charged().await?.map(i64::unsigned_abs);
+pub(crate) async fn count(orders: Orders, database: &str, dead_letters: &mut Stream) -> Result<[Row; 4], Error> {
+    let [once, often] = charged(database).await?.map(i64::unsigned_abs);
     let [poison, poison_messages] = orders.poison();
     let good = u64::from(orders.0) - poison;
     Ok([

@@ -1,16 +1,13 @@
 //! A private NATS server with JetStream, its stream of orders, and its dead letters.
 
-use std::{
-    os::unix::process::CommandExt as _,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
 use async_nats::jetstream::{
     self, Context,
     consumer::{PullConsumer, pull},
     stream::{self, Stream},
 };
+use scratch_postgres::Supervisor;
 use tokio::time;
 
 use crate::{Error, fit};
@@ -36,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A private server. It is removed when this is dropped, and however this process ends.
 pub(crate) struct Nats {
-    script: Child,
+    _supervisor: Supervisor,
     url: String,
 }
 
@@ -44,17 +41,9 @@ impl Nats {
     pub(crate) async fn start() -> Result<(Self, Context), Error> {
         let program = scratch_postgres::find_program("nats-server")
             .map_err(|why| format!("{why}; install it: `apt-get install nats-server`, or see https://docs.nats.io"))?;
-        let port = scratch_postgres::free_ports(1)?[0];
-        let script = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "scratch-nats"])
-            .arg(program)
-            .arg(port.to_string())
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let nats = Self { script, url: format!("nats://127.0.0.1:{port}") };
+        let port = scratch_postgres::free_ports(1)?[0].to_string();
+        let supervisor = Supervisor::start(SCRIPT, [program.as_os_str(), port.as_ref()])?;
+        let nats = Self { _supervisor: supervisor, url: format!("nats://127.0.0.1:{port}") };
         for _ in 1..ATTEMPTS {
             if let Ok(context) = connect(&nats.url).await {
                 return Ok((nats, context));
@@ -67,13 +56,6 @@ impl Nats {
 
     pub(crate) fn url(&self) -> &str {
         &self.url
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        drop(self.script.stdin.take());
-        let _ = self.script.wait();
     }
 }
 

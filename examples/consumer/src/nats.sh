@@ -1,6 +1,6 @@
 # Runs a private NATS server while standard input stays open, then removes all of it.
 #
-#   sh -c SCRIPT scratch-nats PROGRAM PORT
+#   sh -c SCRIPT NAME PROGRAM PORT
 
 # Neither a terminal nor the end of the reader may end this script early.
 trap '' HUP INT PIPE QUIT TERM

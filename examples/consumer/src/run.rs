@@ -8,13 +8,13 @@ use std::{
 };
 
 use async_nats::jetstream::consumer::{Info, PullConsumer};
+use drivers_example::Database;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time;
 
 use crate::{
     args::{Args, Role},
-    audit, billing,
-    database::{self, Database},
+    audit, billing, database,
     faults::Faults,
     fleet::Fleet,
     nats::{self, Nats},
@@ -53,7 +53,7 @@ async fn work(nats: &str, database: &str, faults: Faults) -> Result<ExitCode, Er
 
 async fn bill(orders: Orders, max_deliver: i64) -> Result<ExitCode, Error> {
     let (nats, context) = Nats::start().await?;
-    let database = Database::start().await?;
+    let database = Database::start(database::CHARGES).await?;
     let mut dead_letters = nats::create(&context, max_deliver).await?;
     let mut consumer = nats::consumer(&context).await?;
     let mut fleet = Fleet::start(nats.url(), database.url())?;
@@ -61,7 +61,7 @@ async fn bill(orders: Orders, max_deliver: i64) -> Result<ExitCode, Error> {
 
     let info = drain(&mut consumer, orders.messages(), &mut fleet).await?;
     publishing.await??;
-    let rows = audit::count(orders, &database, &mut dead_letters).await?;
+    let rows = audit::count(orders, &database.url(), &mut dead_letters).await?;
     Ok(print(&rows, &info, orders, fleet.killed))
 }
 

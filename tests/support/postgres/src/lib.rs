@@ -100,6 +100,7 @@ pub use program::find as find_program;
 pub use requirement::{required, skip};
 pub use server::Server;
 pub use source::Source;
+pub use supervisor::Supervisor;
 pub use test_database::{TestDatabase, database};
 pub use test_server::test_server;
 pub use upgrade::upgrade_binaries;

@@ -18,7 +18,7 @@ use crate::{CrashError, account::Account, memory};
 ///
 /// Dropping this ends the script and waits for it.
 #[derive(Debug)]
-pub(crate) struct Supervisor {
+pub struct Supervisor {
     child: Child,
     /// Closed on exec, so that no other child of this process keeps it open.
     input: Option<ChildStdin>,
@@ -26,6 +26,15 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
+    /// Starts `script`, of `sh`, with `arguments`.
+    ///
+    /// # Errors
+    ///
+    /// There is no `sh`.
+    pub fn start(script: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> io::Result<Self> {
+        Self::spawn(script, arguments, None)
+    }
+
     /// Starts `script` with `arguments`, as `account` or as the user of this process.
     pub(crate) fn spawn(
         script: &str,
@@ -60,7 +69,11 @@ impl Supervisor {
     }
 
     /// Sends the script one line, and waits for its answer; empty if it has ended. Blocks the thread.
-    pub(crate) fn ask(&mut self, line: &str) -> io::Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// The script has ended.
+    pub fn ask(&mut self, line: &str) -> io::Result<String> {
         self.tell(line)?;
         let mut answer = String::new();
         if let Some(output) = &mut self.output {
