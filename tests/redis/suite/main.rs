@@ -6,7 +6,6 @@ mod layer;
 mod model;
 mod outages;
 mod permissions;
-mod reconcile;
 mod record;
 mod refusals;
 mod scripts;

@@ -33,9 +33,7 @@ pub(crate) const CREATE: &str = "/orders.v1.OrderService/CreateOrder";
 /// A wrapped service that listens, a user and a key.
 pub(crate) struct Shop {
     pub(crate) orders: Orders,
-    pub(crate) layer: IdempotencyLayer,
     client: OrderServiceClient<Channel>,
-    pub(crate) user: Uuid,
     pub(crate) key: Uuid,
 }
 
@@ -79,10 +77,10 @@ impl Shop {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let service = OrderServiceServer::new(orders.clone());
-        let server = Server::builder().layer(authenticate).layer(layer.clone()).add_service(service);
+        let server = Server::builder().layer(authenticate).layer(layer).add_service(service);
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
         let client = OrderServiceClient::connect(format!("http://{address}")).await.expect("the server listens");
-        Self { orders, layer, client, user, key: Uuid::new_v4() }
+        Self { orders, client, key: Uuid::new_v4() }
     }
 
     pub(crate) async fn create(&self, item: &str) -> Result<Response<CreateOrderResponse>, Status> {

@@ -102,68 +102,32 @@ fn a_cut_of_all_ends_the_idle_connections_too() {
     assert_eq!(echo(&mut connect(&proxy), b"after"), b"after");
 }
 
-#[test]
-fn loses_the_answer_to_a_commit_that_was_done() {
-    let proxy = proxy();
-    let cut = Cut { all: false, moment: Moment::AfterCommit };
-    let notes = cut_later(&proxy, cut);
-    let mut stream = connect(&proxy);
-    assert_eq!(echo(&mut stream, b"SELECT 1\0"), b"SELECT 1\0");
-    assert_eq!(noted(&notes), []);
-
-    assert_eq!(echo(&mut stream, b"COMMIT\0"), b"");
-
-    // It came back from the other side.
-    assert_eq!(noted(&notes), [cut]);
-}
-
-#[test]
-fn keeps_a_commit_from_being_done() {
-    let proxy = proxy();
-    let cut = Cut { all: false, moment: Moment::BeforeCommit };
-    let notes = cut_later(&proxy, cut);
-    let mut stream = connect(&proxy);
-    assert_eq!(echo(&mut stream, b"SELECT 1\0"), b"SELECT 1\0");
-
-    assert_eq!(echo(&mut stream, b"COMMIT\0"), b"");
-
-    assert_eq!(noted(&notes), [cut]);
-}
-
 /// A query, and what the server says at the end of an answer, since it sends back what it gets.
 fn query(text: &str) -> Vec<u8> {
     let length = u32::try_from(text.len() + 5).expect("a length").to_be_bytes();
     [b"Q", &length[..], text.as_bytes(), b"\0Z\0\0\0\x05I"].concat()
 }
 
+/// Before: the server has not done it. After: its answer, which comes back from the other side, is lost.
 #[test]
-fn loses_the_answer_to_a_statement_that_was_executed() {
-    let proxy = proxy();
-    let cut = Cut { all: false, moment: Moment::AfterStatement("write_many(") };
-    let notes = cut_later(&proxy, cut);
-    let mut stream = connect(&proxy);
-    let other = query("CALL reserve(1)");
-    assert_eq!(echo(&mut stream, &other), other);
-    assert_eq!(noted(&notes), []);
-
-    assert_eq!(echo(&mut stream, &query("CALL write_many(1)")), b"");
-
-    // It came back from the other side.
-    assert_eq!(noted(&notes), [cut]);
-}
-
-#[test]
-fn keeps_a_statement_from_being_executed() {
-    let proxy = proxy();
-    let cut = Cut { all: false, moment: Moment::BeforeStatement("write_many(") };
-    let notes = cut_later(&proxy, cut);
-    let mut stream = connect(&proxy);
-    let other = query("CALL reserve(1)");
-    assert_eq!(echo(&mut stream, &other), other);
-
-    assert_eq!(echo(&mut stream, &query("CALL write_many(1)")), b"");
-
-    assert_eq!(noted(&notes), [cut]);
+fn is_cut_before_or_after_a_commit_or_a_statement() {
+    let (select, commit) = (b"SELECT 1\0".to_vec(), b"COMMIT\0".to_vec());
+    let (other, write) = (query("CALL reserve(1)"), query("CALL write_many(1)"));
+    for (moment, kept, cut_at) in [
+        (Moment::AfterCommit, &select, &commit),
+        (Moment::BeforeCommit, &select, &commit),
+        (Moment::AfterStatement("write_many("), &other, &write),
+        (Moment::BeforeStatement("write_many("), &other, &write),
+    ] {
+        let proxy = proxy();
+        let cut = Cut { all: false, moment };
+        let notes = cut_later(&proxy, cut);
+        let mut stream = connect(&proxy);
+        assert_eq!(&echo(&mut stream, kept), kept);
+        assert_eq!(noted(&notes), []);
+        assert_eq!(echo(&mut stream, cut_at), b"");
+        assert_eq!(noted(&notes), [cut]);
+    }
 }
 
 #[test]

@@ -20,7 +20,6 @@ mod cluster;
 mod error;
 mod programs;
 mod server;
-mod supervisor;
 mod watched;
 
 pub use self::{cluster::Cluster, error::StartError, programs::missing, server::Server, watched::Watched};

@@ -1,15 +1,20 @@
 //! A private Redis server.
 
 use std::{
+    env,
     net::{Ipv4Addr, SocketAddr},
     sync::{Mutex, PoisonError},
 };
 
+use scratch_postgres::Supervisor;
+
 use crate::{
     error::StartError,
     programs::{SERVER, ask, until},
-    supervisor::Supervisor,
 };
+
+/// Runs and removes the server; described in the file.
+const SCRIPT: &str = include_str!("supervisor.sh");
 
 /// How often a server is started, in case another process takes the port that was just free.
 const ATTEMPTS: usize = 5;
@@ -51,7 +56,9 @@ impl Server {
             text.push_str(&format!("cluster-port {bus}\n"));
         }
         text.push_str(&configuration.join("\n"));
-        let supervisor = Supervisor::spawn(SERVER, &text, arguments)?;
+        let directory = env::temp_dir();
+        let words = [&*directory.to_string_lossy(), &text, SERVER];
+        let supervisor = Supervisor::start(SCRIPT, words.iter().chain(arguments))?;
         let server = Self { supervisor: Mutex::new(supervisor), port };
         server.answers()?;
         Ok(server)
@@ -105,6 +112,6 @@ impl Server {
     }
 
     fn order(&self, order: &str) -> String {
-        self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).ask(order)
+        self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).ask(order).unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
 # Supervises one private Redis server: runs it while standard input stays open, then removes all of it.
 #
-#   sh -c SCRIPT scratch-redis PARENT CONFIGURATION PROGRAM ARGUMENT…
+#   sh -c SCRIPT NAME PARENT CONFIGURATION PROGRAM ARGUMENT…
 #
 # The server's directory is a new one in PARENT. CONFIGURATION is the text of its configuration file. Each line of standard input is an
 # order, and is answered with one line: "kill" and "start" the server, "pause" and "resume" it, or print the end of its "log".

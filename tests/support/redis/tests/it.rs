@@ -1,4 +1,4 @@
-//! Servers, their crashes, and their removal.
+//! The removal of servers.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use scratch_postgres::skip;
-use scratch_redis::{Cluster, Server, Watched};
+use scratch_redis::Server;
 
 /// Set for the process that starts a server and is killed.
 const OWNER: &str = "SCRATCH_REDIS_TEST_OWNER";
@@ -29,30 +29,6 @@ fn until(what: &str, condition: impl Fn() -> bool) {
         assert!(began.elapsed() < Duration::from_secs(60), "{what}");
         thread::yield_now();
     }
-}
-
-#[test]
-fn a_killed_server_restarts_with_what_it_has_written() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&["appendonly yes", "appendfsync always"]).expect("a server");
-    server.ask(&["SET", "a", "1"]);
-    server.kill();
-    assert_eq!(server.ask(&["GET", "a"]), "");
-    server.restart().expect("it starts again");
-    assert_eq!(server.ask(&["GET", "a"]).trim(), "1");
-}
-
-#[test]
-fn a_paused_server_goes_on() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
-    server.pause();
-    server.resume();
-    assert!(server.ask(&["PING"]).contains("PONG"));
 }
 
 #[test]
@@ -105,33 +81,4 @@ fn a_server_is_removed_after_its_owner_was_killed() {
     owner.wait().expect("it has ended");
     until("the server is gone", || TcpStream::connect(address).is_err());
     until("its files are gone", || !std::fs::exists(directory).expect("its parent"));
-}
-
-#[test]
-fn a_cluster_has_three_primaries_that_have_all_slots_and_a_replica_each() {
-    if are_missing() {
-        return;
-    }
-    let cluster = Cluster::start(2000, &[]).expect("a cluster");
-    let mut primaries = Vec::new();
-    for slot in [0, 8000, 16383] {
-        let (primary, replica) = cluster.pair(slot).expect("a pair");
-        assert!(replica.ask(&["ROLE"]).starts_with("slave"));
-        primaries.push(primary.address());
-    }
-    primaries.sort();
-    primaries.dedup();
-    assert_eq!(primaries.len(), 3);
-}
-
-#[test]
-fn sentinels_replace_a_primary_that_was_killed() {
-    if are_missing() {
-        return;
-    }
-    let watched = Watched::start(1000, &[]).expect("a primary, a replica and Sentinels");
-    let [primary, replica] = watched.servers();
-    primary.kill();
-    until("the replica takes over", || replica.ask(&["ROLE"]).starts_with("master"));
-    assert_eq!((watched.urls().len(), watched.name()), (3, "idempotency"));
 }
