@@ -8,7 +8,7 @@ use super::cluster::{Cluster, Place, SUPERUSER};
 use crate::prelude::*;
 
 /// The page.
-pub(super) const PAGE: &str = include_str!("../../../../docs/citus.md");
+const PAGE: &str = include_str!("../../../../docs/citus.md");
 
 /// The roles of the page.
 pub(super) const OWNER: &str = "my_owner_role";
