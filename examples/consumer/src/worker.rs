@@ -1,4 +1,4 @@
-//! The worker. This is the code to copy, without its three lines about `faults`.
+//! The worker. This is the code to copy, without its `faults`.
 
 use std::time::Duration;
 
