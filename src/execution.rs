@@ -10,6 +10,8 @@ use http::Extensions;
 use tokio_util::sync::CancellationToken;
 use tonic::Request;
 
+use crate::{caller::Caller, key::KeyId};
+
 /// The state that a running handler shares with the layer. Every request with a key has one in its extensions. Clones
 /// share the state.
 ///
@@ -35,8 +37,9 @@ pub struct Execution {
 }
 
 impl Execution {
-    pub(crate) fn new(deadline: Option<Instant>) -> Self {
-        Self { deadline, ..Self::default() }
+    pub(crate) fn new(deadline: Option<Instant>, caller: Option<&Caller>, key: KeyId) -> Self {
+        let origin = caller.map(|caller| (caller.clone(), key));
+        Self { state: Arc::new(State { origin, ..State::default() }), deadline }
     }
 
     /// Returns the execution of the call that this request belongs to. The execution of a call without a key has no
@@ -103,6 +106,11 @@ impl Execution {
         self.change(|say| say.do_not_record = true);
     }
 
+    /// Returns the caller and the key of the call; `None` for a call without a key.
+    pub(crate) fn origin(&self) -> Option<&(Caller, KeyId)> {
+        self.state.origin.as_ref()
+    }
+
     /// Makes void what the handler has said of an answer that it does not give, because it panics or is dropped.
     pub(crate) fn no_answer(&self) {
         self.change(|say| say.final_error = false);
@@ -142,6 +150,8 @@ pub(crate) struct Say {
 
 #[derive(Default)]
 struct State {
+    /// `None` for a call without a key.
+    origin: Option<(Caller, KeyId)>,
     say: Mutex<Say>,
     /// The token, created at its first use, because most handlers never use it.
     lease_lost: OnceLock<CancellationToken>,

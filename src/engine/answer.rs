@@ -7,7 +7,7 @@ use tonic::Status;
 use tonic_idempotency_wire::ErrorOutcome;
 
 use crate::{
-    engine::call::Call,
+    engine::call::ProtectedCall,
     grpc::MetadataFilter,
     rejection::{Exceeded, Rejection},
     status::IdempotencyStatus,
@@ -30,7 +30,7 @@ pub(crate) trait Answer: Sized + Send + 'static {
     ) -> Option<Replayed<Self>>;
 
     /// Returns what is to be recorded of the handler's answer.
-    fn ending(&self, settings: &ResponseSettings, call: &Call, wanted: Wanted) -> Ending;
+    fn ending(&self, settings: &ResponseSettings, call: &ProtectedCall, wanted: Wanted) -> Ending;
 
     /// Returns whether it is a response, and not an error.
     fn is_success(&self) -> bool;
@@ -45,13 +45,13 @@ pub(crate) trait Answer: Sized + Send + 'static {
     fn with(self, notes: Notes) -> Self;
 
     /// Refuses a call, and counts it.
-    fn reject(call: &Call, rejection: Rejection) -> Self {
+    fn reject(call: &ProtectedCall, rejection: Rejection) -> Self {
         call.procedure.telemetry().rejected(rejection.reason().as_str());
         Self::refused(rejection)
     }
 
     /// Refuses a call that would exceed a limit.
-    fn exceeds(call: &Call, limit: Exceeded) -> Self {
+    fn exceeds(call: &ProtectedCall, limit: Exceeded) -> Self {
         Self::refused(limit.reject(call.procedure.telemetry()))
     }
 }

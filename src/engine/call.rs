@@ -19,7 +19,7 @@ use crate::{
 
 /// A protected call.
 #[derive(Clone)]
-pub(crate) struct Call {
+pub(crate) struct ProtectedCall {
     pub(crate) procedure: Arc<Procedure>,
     pub(crate) reservation: Reservation,
     /// The authenticated caller; `None` for a recovery, which knows only the owner.
@@ -32,13 +32,15 @@ pub(crate) struct Call {
     pub(crate) can_be_final: bool,
     /// The metadata of its record that is not the handler's, encoded: the `traceparent` of its request.
     pub(crate) metadata: Option<Bytes>,
+    /// Whether its handler may end with a final error: then its transaction has a savepoint.
+    pub(crate) can_be_final: bool,
     /// The time until which the client waits.
     pub(crate) deadline: Option<Instant>,
     /// Cancelled when the client disconnects; `None` if the procedure's policy ignores that.
     pub(crate) disconnected: Option<CancellationToken>,
 }
 
-impl Call {
+impl ProtectedCall {
     /// Returns the claim to send to the store.
     pub(super) fn claim(&self) -> Claim {
         let policies = self.procedure.policies();

@@ -13,7 +13,7 @@ use crate::{
     engine::{
         RunOutcome,
         answer::Answer,
-        call::Call,
+        call::ProtectedCall,
         claim::admission::CountedCall,
         handler::Handler,
         replay::{self, recorded::Recorded},
@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Returns `None` if the task panicked.
 pub(crate) async fn dispatch<A: Answer>(
     engine: Arc<Engine>,
-    call: Arc<Call>,
+    call: Arc<ProtectedCall>,
     handler: Handler<A>,
     timeout: Option<Duration>,
     mut admitted: CountedCall,
@@ -88,7 +88,7 @@ pub(crate) async fn dispatch<A: Answer>(
 }
 
 /// Answers a call from the replay cache. Not async, because the future of each call would hold a place for the record.
-fn from_memory<'a, A: Answer>(engine: &'a Engine, call: &'a Call) -> Option<Either<A, BoxFuture<'a, A>>> {
+fn from_memory<'a, A: Answer>(engine: &'a Engine, call: &'a ProtectedCall) -> Option<Either<A, BoxFuture<'a, A>>> {
     let recorded = engine.replay_cache.get(call)?;
     call.procedure.telemetry().cache_hit();
     Some(replay::give(engine, call, recorded))
@@ -98,7 +98,7 @@ fn from_memory<'a, A: Answer>(engine: &'a Engine, call: &'a Call) -> Option<Eith
 /// again and again until that call has ended.
 async fn lead<A: Answer>(
     engine: &Arc<Engine>,
-    call: Arc<Call>,
+    call: Arc<ProtectedCall>,
     mut handler: Handler<A>,
     leader: Arc<Leader>,
     deadline: Instant,
@@ -137,7 +137,7 @@ type Task<A> = JoinHandle<(RunOutcome<A>, CountedCall)>;
 /// wait for the task. Not async, because its future would hold a place for each argument while the task runs.
 fn spawn<A: Answer>(
     engine: &Arc<Engine>,
-    call: Arc<Call>,
+    call: Arc<ProtectedCall>,
     handler: Handler<A>,
     leader: Option<Arc<Leader>>,
     admitted: CountedCall,

@@ -11,7 +11,7 @@ use tracing::{Instrument as _, Span};
 use crate::{
     engine::{
         answer::{Answer, Failure},
-        call::Call,
+        call::ProtectedCall,
         handler::Handler,
         heartbeat::heartbeat,
         held_key::{HeldKey, Lease},
@@ -31,11 +31,11 @@ pub(super) struct Outcome<A> {
 /// Runs the handler with the tools in its extensions that its mode needs, and keeps the key until it has ended.
 pub(super) async fn execute<A: Answer>(
     engine: &Engine,
-    call: &Arc<Call>,
+    call: &Arc<ProtectedCall>,
     key: HeldKey,
     mut handler: Handler<A>,
 ) -> (HeldKey, Outcome<A>) {
-    let execution = Execution::new(call.deadline);
+    let execution = Execution::new(call.deadline, call.caller.as_ref(), call.reservation.key);
     handler.extensions_mut().insert(execution.clone());
     let (key, answer) = match key {
         HeldKey::Reservation(mut lease) => {
@@ -65,11 +65,11 @@ pub(super) async fn execute<A: Answer>(
 /// Runs the handler of a call that is not known to hold its key. If its claim may stand, renews its lease meanwhile.
 pub(super) async fn execute_unprotected<A: Answer>(
     engine: &Engine,
-    call: &Arc<Call>,
+    call: &Arc<ProtectedCall>,
     lease: Option<&mut Lease>,
     mut handler: Handler<A>,
 ) -> Outcome<A> {
-    let execution = Execution::new(call.deadline);
+    let execution = Execution::new(call.deadline, call.caller.as_ref(), call.reservation.key);
     handler.extensions_mut().insert(execution.clone());
     let answer = match lease {
         Some(lease) => run_renewed(engine, call, lease, &execution, handler).await,
@@ -82,7 +82,7 @@ pub(super) async fn execute_unprotected<A: Answer>(
 /// the lease.
 async fn run_renewed<A: Answer>(
     engine: &Engine,
-    call: &Arc<Call>,
+    call: &Arc<ProtectedCall>,
     lease: &mut Lease,
     execution: &Execution,
     handler: Handler<A>,
@@ -97,7 +97,7 @@ async fn run_renewed<A: Answer>(
 }
 
 /// Returns the span of the handler, or the current span if that one is disabled.
-fn span(engine: &Engine, call: &Call) -> Span {
+fn span(engine: &Engine, call: &ProtectedCall) -> Span {
     engine.spans.execute(call.procedure.path(), call.reservation.key.as_uuid()).or_current()
 }
 

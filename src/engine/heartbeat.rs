@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     engine::{
-        call::Call,
+        call::ProtectedCall,
         held_key::{HeldKey, Lease},
     },
     execution::Execution,
@@ -24,7 +24,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// call may have taken the key over, and then the handler must not begin.
 pub(super) async fn renew_late(
     store: &dyn DynStore,
-    call: &Call,
+    call: &ProtectedCall,
     key: &mut HeldKey,
 ) -> Result<ExtendOutcome, StoreError> {
     let HeldKey::Reservation(lease) = key else { return Ok(ExtendOutcome::Extended) };
@@ -48,7 +48,7 @@ pub(super) async fn renew_late(
 /// nothing is lost; it may still be made late, and so the store is asked again until the lease would have ended.
 pub(super) async fn heartbeat(
     store: &dyn DynStore,
-    call: &Call,
+    call: &ProtectedCall,
     lease: &mut Lease,
     execution: &Execution,
 ) -> Infallible {

@@ -37,7 +37,7 @@ use tokio::time::Instant;
 
 use self::{
     answer::Answer,
-    call::Call,
+    call::ProtectedCall,
     claim::{
         claim, degrade,
         reconcile::{self, Verdict},
@@ -60,7 +60,7 @@ use crate::{
 enum RunOutcome<A> {
     Answered(A),
     /// Another call holds the key, and this one waits for it. The handler has not run.
-    InFlight(Arc<Call>, Handler<A>),
+    InFlight(Arc<ProtectedCall>, Handler<A>),
 }
 
 /// Runs the handler, unless the record of the key shows that it has run before.
@@ -69,7 +69,7 @@ enum RunOutcome<A> {
 /// do not run beside the handler are boxed, so that they take no memory while it runs.
 async fn run<A: Answer>(
     engine: &Engine,
-    call: Arc<Call>,
+    call: Arc<ProtectedCall>,
     handler: Handler<A>,
     leader: Option<&Leader>,
 ) -> RunOutcome<A> {

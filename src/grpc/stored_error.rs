@@ -66,14 +66,20 @@ pub(super) fn encode(
     Encoded { error: stored.encode_to_vec().into(), is_cut }
 }
 
-/// Encodes an error of which the layer knows nothing.
-pub(crate) fn encode_opaque(error: Vec<u8>) -> Bytes {
-    StoredError { code: Code::Unknown.into(), details: error.into(), ..StoredError::default() }.encode_to_vec().into()
+/// Encodes an error of which the layer knows nothing; `None` for one that is too large to store.
+pub(crate) fn encode_opaque(error: Option<Vec<u8>>) -> Bytes {
+    let message = if error.is_some() { String::new() } else { "it was too large to store".to_owned() };
+    let details = error.unwrap_or_default().into();
+    StoredError { code: Code::Unknown.into(), message, details, ..StoredError::default() }.encode_to_vec().into()
 }
 
-/// Returns the error that [`encode_opaque`] has encoded.
-pub(crate) fn decode_opaque(stored: &[u8]) -> Option<Bytes> {
-    StoredError::decode(stored).ok().map(|stored| stored.details)
+/// Returns the error that [`encode_opaque`] has encoded, or says why there is none.
+pub(crate) fn decode_opaque(stored: &[u8]) -> Result<Bytes, String> {
+    match StoredError::decode(stored) {
+        Ok(StoredError { message, details, .. }) if message.is_empty() => Ok(details),
+        Ok(StoredError { message, .. }) => Err(message),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Adds the encoded metadata of the call to an encoded error: its `traceparent`.

@@ -7,7 +7,7 @@ use tonic::Status;
 use crate::{
     engine::{
         answer::{Answer, Ending, Failure, Notes, Replayed, ResponseSettings, Wanted},
-        call::Call,
+        call::ProtectedCall,
     },
     grpc::{self, Encoded, UnaryResponse, with_metadata},
     rejection::Rejection,
@@ -51,7 +51,7 @@ impl<E: Send + 'static> Answer for Result<UnaryResponse, E> {
         Some(Replayed { answer: Ok(response), metadata_lost, traceparent })
     }
 
-    fn ending(&self, settings: &ResponseSettings, call: &Call, wanted: Wanted) -> Ending {
+    fn ending(&self, settings: &ResponseSettings, call: &ProtectedCall, wanted: Wanted) -> Ending {
         let ResponseSettings { metadata_filter, max_bytes } = settings;
         match self {
             Ok(response) if response.is_success() => {

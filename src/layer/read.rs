@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     blocking::read_message,
-    engine::{call::Call, claim::admission::CountedCall},
+    engine::{call::ProtectedCall, claim::admission::CountedCall},
     grpc::{RequestError, UnaryRequest, WireError, WrittenMessage, buffer, encode_traceparent},
     key::{IdempotencyKey, InvalidKey},
     policy::{DisconnectPolicy, KeyFieldError, Procedure},
@@ -31,7 +31,7 @@ const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// A call to run with its key: the call to claim with, the request for the handler, and the admission, which knows the size of
 /// the request.
-pub(super) type KeyedCall = (Arc<Call>, Request<Body>, CountedCall);
+pub(super) type KeyedCall = (Arc<ProtectedCall>, Request<Body>, CountedCall);
 
 /// A call that has been read, and whose message may have had the key.
 pub(super) enum ReadCall {
@@ -105,7 +105,7 @@ async fn keyed(
     let reservation = Reservation::new(owner, key.id());
     request.extensions_mut().insert(key);
     let policies = procedure.policies();
-    let call = Arc::new(Call {
+    let call = Arc::new(ProtectedCall {
         procedure: Arc::clone(procedure),
         reservation,
         caller: Some(caller),
@@ -114,6 +114,7 @@ async fn keyed(
         request: policies.reconciles().then(|| request.message().clone()),
         can_be_final: !policies.final_errors.is_empty(),
         metadata: telemetry::traceparent(request.headers()).map(encode_traceparent),
+        can_be_final: !policies.final_errors.is_empty(),
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),
     });

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::background::Background;
 use crate::{
     engine::{
-        call::Call,
+        call::ProtectedCall,
         claim::{
             claim,
             reconcile::{Verdict, reconcile},
@@ -221,7 +221,7 @@ impl Recovery {
     /// Recovers one call; `None` if another process or a client has claimed its key first.
     async fn recover_one(&self, engine: &Engine, abandoned: AbandonedKey) -> Option<RecoveryOutcome> {
         let procedure = self.procedures.get(&abandoned.procedure)?;
-        let call = Arc::new(Call {
+        let call = Arc::new(ProtectedCall {
             procedure: Arc::clone(procedure),
             reservation: Reservation::new(abandoned.owner, abandoned.key),
             caller: None,

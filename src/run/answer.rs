@@ -8,7 +8,7 @@ use super::{Codec, CodecError, HandlerError, Outcome, RunError};
 use crate::{
     engine::{
         answer::{Answer, Ending, Failure, Notes, Replayed, ResponseSettings, Wanted},
-        call::Call,
+        call::ProtectedCall,
     },
     grpc::{Provenance, decode_opaque_error, encode_opaque_error},
     rejection::Rejection,
@@ -53,26 +53,31 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
                 (decode::<C>(&stored.message, &codec).map(Outcome::Replayed).map_err(RunError::Unreadable), traceparent)
             }
             StoredResponse::Error(error) => {
-                let error = decode_opaque_error(error).and_then(|error| E::from_final(&error));
-                let error = error.map(|error| RunError::Failed { error, is_final: true });
-                let unreadable = || RunError::Unreadable("its final error is of another type".into());
-                (Err(error.unwrap_or_else(unreadable)), String::new())
+                let error = decode_opaque_error(error);
+                let error = error.and_then(|error| E::from_final(&error).ok_or("it is of another type".to_owned()));
+                let unreadable = |why| RunError::Unreadable(format!("its final error is not known: {why}").into());
+                (Err(error.map_or_else(unreadable, |error| RunError::Failed { error, is_final: true })), String::new())
             }
             StoredResponse::NotStored => return None,
         };
         Some(Replayed { answer: Self(answer), metadata_lost: false, traceparent })
     }
 
-    fn ending(&self, settings: &ResponseSettings, call: &Call, _wanted: Wanted) -> Ending {
+    fn ending(&self, settings: &ResponseSettings, call: &ProtectedCall, _wanted: Wanted) -> Ending {
         match &self.0 {
             // One that is not encoded is not stored.
             Ok(Outcome::First(response) | Outcome::Replayed(response)) => {
                 Ending::Success { message: C::encode(response).ok().map(Into::into), metadata: None }
             }
             Err(RunError::Failed { error, .. }) => match error.to_final(&call.procedure.policies().final_errors) {
-                Some(error) if error.len() <= settings.max_bytes => Ending::FinalError(encode_opaque_error(error)),
+                Some(stored) if stored.len() <= settings.max_bytes => {
+                    Ending::FinalError(encode_opaque_error(Some(stored)))
+                }
                 // It still ends the operation.
-                Some(_) => Ending::FinalError(encode_opaque_error(Vec::new())),
+                Some(_) => {
+                    call.procedure.telemetry().error_cut(settings.max_bytes);
+                    Ending::FinalError(encode_opaque_error(error.to_short_final(settings.max_bytes)))
+                }
                 None => Ending::Failure,
             },
             Err(_) => Ending::Failure,

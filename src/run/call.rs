@@ -22,7 +22,8 @@ impl Call {
         &self.caller
     }
 
-    /// Returns the key. Its [`downstream`](IdempotencyKey::downstream) makes the keys of further calls.
+    /// Returns the key. Its [`downstream`](IdempotencyKey::downstream) makes the keys of further calls, to other
+    /// systems; for further operations there is [`run_within`](super::Operation::run_within).
     pub fn key(&self) -> &IdempotencyKey {
         &self.key
     }

@@ -36,8 +36,9 @@ pub enum RunError<E> {
     /// The request cannot be hashed. The operation was not run.
     #[error("the request cannot be hashed: {0}")]
     Request(#[source] CodecError),
-    /// The operation has succeeded before, and its stored response cannot be read: another codec or version has written it.
-    #[error("the operation has succeeded, and its stored response cannot be read: {0}")]
+    /// The operation has ended before, and how cannot be read from its record: another codec or version has written it, or its final error
+    /// was too large to store.
+    #[error("the operation has ended, and its stored outcome cannot be read: {0}")]
     Unreadable(#[source] CodecError),
     /// The application's [`ReplayAuthorizer`](crate::policy::ReplayAuthorizer) keeps the response from the caller.
     #[error("the stored response is withheld: {0}")]

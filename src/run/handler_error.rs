@@ -40,17 +40,25 @@ pub trait HandlerError: Sized + Send + 'static {
         None
     }
 
-    /// Returns whether an error of this type can be final at all: then a transaction begins with a savepoint, to which the handler's writes are
-    /// rolled back. Defaults to `true`.
-    fn can_be_final(codes: &FinalErrors) -> bool {
-        let _ = codes;
-        true
+    /// Returns the error as it is stored if [`to_final`](Self::to_final) makes more than `max` bytes of it, the layer's
+    /// [`max_response_bytes`](crate::layer::IdempotencyLayerBuilder::max_response_bytes). `None`, which is the default, stores nothing of
+    /// it: the operation has ended all the same, and a later call gets [`RunError::Unreadable`](super::RunError::Unreadable).
+    fn to_short_final(&self, max: usize) -> Option<Vec<u8>> {
+        let _ = max;
+        None
     }
 
     /// Returns the error that was stored; `None`, which is the default, if these bytes are none.
     fn from_final(stored: &[u8]) -> Option<Self> {
         let _ = stored;
         None
+    }
+
+    /// Returns whether an error of this type can be final at all: only then a transactional operation has the savepoint to which the
+    /// handler's writes are rolled back. Defaults to `true`.
+    fn can_be_final(codes: &FinalErrors) -> bool {
+        let _ = codes;
+        true
     }
 
     /// Returns the error with its sources, for drivers that cannot see the statements of handlers: they look here for a transaction that
@@ -60,19 +68,20 @@ pub trait HandlerError: Sized + Send + 'static {
     }
 }
 
-/// Final are the codes in the operation's [`final_errors`](crate::policy::ProcedureBuilder::final_errors), as for a gRPC handler.
+/// Final are the codes in the operation's [`final_errors`](crate::policy::ProcedureBuilder::final_errors), as for a gRPC handler. One that is
+/// too large to store loses its details, and then the end of its message.
 impl HandlerError for Status {
     fn to_final(&self, codes: &FinalErrors) -> Option<Vec<u8>> {
-        let status = pb::Status {
-            code: self.code().into(),
-            message: self.message().to_owned(),
-            details: pb::Status::decode(self.details()).unwrap_or_default().details,
-        };
-        codes.contains(self.code()).then(|| status.encode_to_vec())
+        let details = pb::Status::decode(self.details()).unwrap_or_default().details;
+        codes.contains(self.code()).then(|| encode(self, self.message(), details))
     }
 
-    fn can_be_final(codes: &FinalErrors) -> bool {
-        !codes.is_empty()
+    fn to_short_final(&self, max: usize) -> Option<Vec<u8>> {
+        let whole = encode(self, self.message(), Vec::new());
+        let excess = whole.len().saturating_sub(max);
+        let left = self.message().len().saturating_sub(excess);
+        let end = (0..=left).rev().find(|&end| self.message().is_char_boundary(end)).unwrap_or(0);
+        Some(encode(self, &self.message()[..end], Vec::new()))
     }
 
     fn from_final(stored: &[u8]) -> Option<Self> {
@@ -81,9 +90,17 @@ impl HandlerError for Status {
         Some(Self::with_details(Code::from_i32(status.code), status.message, details.into()))
     }
 
+    fn can_be_final(codes: &FinalErrors) -> bool {
+        !codes.is_empty()
+    }
+
     fn as_error(&self) -> Option<&(dyn Error + 'static)> {
         Some(self)
     }
+}
+
+fn encode(status: &Status, message: &str, details: Vec<prost_types::Any>) -> Vec<u8> {
+    pb::Status { code: status.code().into(), message: message.to_owned(), details }.encode_to_vec()
 }
 
 impl HandlerError for Infallible {

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::Extensions;
 use protobuf_canonical::{RequestHash, RequestHashes};
@@ -9,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Call, Codec, HandlerError, OperationError, Outcome, RunError, answer::RunAnswer};
 use crate::{
-    Caller, IdempotencyKey, IdempotencyLayer,
+    Caller, Execution, IdempotencyKey, IdempotencyLayer,
     engine::{self, dispatch::dispatch, handler::DynHandler, shared::state::Engine},
     grpc::encode_codec,
     layer::route::KnownCaller,
@@ -27,6 +28,8 @@ pub struct Operation<C> {
     engine: Arc<Engine>,
     procedure: Arc<Procedure>,
     codec: Arc<C>,
+    /// The metadata of its records: the codec's name.
+    metadata: Bytes,
 }
 
 impl IdempotencyLayer {
@@ -49,7 +52,7 @@ impl<C: Codec> Operation<C> {
             layer.declared(name).ok_or_else(|| OperationError::Undeclared { operation: operation() })?;
         let codec = C::new(descriptors).map_err(|error| OperationError::Codec { operation: operation(), error })?;
         let (layer, engine, procedure) = (layer.clone(), Arc::clone(engine), Arc::clone(procedure));
-        Ok(Self { layer, engine, procedure, codec: Arc::new(codec) })
+        Ok(Self { layer, engine, procedure, codec: Arc::new(codec), metadata: encode_codec(C::NAME) })
     }
 
     /// Runs the handler, unless an earlier call with this key has run it: then returns that call's response. The key is the id that each
@@ -76,24 +79,80 @@ impl<C: Codec> Operation<C> {
         E: HandlerError,
         F: Future<Output = Result<C::Response, E>> + Send + 'static,
     {
+        let key = IdempotencyKey::new(key, self.procedure.policies().key_format);
+        self.run_with(caller, key.map_err(Rejection::KeyInvalid), request, handler).await
+    }
+
+    /// Runs the operation inside of a call, or of another operation, whose handler has this execution: with its caller, and a key that is made
+    /// of its key and this name ([`IdempotencyKey::downstream`]). So it runs once, however often that handler does.
+    ///
+    /// It is an operation of its own, which ends before the handler goes on: in transactional mode too it has a transaction of its own, on
+    /// another connection, and stays if that of the outer call is rolled back. Effects that belong together are written by one handler,
+    /// whose record protects them all.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use tonic_idempotency::run::{Bytes, Call, Operation, RunError};
+    /// # async fn example(ship: Operation<Bytes>) -> Result<(), RunError<Infallible>> {
+    /// # let handler =
+    /// |call: Call| async move {
+    ///     let make = |_call| async { Ok::<_, Infallible>(b"label".to_vec()) };
+    ///     ship.run_within(&call.execution(), "label", b"order 17", make).await
+    /// };
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`run`](Self::run); [`RunError::Refused`] also if the outer call has no key.
+    ///
+    /// # Cancel safety
+    ///
+    /// As of [`run`](Self::run).
+    pub async fn run_within<E, F>(
+        &self,
+        outer: &Execution,
+        name: &str,
+        request: &C::Request,
+        handler: impl FnOnce(Call) -> F + Send + 'static,
+    ) -> Result<Outcome<C::Response>, RunError<E>>
+    where
+        E: HandlerError,
+        F: Future<Output = Result<C::Response, E>> + Send + 'static,
+    {
+        let Some((caller, key)) = outer.origin() else { return Err(self.refuse(Rejection::KeyRequired)) };
+        self.run_with(caller, Ok(key.downstream(name).into()), request, handler).await
+    }
+
+    async fn run_with<E, F>(
+        &self,
+        caller: &Caller,
+        key: Result<IdempotencyKey, Rejection>,
+        request: &C::Request,
+        handler: impl FnOnce(Call) -> F + Send + 'static,
+    ) -> Result<Outcome<C::Response>, RunError<E>>
+    where
+        E: HandlerError,
+        F: Future<Output = Result<C::Response, E>> + Send + 'static,
+    {
         let hash = self.codec.hash(request).map_err(RunError::Request)?;
         let policies = self.procedure.policies();
-        let key = IdempotencyKey::new(key, policies.key_format).map_err(Rejection::KeyInvalid);
         let key = key.map_err(|rejection| self.refuse(rejection))?;
         let KnownCaller { caller, owner, session } = self.know(caller).map_err(|rejection| self.refuse(rejection))?;
         let telemetry = self.procedure.telemetry();
         let admitted = self.engine.admission.admit(Some(owner));
         let admitted = admitted.map_err(|limit| RunError::refused(&limit.reject(telemetry)))?;
         let disconnected = (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new);
-        let call = engine::call::Call {
+        let call = engine::call::ProtectedCall {
             procedure: Arc::clone(&self.procedure),
             reservation: Reservation::new(owner, key.id()),
             caller: Some(caller.clone()),
             session,
             request_hashes: RequestHashes::new(RequestHash::from(hash), None),
             request: None,
+            metadata: Some(self.metadata.clone()),
             can_be_final: E::can_be_final(&policies.final_errors),
-            metadata: Some(encode_codec(C::NAME)),
             deadline: None,
             disconnected: disconnected.clone(),
         };
@@ -124,9 +183,9 @@ impl<C: Codec> Operation<C> {
 
 impl<C> Clone for Operation<C> {
     fn clone(&self) -> Self {
-        let Self { layer, engine, procedure, codec } = self;
+        let Self { layer, engine, procedure, codec, metadata } = self;
         let (engine, procedure, codec) = (Arc::clone(engine), Arc::clone(procedure), Arc::clone(codec));
-        Self { layer: layer.clone(), engine, procedure, codec }
+        Self { layer: layer.clone(), engine, procedure, codec, metadata: metadata.clone() }
     }
 }
 

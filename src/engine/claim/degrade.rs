@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     engine::{
         answer::Answer,
-        call::Call,
+        call::ProtectedCall,
         claim::refusal::refuse,
         execute::execute_unprotected,
         handler::Handler,
@@ -32,7 +32,7 @@ use crate::{
 /// that runs is recorded like any other, and the key of a call that is refused is freed.
 pub(in crate::engine) async fn degrade<A: Answer>(
     engine: &Engine,
-    call: Arc<Call>,
+    call: Arc<ProtectedCall>,
     error: &StoreError,
     handler: Handler<A>,
     tracked: &TrackedCall,

@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 
 use crate::{
     engine::{
-        call::Call,
+        call::ProtectedCall,
         held_key::{ClaimAnswer, HeldKey, Lease},
         shared::state::Engine,
         time::clock_reading::ClockReading,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip.
-pub(crate) async fn claim(engine: &Engine, call: &Call) -> Result<ClaimAnswer, StoreError> {
+pub(crate) async fn claim(engine: &Engine, call: &ProtectedCall) -> Result<ClaimAnswer, StoreError> {
     let began = Instant::now();
     let span = engine.spans.claim(call.procedure.path(), call.reservation.key.as_uuid());
     let claimed = ask(engine, call).instrument(span.clone()).await;
@@ -33,7 +33,7 @@ pub(crate) async fn claim(engine: &Engine, call: &Call) -> Result<ClaimAnswer, S
     claimed
 }
 
-async fn ask(engine: &Engine, call: &Call) -> Result<ClaimAnswer, StoreError> {
+async fn ask(engine: &Engine, call: &ProtectedCall) -> Result<ClaimAnswer, StoreError> {
     let policies = call.procedure.policies();
     let asked = ClockReading::now();
     let lease = Lease::from(asked.monotonic, policies.lease);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     engine::{
-        call::Call,
+        call::ProtectedCall,
         held_key::HeldKey,
         record::{
             self, RecordProgress,
@@ -30,7 +30,7 @@ pub(crate) enum Verdict {
 
 /// Asks the reconciler how the previous holder's call ended, and records its answer. Under any other policy the handler runs
 /// again.
-pub(crate) async fn reconcile(engine: &Engine, call: &Arc<Call>, key: HeldKey) -> Verdict {
+pub(crate) async fn reconcile(engine: &Engine, call: &Arc<ProtectedCall>, key: HeldKey) -> Verdict {
     if !call.procedure.policies().reconciles() {
         call.procedure.telemetry().taken_over();
         return Verdict::NotExecuted(key);

@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt, panic::AssertUnwindSafe};
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{
-    engine::call::Call,
+    engine::call::ProtectedCall,
     policy::{Abandoned, Reconciler, Reconciliation},
     telemetry::Chain,
 };
@@ -29,7 +29,7 @@ impl Reconcilers {
 
     /// Asks how the previous holder's call ended. Takes at most half of the lease: after that, another call may take over the
     /// key.
-    pub(in crate::engine) async fn ask(&self, call: &Call) -> Reconciliation {
+    pub(in crate::engine) async fn ask(&self, call: &ProtectedCall) -> Reconciliation {
         let procedure = &call.procedure;
         let Some(reconciler) = self.by_path.get(procedure.path()) else { return Reconciliation::Unknown };
         let abandoned = Abandoned {

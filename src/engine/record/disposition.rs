@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::{
     engine::{
         answer::{Answer, Ending, Wanted},
-        call::Call,
+        call::ProtectedCall,
         execute::Outcome,
         shared::state::Engine,
     },
@@ -83,15 +83,13 @@ impl Disposition {
 }
 
 /// Decides the disposition of the key of a call with this outcome.
-pub(in crate::engine) fn of<A: Answer>(engine: &Engine, call: &Call, outcome: &Outcome<A>) -> Disposition {
+pub(in crate::engine) fn of<A: Answer>(engine: &Engine, call: &ProtectedCall, outcome: &Outcome<A>) -> Disposition {
     let say = &outcome.say;
     let is_rebuilt = engine.replay_hooks.rebuilds(call.procedure.path());
     // The savepoint, to which the handler's writes are rolled back, is set before it begins.
-    let can_be_final = call.procedure.policies().mode == Mode::Reserved || call.transaction_options().savepoint;
-    if say.final_error && !can_be_final {
-        call.procedure.telemetry().final_error_without_savepoint();
-    }
-    let wanted = Wanted { is_rebuilt, is_final: say.final_error && can_be_final };
+    let can_be_final = call.procedure.policies().mode == Mode::Reserved || call.can_be_final;
+    let failure = if say.effect_committed { Disposition::Abandon } else { Disposition::Release };
+    let wanted = Wanted { is_rebuilt, is_final: say.final_error };
     let kept = |completion: Completion| {
         let retention = say.keep_for.map_or(completion.retention, |kept| kept.min(completion.retention));
         Disposition::Complete(Completion { retention, ..completion })
@@ -99,18 +97,21 @@ pub(in crate::engine) fn of<A: Answer>(engine: &Engine, call: &Call, outcome: &O
     match outcome.answer.ending(&engine.responses, call, wanted) {
         Ending::Success { .. } if say.do_not_record => Disposition::Forget,
         Ending::Success { message, metadata } => kept(completion(engine, call, message, metadata)),
+        Ending::FinalError(_) if !can_be_final => {
+            call.procedure.telemetry().final_error_without_savepoint();
+            failure
+        }
         Ending::FinalError(error) => {
             kept(Completion { response: StoredResponse::Error(error), resource: None, retention: call.retention() })
         }
-        Ending::Failure if say.effect_committed => Disposition::Abandon,
-        Ending::Failure => Disposition::Release,
+        Ending::Failure => failure,
     }
 }
 
 /// Builds the record of a response from its message (`None` if that could not be read) and the metadata to store.
 pub(in crate::engine) fn completion(
     engine: &Engine,
-    call: &Call,
+    call: &ProtectedCall,
     message: Option<Bytes>,
     metadata: Option<Bytes>,
 ) -> Completion {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     engine::{
-        call::Call,
+        call::ProtectedCall,
         held_key::{HeldKey, Lease},
         record::{backoff::Backoff, disposition::Disposition},
         shared::state::Engine,
@@ -28,7 +28,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Gives up a key: records the disposition of a reservation, or rolls back a transaction.
-pub(crate) async fn let_go(engine: &Engine, call: &Arc<Call>, key: HeldKey, disposition: Disposition) {
+pub(crate) async fn let_go(engine: &Engine, call: &Arc<ProtectedCall>, key: HeldKey, disposition: Disposition) {
     match key {
         HeldKey::Reservation(lease) => {
             record(engine, call, disposition, lease).await;
@@ -38,7 +38,7 @@ pub(crate) async fn let_go(engine: &Engine, call: &Arc<Call>, key: HeldKey, disp
 }
 
 /// Frees the key of a call that does not run, in the background. A transaction is rolled back when it is dropped.
-pub(in crate::engine) fn free(engine: &Engine, call: &Arc<Call>, key: HeldKey) {
+pub(in crate::engine) fn free(engine: &Engine, call: &Arc<ProtectedCall>, key: HeldKey) {
     if let HeldKey::Reservation(lease) = key {
         record_in_background(engine, Arc::clone(call), Disposition::Release, lease);
     }
@@ -46,7 +46,7 @@ pub(in crate::engine) fn free(engine: &Engine, call: &Arc<Call>, key: HeldKey) {
 
 /// Frees the key of a call that does not run, in the background, if its claim may stand although it failed. A transaction
 /// leaves nothing behind.
-pub(crate) fn release_lost_claim(engine: &Engine, call: &Arc<Call>, error: &StoreError) {
+pub(crate) fn release_lost_claim(engine: &Engine, call: &Arc<ProtectedCall>, error: &StoreError) {
     let policies = call.procedure.policies();
     if error.may_have_happened() && policies.mode == Mode::Reserved {
         record_in_background(engine, Arc::clone(call), Disposition::Release, Lease::unconfirmed(policies.lease));
@@ -67,7 +67,7 @@ pub(in crate::engine) enum RecordProgress {
 /// Records a disposition at once or, if the store does not take it, in the background.
 pub(in crate::engine) async fn record(
     engine: &Engine,
-    call: &Arc<Call>,
+    call: &Arc<ProtectedCall>,
     disposition: Disposition,
     lease: Lease,
 ) -> RecordProgress {
@@ -82,7 +82,7 @@ pub(in crate::engine) async fn record(
 /// Records a disposition in a task of its own.
 pub(in crate::engine) fn record_in_background(
     engine: &Engine,
-    call: Arc<Call>,
+    call: Arc<ProtectedCall>,
     disposition: Disposition,
     lease: Lease,
 ) {
@@ -91,7 +91,7 @@ pub(in crate::engine) fn record_in_background(
 
 /// A disposition that is being recorded.
 struct PendingDisposition {
-    call: Arc<Call>,
+    call: Arc<ProtectedCall>,
     disposition: Disposition,
     lease: Lease,
     /// Whether an attempt failed that may have been carried out.
@@ -104,7 +104,7 @@ struct PendingDisposition {
 }
 
 impl PendingDisposition {
-    fn new(call: Arc<Call>, disposition: Disposition, lease: Lease) -> Self {
+    fn new(call: Arc<ProtectedCall>, disposition: Disposition, lease: Lease) -> Self {
         Self { call, disposition, lease, may_be_recorded: false, taken: false, held: false, attempts: 0 }
     }
 

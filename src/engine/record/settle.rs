@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 use crate::{
     engine::{
         answer::{Answer, Notes},
-        call::Call,
+        call::ProtectedCall,
         claim::refusal::not_committed,
         execute::Outcome,
         held_key::HeldKey,
@@ -30,7 +30,7 @@ use crate::{
 /// is recorded; in transactional mode, a success is returned only if the transaction was committed. The key was claimed at `claimed`.
 pub(in crate::engine) async fn settle<A: Answer>(
     engine: &Engine,
-    call: &Arc<Call>,
+    call: &Arc<ProtectedCall>,
     (key, claimed): (HeldKey, Instant),
     outcome: Outcome<A>,
     leader: Option<&Leader>,
@@ -87,7 +87,7 @@ pub(in crate::engine) async fn settle<A: Answer>(
 /// Returns the response for the followers, whether or not it is recorded; `None` if the outcome is not final, or if there are none.
 pub(in crate::engine) fn for_followers(
     engine: &Engine,
-    call: &Call,
+    call: &ProtectedCall,
     disposition: &Disposition,
     leader: &Leader,
 ) -> Option<Recorded> {
@@ -131,7 +131,7 @@ impl CallEnd {
 
 /// Commits a transaction, or rolls it back.
 async fn end(
-    call: &Call,
+    call: &ProtectedCall,
     transaction: Box<dyn StoreTransaction>,
     disposition: Disposition,
     in_conflict: bool,

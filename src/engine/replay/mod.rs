@@ -17,7 +17,7 @@ use crate::{
     caller::Caller,
     engine::{
         answer::{Answer, Failure},
-        call::Call,
+        call::ProtectedCall,
         claim::{claim, refusal::refuse},
         held_key::ClaimAnswer,
         record::{self, disposition::Disposition},
@@ -35,7 +35,7 @@ use crate::{
 /// Answers a call with the record of its key.
 pub(in crate::engine) async fn answer<A: Answer>(
     engine: &Engine,
-    call: &Call,
+    call: &ProtectedCall,
     outcome: ClaimOutcome,
     asked: ClockReading,
     leader: Option<&Leader>,
@@ -72,7 +72,7 @@ pub(in crate::engine) async fn answer<A: Answer>(
 /// Answers a call with a record that is known already: at once, unless the application has to be asked.
 pub(in crate::engine) fn give<'a, A: Answer>(
     engine: &'a Engine,
-    call: &'a Call,
+    call: &'a ProtectedCall,
     recorded: Recorded,
 ) -> Either<A, BoxFuture<'a, A>> {
     let Some(asked) = engine.replay_hooks.authorize(call, recorded.resource.as_ref()) else {
@@ -90,7 +90,7 @@ pub(in crate::engine) fn give<'a, A: Answer>(
 /// response if the procedure's replays are rebuilt.
 async fn restore(
     engine: &Engine,
-    call: &Call,
+    call: &ProtectedCall,
     replay: &Replay,
 ) -> Result<(IdempotencyStatus, Option<StoredResponse>), Status> {
     if let Some(asked) = engine.replay_hooks.authorize(call, replay.resource.as_ref()) {
@@ -109,7 +109,7 @@ async fn restore(
 
 /// Claims the key once more, and answers with its record: the outcome of another call, which was recorded instead of
 /// this call's own, or the outcome that the reconciler found.
-pub(in crate::engine) async fn look_again<A: Answer>(engine: &Engine, call: &Arc<Call>) -> A {
+pub(in crate::engine) async fn look_again<A: Answer>(engine: &Engine, call: &Arc<ProtectedCall>) -> A {
     match claim(engine, call).await {
         Ok(ClaimAnswer::Refused { outcome, asked }) => answer(engine, call, outcome, asked, None).await,
         Ok(ClaimAnswer::Acquired(key) | ClaimAnswer::TakenOver(key)) => {
@@ -124,7 +124,7 @@ pub(in crate::engine) async fn look_again<A: Answer>(engine: &Engine, call: &Arc
 }
 
 /// The status that a replay reports: `processing` and a warning if it is not known in time.
-async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> IdempotencyStatus {
+async fn replay_status(engine: &Engine, call: &ProtectedCall, replay: &Replay) -> IdempotencyStatus {
     work_status(engine, &call.procedure, call.caller.as_ref(), replay.resource.as_ref(), &replay.status).await
 }
 

@@ -5,7 +5,7 @@ use tonic_idempotency_wire::ErrorOutcome;
 use crate::{
     engine::{
         answer::{Answer, Notes, Replayed, ResponseSettings},
-        call::Call,
+        call::ProtectedCall,
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
     rejection::Rejection,
@@ -37,7 +37,7 @@ impl Recorded {
         &self,
         settings: &ResponseSettings,
         spans: &Spans,
-        call: &Call,
+        call: &ProtectedCall,
     ) -> (A, bool) {
         let telemetry = call.procedure.telemetry();
         let expires = self.expiry.and_then(|expiry| expiry.left(ClockReading::now()));

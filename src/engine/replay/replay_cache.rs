@@ -15,7 +15,7 @@ use quick_cache::{
 use crate::{
     caller::OwnerId,
     engine::{
-        call::Call,
+        call::ProtectedCall,
         replay::recorded::Recorded,
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
@@ -70,13 +70,13 @@ impl ReplayCache {
     }
 
     /// The record of this call; `None` if the store has to be asked.
-    pub(in crate::engine) fn get(&self, call: &Call) -> Option<Recorded> {
+    pub(in crate::engine) fn get(&self, call: &ProtectedCall) -> Option<Recorded> {
         let entry = self.entries.as_ref()?.get(&id(call))?;
         (entry.is_of(call) && entry.is_live(ClockReading::now(), self.max_age)).then(|| entry.recorded.clone())
     }
 
     /// Caches a record, which must not change until it expires.
-    pub(in crate::engine) fn keep(&self, call: &Call, recorded: &Recorded) {
+    pub(in crate::engine) fn keep(&self, call: &ProtectedCall, recorded: &Recorded) {
         let Some(entries) = &self.entries else { return };
         let size = OVERHEAD + size_of::<Entry>() + recorded.size();
         if size > self.largest {
@@ -92,7 +92,7 @@ impl ReplayCache {
     }
 
     /// Removes the entry of a key, because the store has answered otherwise.
-    pub(in crate::engine) fn forget(&self, call: &Call) {
+    pub(in crate::engine) fn forget(&self, call: &ProtectedCall) {
         if let Some(entries) = &self.entries {
             entries.remove(&id(call));
         }
@@ -108,7 +108,7 @@ impl ReplayCache {
 }
 
 impl Entry {
-    fn is_of(&self, call: &Call) -> bool {
+    fn is_of(&self, call: &ProtectedCall) -> bool {
         self.procedure.path() == call.procedure.path() && self.request.same_request(&call.request_hashes)
     }
 
@@ -128,6 +128,6 @@ impl Weighter<Id, Arc<Entry>> for Size {
     }
 }
 
-fn id(call: &Call) -> Id {
+fn id(call: &ProtectedCall) -> Id {
     (call.reservation.owner, call.reservation.key)
 }

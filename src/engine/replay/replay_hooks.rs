@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::{
     caller::Caller,
-    engine::call::Call,
+    engine::call::ProtectedCall,
     key::KeyId,
     policy::{Procedure, RebuildRequest, Rebuilder, ReplayAuthorizer, ReplayRequest},
     status::{Resource, ResourceId},
@@ -57,7 +57,7 @@ impl ReplayHooks {
     /// authorizer to ask. Boxed, so that it takes no memory while a handler runs.
     pub(in crate::engine) fn authorize<'a>(
         &'a self,
-        call: &'a Call,
+        call: &'a ProtectedCall,
         resource: Option<&ResourceId>,
     ) -> Option<BoxFuture<'a, Result<(), Status>>> {
         // Without a caller it is a recovery, which gives no replay.
@@ -81,7 +81,7 @@ impl ReplayHooks {
     /// Makes the message of a replay; `None` if the procedure's replays are copies. Boxed, likewise.
     pub(in crate::engine) fn rebuild<'a>(
         &'a self,
-        call: &'a Call,
+        call: &'a ProtectedCall,
         resource: Option<&ResourceId>,
     ) -> Option<BoxFuture<'a, Result<Bytes, Status>>> {
         let rebuilder = self.rebuilders.get(call.procedure.path())?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{caller::OwnerId, engine::call::Call, key::KeyId, policy::Mode};
+use crate::{caller::OwnerId, engine::call::ProtectedCall, key::KeyId, policy::Mode};
 
 /// The report of [`IdempotencyLayer::shutdown`](crate::IdempotencyLayer::shutdown).
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub enum Stage {
 }
 
 impl UnfinishedCall {
-    pub(in crate::engine) fn new(call: &Call, stage: Stage, since: Instant) -> Self {
+    pub(in crate::engine) fn new(call: &ProtectedCall, stage: Stage, since: Instant) -> Self {
         Self {
             procedure: call.procedure.path().to_owned(),
             owner: call.reservation.owner,

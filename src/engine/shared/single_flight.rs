@@ -9,7 +9,7 @@ use tokio::sync::SetOnce;
 
 use crate::{
     caller::OwnerId,
-    engine::{call::Call, replay::recorded::Recorded},
+    engine::{call::ProtectedCall, replay::recorded::Recorded},
     key::KeyId,
 };
 
@@ -34,7 +34,7 @@ pub(in crate::engine) enum Role {
 }
 
 impl SingleFlight {
-    pub(in crate::engine) fn join(self: &Arc<Self>, call: &Call) -> Role {
+    pub(in crate::engine) fn join(self: &Arc<Self>, call: &ProtectedCall) -> Role {
         let canonical = *call.request_hashes.canonical().as_bytes();
         let id = (call.reservation.owner, call.reservation.key, canonical, call.procedure.shared_path());
         match self.lock().entry(id.clone()) {

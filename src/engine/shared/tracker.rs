@@ -15,7 +15,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     caller::OwnerId,
     engine::{
-        call::Call,
+        call::ProtectedCall,
         shared::{
             shutdown::{Shutdown, Stage, UnfinishedCall},
             watchers::{Watcher, Watchers},
@@ -41,7 +41,7 @@ struct Calls {
 }
 
 /// The stage of each call, and since when.
-type ByNumber = HashMap<u64, (Arc<Call>, Stage, Instant)>;
+type ByNumber = HashMap<u64, (Arc<ProtectedCall>, Stage, Instant)>;
 
 impl CallTracker {
     /// The tasks that a shutdown waits for.
@@ -55,12 +55,12 @@ impl CallTracker {
     }
 
     /// Tracks a call that asks for its key, until the result is dropped.
-    pub(in crate::engine) fn claiming(&self, call: &Arc<Call>) -> TrackedCall {
+    pub(in crate::engine) fn claiming(&self, call: &Arc<ProtectedCall>) -> TrackedCall {
         self.track(call, Stage::Claiming)
     }
 
     /// Tracks a call whose outcome is being recorded, until the result is dropped.
-    pub(in crate::engine) fn recording(&self, call: &Arc<Call>) -> TrackedCall {
+    pub(in crate::engine) fn recording(&self, call: &Arc<ProtectedCall>) -> TrackedCall {
         self.track(call, Stage::Recording)
     }
 
@@ -97,7 +97,7 @@ impl CallTracker {
         Shutdown { unfinished }
     }
 
-    fn track(&self, call: &Arc<Call>, stage: Stage) -> TrackedCall {
+    fn track(&self, call: &Arc<ProtectedCall>, stage: Stage) -> TrackedCall {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.calls).insert(id, (Arc::clone(call), stage, Instant::now()));
         TrackedCall { calls: Arc::clone(&self.calls), id }

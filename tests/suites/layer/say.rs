@@ -2,10 +2,13 @@
 
 use crate::expires::{HOUR, TOUCH, call, expires, hour};
 use crate::prelude::*;
+use tonic_idempotency_tests::Lines;
+use tracing::level_filters::LevelFilter;
 
 /// Without final errors, a transaction has no savepoint to keep one in: the answer says that the key is free.
 #[tokio::test]
 async fn keeps_no_error_in_a_transaction_without_a_savepoint() {
+    let (lines, _guard) = Lines::collect(LevelFilter::WARN);
     let database = Database::new().await;
     let adjust = |procedure: ProcedureBuilder| procedure.mode(Mode::Transactional).effect(EffectPolicy::Anywhere);
     let shop = Shop::with(|builder| builder.adjust_procedures(adjust).store(postgres(database.pool(4)))).await;
@@ -15,7 +18,7 @@ async fn keeps_no_error_in_a_transaction_without_a_savepoint() {
             (answer.status().code(), &answer.headers["idempotency-outcome"]),
             (Code::NotFound, &"freed".parse().expect("text"))
         );
-        assert_eq!(shop.handler.started(), runs);
+        assert_eq!((shop.handler.started(), lines.count("final_error() has no effect")), (runs, runs));
     }
 }
 

@@ -120,11 +120,11 @@ pub async fn that_fail_leave_nothing_or_their_final_error<S: Stack>() {
     }
 }
 
-/// An error of the application's own, which is final whatever the operation's codes.
+/// A message that can never be handled: its error has no code.
 #[derive(Debug)]
-struct Poisonous;
+struct Poison;
 
-impl HandlerError for Poisonous {
+impl HandlerError for Poison {
     fn to_final(&self, _codes: &FinalErrors) -> Option<Vec<u8>> {
         Some(Vec::new())
     }
@@ -134,7 +134,7 @@ impl HandlerError for Poisonous {
     }
 }
 
-pub async fn whose_error_is_of_the_applications_own_type_keep_a_final_one<S: Stack>() {
+pub async fn that_can_never_succeed_leave_their_error_and_nothing_else<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let import = Import::new::<S>(&database, |it| it.final_errors([])).await;
@@ -143,12 +143,13 @@ pub async fn whose_error_is_of_the_applications_own_type_keep_a_final_one<S: Sta
         let handler = move |call: Call| async move {
             runs.fetch_add(1, Ordering::SeqCst);
             let transaction = S::transaction(call.extensions()).expect("a transaction");
-            let mut connection = S::connection(&transaction).await.expect("its connection");
+            let mut connection = S::connection(&transaction).await.expect("a connection");
             S::insert(&mut connection, "shop").await.expect("a project");
-            Err(Poisonous)
+            Err(Poison)
         };
-        let ended = import.operation.run(&import.caller, &import.key, b"shop", handler).await;
+        let ended = import.operation.run(&import.caller, &import.key, b"", handler).await;
         assert!(matches!(ended, Err(RunError::Failed { is_final: true, .. })), "{ended:?}");
+        all_have_ended(&owner).await;
         assert_eq!((import.runs(), rows(&owner).await), (1, [0, 0, 1]));
     }
 }

@@ -172,7 +172,7 @@ macro_rules! driver_tests {
                 take_effect_once_and_give_their_response_to_each_delivery
                 of_many_deliveries_at_once_one_runs
                 that_fail_leave_nothing_or_their_final_error
-                whose_error_is_of_the_applications_own_type_keep_a_final_one
+                that_can_never_succeed_leave_their_error_and_nothing_else
                 that_lose_against_another_transaction_may_be_tried_again
                 whose_future_is_dropped_end_as_their_policy_says
             }
