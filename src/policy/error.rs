@@ -118,6 +118,17 @@ pub enum ProcedureError {
         /// The procedure's path.
         procedure: String,
     },
+    /// The id field of an operation does not begin with the full name of a message.
+    #[error(
+        "{procedure}: the id field {field:?} has to begin with the full name of a message in the layer's descriptors, as in \
+         shop.v1.CreateOrderReply.order.id"
+    )]
+    NoMessage {
+        /// The operation's path.
+        procedure: String,
+        /// The field as configured.
+        field: String,
+    },
     /// A setting names a field or a message, and an operation has no descriptor.
     #[error("{procedure}: {setting}: it is for the procedures of a service, which have descriptors; leave it out")]
     NoDescriptor {

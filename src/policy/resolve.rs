@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
+use prost_reflect::{DescriptorPool, MethodDescriptor};
 use protobuf_canonical::Canonical;
 
 use super::{
@@ -37,9 +37,10 @@ pub(crate) fn resolve(
     if method.is_client_streaming() || method.is_server_streaming() {
         return Err(ProcedureError::Streaming { procedure: path });
     }
-    let id_field = creates.as_ref().map(|creates| IdField::new(&path, &method, creates)).transpose()?;
+    let output = method.output();
+    let id_field = creates.as_ref().map(|creates| IdField::new(&path, &output, &creates.id_field)).transpose()?;
     let key_field = key_field.map(|field| KeyField::new(&path, &method, &field)).transpose()?;
-    field::find_all(&path, "redact", &method.output(), &redact)?;
+    field::find_all(&path, "redact", &output, &redact)?;
     let ignore = IgnoredFields::resolve(&path, &method.input(), ignore)?;
     for detail in &redact_errors {
         check_detail(&path, detail, pool)?;
@@ -64,11 +65,14 @@ pub(crate) fn resolve(
 }
 
 /// Checks the configuration of an operation that is no procedure of a service, and fills in the defaults.
-pub(crate) fn resolve_operation(described: ProcedureBuilder, defaults: &Policies) -> Result<Procedure, ProcedureError> {
+pub(crate) fn resolve_operation(
+    described: ProcedureBuilder,
+    pool: &DescriptorPool,
+    defaults: &Policies,
+) -> Result<Procedure, ProcedureError> {
     let policies = policies(&described, defaults)?;
     let ProcedureBuilder { path, creates, key_field, ignore, redact, redact_errors, .. } = described;
     let of_descriptor = [
-        ("creates", creates.is_some()),
         ("key_field", key_field.is_some()),
         ("ignore", !ignore.is_empty()),
         ("redact", !redact.is_empty()),
@@ -77,11 +81,12 @@ pub(crate) fn resolve_operation(described: ProcedureBuilder, defaults: &Policies
     if let Some((setting, _)) = of_descriptor.into_iter().find(|(_, is_set)| *is_set) {
         return Err(ProcedureError::NoDescriptor { procedure: path, setting });
     }
+    let id_field = creates.as_ref().map(|creates| IdField::named(&path, pool, &creates.id_field)).transpose()?;
     let path: Arc<str> = path.into();
     Ok(Procedure {
         method: None,
-        creates: None,
-        id_field: None,
+        creates,
+        id_field,
         id_kind: None,
         key_field: None,
         policies,
@@ -134,14 +139,8 @@ fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
 impl Procedure {
     /// Restricts the ids of the created resource to this kind.
     pub(crate) fn with_id_kind(self, id_kind: IdKind) -> Result<Self, ProcedureError> {
-        let (Some(creates), Some(method)) = (&self.creates, &self.method) else { return Ok(self) };
-        let fields = field::find(&self.path, &method.output(), &creates.id_field)?;
-        let can_hold = fields.last().is_some_and(|field| match (field.kind(), id_kind) {
-            (Kind::String, _) => true,
-            (Kind::Bytes, kind) => kind == IdKind::Uuid,
-            (_, kind) => kind != IdKind::Uuid,
-        });
-        if !can_hold {
+        let (Some(creates), Some(field)) = (&self.creates, &self.id_field) else { return Ok(self) };
+        if !field.can_hold(id_kind) {
             return Err(ProcedureError::OtherIdKind {
                 procedure: self.path.to_string(),
                 field: creates.id_field.clone(),

@@ -1,11 +1,11 @@
 //! Finds the id of the created resource in a response.
 
-use prost_reflect::{FieldDescriptor, Kind, MethodDescriptor};
+use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 use protobuf_canonical::FieldPath;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{Creates, Procedure, ProcedureError, field};
+use super::{Procedure, ProcedureError, field};
 use crate::status::{IdKind, ResourceId};
 
 /// The field of the response message that has the id of the created resource.
@@ -16,13 +16,30 @@ pub(crate) struct IdField {
 }
 
 impl IdField {
-    pub(super) fn new(procedure: &str, method: &MethodDescriptor, creates: &Creates) -> Result<Self, ProcedureError> {
-        let fields = field::find(procedure, &method.output(), &creates.id_field)?;
+    /// The field with this path in a message.
+    pub(super) fn new(procedure: &str, message: &MessageDescriptor, path: &str) -> Result<Self, ProcedureError> {
+        let fields = field::find(procedure, message, path)?;
         match (FieldPath::new(&fields), fields.last().map(FieldDescriptor::kind)) {
             (Some(field), Some(kind)) => Ok(Self { field, kind }),
-            _ => {
-                Err(ProcedureError::IdFieldNotAnId { procedure: procedure.to_owned(), field: creates.id_field.clone() })
-            }
+            _ => Err(ProcedureError::IdFieldNotAnId { procedure: procedure.to_owned(), field: path.to_owned() }),
+        }
+    }
+
+    /// The field with this name, which begins with the full name of its message.
+    pub(super) fn named(operation: &str, pool: &DescriptorPool, name: &str) -> Result<Self, ProcedureError> {
+        let mut splits = name.rmatch_indices('.').map(|(dot, _)| (&name[..dot], &name[dot + 1..]));
+        match splits.find_map(|(message, path)| Some((pool.get_message_by_name(message)?, path))) {
+            Some((message, path)) => Self::new(operation, &message, path),
+            None => Err(ProcedureError::NoMessage { procedure: operation.to_owned(), field: name.to_owned() }),
+        }
+    }
+
+    /// Returns whether it can hold ids of this kind.
+    pub(super) fn can_hold(&self, kind: IdKind) -> bool {
+        match self.kind {
+            Kind::String => true,
+            Kind::Bytes => kind == IdKind::Uuid,
+            _ => kind != IdKind::Uuid,
         }
     }
 

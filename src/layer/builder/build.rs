@@ -49,26 +49,29 @@ impl IdempotencyLayerBuilder {
         let pool = self.descriptors.pool()?;
         let metadata_filter = self.replayed_metadata.resolve()?;
         let mut procedures = HashMap::new();
+        let has_status_resolver = self.status_resolver.is_some();
+        let checked = |procedure| {
+            let procedure = check_parts(procedure, self.store.as_deref(), has_status_resolver, &self.reconcilers)?;
+            if self.replay_hooks.rebuilds(procedure.path()) && procedure.creates().is_none() {
+                return Err(ProcedureError::NothingToRebuild { procedure: procedure.path().to_owned() });
+            }
+            Ok(Arc::new(procedure))
+        };
         let (operations, in_code) = self.procedures.into_iter().partition(ProcedureBuilder::is_operation);
         for (path, described) in described(&pool, in_code)? {
             let (procedure, canonical) = resolve((self.adjust)(described), &pool, &self.policies)?;
-            let has_status_resolver = self.status_resolver.is_some();
-            let procedure = check_parts(procedure, self.store.as_deref(), has_status_resolver, &self.reconcilers)?;
-            if self.replay_hooks.rebuilds(&path) && procedure.creates().is_none() {
-                return Err(ProcedureError::NothingToRebuild { procedure: path }.into());
-            }
-            let (procedure, accepted) = (Arc::new(procedure), self.accepted.clone());
+            let (procedure, accepted) = (checked(procedure)?, self.accepted.clone());
             let protected = ProtectedProcedure { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
             procedures.insert(path, Arc::new(protected));
         }
         let resolve = |operation: ProcedureBuilder| {
-            let operation = resolve_operation(operation, &self.policies)?;
-            let operation = check_parts(operation, self.store.as_deref(), false, &self.reconcilers)?;
-            Ok((operation.path().to_owned(), Arc::new(operation)))
+            let operation = checked(resolve_operation(operation, &pool, &self.policies)?)?;
+            Ok((operation.path().to_owned(), operation))
         };
         let operations: Vec<ProcedureBuilder> = operations;
         let operations = operations.into_iter().map(resolve).collect::<Result<HashMap<_, _>, ProcedureError>>()?;
-        if let Some(path) = self.replay_hooks.rebuilt().find(|path| !procedures.contains_key(*path)) {
+        let is_known = |path: &str| procedures.contains_key(path) || operations.contains_key(path);
+        if let Some(path) = self.replay_hooks.rebuilt().find(|path| !is_known(path)) {
             return Err(ProcedureError::NotOptedIn { procedure: path.to_owned(), setting: "rebuild" }.into());
         }
         if procedures.is_empty() && operations.is_empty() && !self.allow_no_procedures {

@@ -1,10 +1,12 @@
 //! Operations that are no gRPC calls, on a store in memory. Those in transactions are in the suite of every driver.
 
 use tonic_idempotency::{
-    policy::{Abandoned, FinalErrors, ProcedureError, Reconciliation},
+    policy::{Abandoned, Encoded, FinalErrors, ProcedureError, RebuildRequest, Reconciliation},
+    proto::v1::Work,
     run::{self, Call, Codec, HandlerError, Json, Operation, OperationError, Outcome, Prost, RunError},
 };
 
+use crate::operations::Operations;
 use crate::prelude::*;
 
 const CHARGE: &str = "billing.v1/ChargeOrder";
@@ -277,4 +279,140 @@ async fn say_whether_another_delivery_helps() {
     charge(&operation, "1", b"a", Vec::new()).await.expect("it runs");
     let reused = charge(&operation, "1", b"b", Vec::new()).await.expect_err("another request");
     assert_eq!(reused.retry_after(), None);
+}
+
+/// As a call's: it ends the operation, and as much of it is kept as fits.
+#[tokio::test]
+async fn that_end_with_an_error_that_is_too_large_do_not_run_again() {
+    let declared = Procedure::operation(CHARGE).key_format(KeyFormat::Any).final_errors([Code::NotFound]);
+    let builder = IdempotencyLayer::builder([]).store(MemoryStore::new()).procedure(declared).max_response_bytes(10);
+    let operation: Operation<run::Bytes> = builder.build().expect("a layer").operation(CHARGE).expect("it is declared");
+    operation
+        .run(&billing(), "1", b"", |_| async { Err::<Vec<u8>, _>(ChargeError::CardExpired) })
+        .await
+        .expect_err("it fails");
+    let again = charge(&operation, "1", b"", Vec::new()).await.expect_err("it has ended");
+    assert!(matches!(again, RunError::Unreadable(_)) && again.to_string().contains("too large"), "{again}");
+    assert_eq!(again.retry_after(), None);
+
+    let fails = |_| async { Err::<Vec<u8>, _>(tonic::Status::not_found("größer als 10 Bytes")) };
+    for (attempt, says) in [("the first", "größer als 10 Bytes"), ("a replay", "größ")] {
+        let ended = operation.run(&billing(), "2", b"", fails).await;
+        let Err(RunError::Failed { error, is_final: true }) = ended else { panic!("{attempt}: {ended:?}") };
+        assert_eq!((error.code(), error.message()), (Code::NotFound, says), "{attempt}");
+    }
+}
+
+/// Its id is in the record, whether the handler or the reconciler has made the response: so its status is known, and it can be rebuilt.
+#[tokio::test]
+async fn that_create_a_resource_report_its_status() {
+    let (store, user, key) = (MemoryStore::new(), Uuid::new_v4(), Uuid::new_v4());
+    let reply = |id: &str| {
+        let order = Order { id: id.to_owned(), name: "a lamp".to_owned() };
+        CreateOrderReply { order: Some(order), key: String::new() }
+    };
+    for (case, keyed, rebuilt) in
+        [("made", key, false), ("found", Uuid::new_v4(), false), ("rebuilt", Uuid::new_v4(), true)]
+    {
+        let id = Uuid::new_v4();
+        let shop = Shop::with(|builder| {
+            let declared = Procedure::operation(CHARGE).creates("order", "shop.v1.CreateOrderReply.order.id");
+            let found = reply(&id.to_string());
+            let reconcile = move |_: Abandoned| std::future::ready(Ok(Reconciliation::completed(&found)));
+            let builder = builder.store(store.clone()).reconciler(CHARGE, reconcile);
+            let rebuild = move |request: RebuildRequest| async move {
+                Ok(Encoded(reply(&request.resource.id.to_text()).encode_to_vec().into()))
+            };
+            let builder = if rebuilt { builder.rebuild(CHARGE, rebuild) } else { builder };
+            builder.procedure(declared.on_lease_ended(LeasePolicy::Reconcile))
+        });
+        let shop = Shop { user: Some(user), ..shop.await }.with_key(Some(keyed));
+        let operation: Operation<Prost<prost_types::Duration, CreateOrderReply>> =
+            shop.layer.operation(CHARGE).expect("it is declared");
+        let handler = move |call: Call| async move {
+            match case {
+                "found" => {
+                    call.execution().effect_committed();
+                    Err(ChargeError::Network)
+                }
+                _ => Ok(reply(&id.to_string())),
+            }
+        };
+        let caller = Caller::new(tonic_idempotency::UserId::new(user));
+        let run = async || operation.run(&caller, &keyed.to_string(), &prost_types::Duration::default(), handler).await;
+        assert_eq!(run().await.is_err(), case == "found");
+        assert_eq!(run().await.expect(case), Outcome::Replayed(reply(&id.to_string())));
+        let known = Operations::of(&shop).await;
+        assert_eq!(known.get().await.expect(case).work(), Work::Processing, "{case}");
+        store.set_status(id, OutboxStatus::Completed);
+        let known = known.get().await.expect(case);
+        assert_eq!((known.work(), known.resource.map(|it| it.id)), (Work::Completed, Some(id.to_string())), "{case}");
+    }
+    for field in ["id", "shop.v1.Nothing.id", "shop.v1.CreateOrderReply"] {
+        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new());
+        let error = builder.procedure(Procedure::operation(CHARGE).creates("order", field)).build().expect_err(field);
+        assert!(matches!(error, BuildError::Procedure(ProcedureError::NoMessage { .. })), "{error}");
+    }
+}
+
+/// They run once, however often the handlers around them do.
+#[tokio::test]
+async fn inside_of_other_calls_run_once_with_keys_of_their_own() {
+    let both = IdempotencyLayer::builder([])
+        .store(MemoryStore::new())
+        .procedure(Procedure::operation(CHARGE).key_format(KeyFormat::Any))
+        .procedure(Procedure::operation("billing.v1/Ship"))
+        .build()
+        .expect("operations");
+    let (outer, inner): (Operation<run::Bytes>, Operation<run::Bytes>) =
+        (both.operation(CHARGE).expect("it is declared"), both.operation("billing.v1/Ship").expect("it is declared"));
+    let ships = Arc::new(AtomicUsize::new(0));
+    for (attempt, key) in [(1, "1"), (2, "1"), (3, "2")] {
+        let (ship, shipped) = (inner.clone(), Arc::clone(&ships));
+        let handler = move |call: Call| async move {
+            for name in ["lamp", "chair"] {
+                let shipped = Arc::clone(&shipped);
+                let handler = |call: Call| async move {
+                    assert_eq!(*call.caller(), billing());
+                    shipped.fetch_add(1, Ordering::SeqCst);
+                    Ok::<_, Infallible>(Vec::new())
+                };
+                let ended = ship.run_within(&call.execution(), name, name.as_bytes(), handler).await;
+                assert_eq!(ended.expect("it runs").is_replay(), attempt == 2, "{name}");
+            }
+            if attempt == 1 { Err(ChargeError::Network) } else { Ok(Vec::new()) }
+        };
+        assert_eq!(outer.run(&billing(), key, b"", handler).await.is_err(), attempt == 1);
+    }
+    assert_eq!(ships.load(Ordering::SeqCst), 4);
+    let without_key = tonic_idempotency::Execution::default();
+    assert_eq!(reason(inner.run_within(&without_key, "lamp", b"", never).await), Reason::KeyRequired);
+}
+
+/// Whichever of them the store takes first: the other learns at once that its key is in use for something else.
+#[tokio::test]
+async fn that_begin_together_with_one_key_and_different_requests_are_refused_but_for_one() {
+    let database = Database::new().await;
+    let operation: Operation<run::Bytes> =
+        layer(postgres(database.pool(4)), |it| it).operation(CHARGE).expect("it is declared");
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let run = |key: &'static str, request: &'static [u8]| {
+        let (operation, gate) = (operation.clone(), Arc::clone(&gate));
+        async move {
+            let handler = move |_| async move {
+                gate.acquire().await.expect("it is not closed").forget();
+                Ok::<_, ChargeError>(request.to_vec())
+            };
+            operation.run(&billing(), key, request, handler).await
+        }
+    };
+    let mut runs = JoinSet::new();
+    for (key, request) in [("0", b"a"), ("1", b"a"), ("1", b"b"), ("2", b"a")] {
+        runs.spawn(run(key, request));
+    }
+    // The handlers of the others are held.
+    let refused = runs.join_next().await.expect("it ends").expect("no panic");
+    assert_eq!(reason(refused), Reason::KeyReused);
+    gate.add_permits(3);
+    assert!(runs.join_all().await.iter().all(Result::is_ok));
 }
