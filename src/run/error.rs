@@ -61,7 +61,7 @@ impl<E> RunError<E> {
         }
     }
 
-    pub(super) fn refused(rejection: &Rejection) -> Self {
+    pub(crate) fn refused(rejection: &Rejection) -> Self {
         Self::Refused {
             reason: rejection.reason(),
             message: rejection.to_string(),

@@ -54,10 +54,10 @@ use crate::{
 /// The next calls are those that reach the [channel](Self::channel) next, whatever client makes them. One thing happens to each, in the
 /// order in which the test has asked for them.
 pub struct Harness<S = MemoryStore> {
-    server: Arc<Server>,
+    pub(super) server: Arc<Server>,
     store: Arc<RememberingStore<S>>,
-    runs: Arc<AtomicUsize>,
-    caller: Option<Caller>,
+    pub(super) runs: Arc<AtomicUsize>,
+    pub(super) caller: Option<Caller>,
 }
 
 impl Harness<MemoryStore> {
@@ -357,7 +357,7 @@ impl<S: Store> Harness<S> {
         self.store.set_available(available);
     }
 
-    /// Returns how often the handlers of the service have run, in calls with and without a key, of whatever procedure and
+    /// Returns how often the handlers of the service and of [operations](Self::run) have run, in calls with and without a key, of whatever procedure and
     /// caller.
     pub fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)

@@ -124,6 +124,7 @@ mod probe;
 mod process;
 mod record;
 mod refusal;
+mod run;
 mod server;
 mod store;
 

@@ -1,7 +1,6 @@
 //! Watches the service behind the layer.
 
 use std::{
-    future::pending,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -88,7 +87,7 @@ where
         self.runs.fetch_add(1, Ordering::SeqCst);
         let (process, response) = (self.process.clone(), self.inner.call(request));
         Box::pin(async move {
-            let Some(Crash(server)) = crash else {
+            let Some(crash) = crash else {
                 let response = process.live(response).await?;
                 if let Some(status) = response.extensions().get::<Status>() {
                     attempt.failed(status);
@@ -96,10 +95,7 @@ where
                 return Ok(response);
             };
             drop(process.live(response).await);
-            process.die();
-            // In a task of its own: this one may be dropped when its caller gets no answer.
-            tokio::spawn(async move { server.restart().await });
-            pending().await
+            crash.strike(&process).await
         })
     }
 }

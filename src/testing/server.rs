@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    future::pending,
     mem,
     sync::{Arc, Mutex},
     time::Duration,
@@ -31,7 +32,7 @@ type Start = dyn Fn(Process) -> Result<RunningProcess, String> + Send + Sync;
 /// A process that runs, with its layer, and the service behind that.
 #[derive(Clone)]
 pub(super) struct RunningProcess {
-    process: Process,
+    pub(super) process: Process,
     pub(super) layer: IdempotencyLayer,
     service: Arc<dyn DynService>,
 }
@@ -63,6 +64,16 @@ pub(super) enum Fate {
 /// The server of a call whose process dies when its handler has ended. It comes with the request's extensions.
 #[derive(Clone)]
 pub(super) struct Crash(pub(super) Arc<Server>);
+
+impl Crash {
+    /// Lets the process die. Never returns.
+    pub(super) async fn strike<T>(self, process: &Process) -> T {
+        process.die();
+        // In a task of its own: this one may be dropped when its caller gets no answer.
+        tokio::spawn(async move { self.0.restart().await });
+        pending().await
+    }
+}
 
 impl Server {
     pub(super) fn new(
@@ -107,12 +118,17 @@ impl Server {
         lock(&self.fates).push_back(fate);
     }
 
+    /// Takes the fate of a call that begins; `None` if nothing happens to it.
+    pub(super) fn next_fate(&self) -> Option<Fate> {
+        lock(&self.fates).pop_front()
+    }
+
     /// Answers a call; `None` if no answer comes.
     pub(super) async fn answer(
         self: Arc<Self>,
         mut request: Request<Body>,
     ) -> Option<Result<Response<Body>, StdError>> {
-        let fate = lock(&self.fates).pop_front();
+        let fate = self.next_fate();
         match fate {
             Some(Fate::RequestLost) => return None,
             Some(Fate::Refused(reason)) => return Some(Ok(Status::from(refusal(reason)).into_http())),

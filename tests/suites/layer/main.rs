@@ -20,6 +20,7 @@ mod limits;
 mod metadata;
 mod operations;
 mod operations_on_postgres;
+mod other_codec;
 mod pass_through;
 mod prelude;
 mod raw;
