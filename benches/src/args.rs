@@ -31,6 +31,7 @@ pub(crate) enum Part {
     Hostile,
     Layer,
     Database,
+    Operations,
     #[cfg(feature = "drivers")]
     Drivers,
 }
@@ -62,6 +63,7 @@ impl Part {
             Self::Hostile => "hostile",
             Self::Layer => "layer",
             Self::Database => "database",
+            Self::Operations => "operations",
             #[cfg(feature = "drivers")]
             Self::Drivers => "drivers",
         }

@@ -6,6 +6,7 @@
 //! | `hostile` | messages that are made to be costly |
 //! | `layer` | the layer alone, without a database |
 //! | `database` | claim, complete and replay on PostgreSQL |
+//! | `operations` | operations that run at once |
 //! | `drivers` | the same with each driver (feature `drivers`) |
 
 mod args;
@@ -17,6 +18,7 @@ mod format;
 mod hash;
 mod hostile;
 mod layer;
+mod operations;
 mod report;
 mod section;
 mod spread;
@@ -85,5 +87,6 @@ async fn measure(part: Part, context: &Context, args: &Args) -> Result<Section, 
         Part::Hash => hash::measure(context).await,
         Part::Hostile => hostile::measure(context).await,
         Part::Layer => layer::measure(context),
+        Part::Operations => operations::measure(context).await,
     }
 }

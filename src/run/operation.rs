@@ -88,7 +88,7 @@ impl<C: Codec> Operation<C> {
     ///
     /// It is an operation of its own, which ends before the handler goes on: in transactional mode too it has a transaction of its own, on
     /// another connection, and stays if that of the outer call is rolled back. Effects that belong together are written by one handler,
-    /// whose record protects them all.
+    /// whose record protects them all. For limits and a shutdown it counts as a call of its own.
     ///
     /// ```
     /// # use std::convert::Infallible;

@@ -13,7 +13,7 @@
 
 mod allocations;
 mod by_hand;
-mod contender;
+pub(crate) mod contender;
 mod findings;
 mod go_interceptor;
 mod goals;

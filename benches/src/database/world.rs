@@ -141,14 +141,14 @@ impl World {
 }
 
 /// Builds the store of a layer.
-pub(super) fn store(pool: Pool, layer: Layer) -> PostgresStore {
+pub(crate) fn store(pool: Pool, layer: Layer) -> PostgresStore {
     let store = PostgresStore::new(pool, organization::resource_types());
     let store = if layer.parses { store.prepared_statements(PreparedStatements::Never) } else { store };
     if layer.batches { store } else { store.max_batch(1) }
 }
 
 /// Puts the layer around a handler.
-pub(super) fn behind_layer(
+pub(crate) fn behind_layer(
     handler: impl ProjectService,
     store: PostgresStore,
     layer: Layer,
