@@ -200,7 +200,7 @@ pub struct Creates {
     /// The name of a resource type of the store, such as `project`.
     pub resource_type: String,
     /// The field of the response with the resource's id: a string, an integer, or the 16 bytes of a UUID. A dotted path selects a
-    /// field of a submessage. Of an [operation](Procedure::operation) it begins with the full name of the response's message, such as
+    /// field of a submessage. Of an [operation](super::Procedure::operation) it begins with the full name of the response's message, such as
     /// `shop.v1.CreateOrderReply.order.id`, and the codec has to encode responses as protobuf.
     pub id_field: String,
     /// Whether asynchronous work follows, whose status replays report. If not, the status is always `completed`.

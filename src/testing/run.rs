@@ -14,7 +14,7 @@ use crate::{
 
 impl<S: Store> Harness<S> {
     /// Runs a declared operation as the harness's caller, in the process that runs now; `None` if no answer comes: it or the request is lost,
-    /// or the process dies. It counts as a call for [what goes wrong](Self#what-goes-wrong), and for [`runs`](Self::runs).
+    /// or the process dies. It counts as a call for [what goes wrong](Harness#what-goes-wrong), and for [`runs`](Self::runs).
     ///
     /// ```
     /// use std::{convert::Infallible, time::Duration};
