@@ -32,8 +32,6 @@ pub(crate) struct ProtectedCall {
     pub(crate) can_be_final: bool,
     /// The metadata of its record that is not the handler's, encoded: the `traceparent` of its request.
     pub(crate) metadata: Option<Bytes>,
-    /// Whether its handler may end with a final error: then its transaction has a savepoint.
-    pub(crate) can_be_final: bool,
     /// The time until which the client waits.
     pub(crate) deadline: Option<Instant>,
     /// Cancelled when the client disconnects; `None` if the procedure's policy ignores that.
@@ -61,6 +59,12 @@ impl ProtectedCall {
     /// Returns how long its record lives.
     pub(super) fn retention(&self) -> Duration {
         key_age::retention(&self.procedure, self.reservation.key)
+    }
+
+    /// Returns the call for a further claim of its key.
+    pub(super) fn with_a_new_token(&self) -> Arc<Self> {
+        let Reservation { owner, key, .. } = self.reservation;
+        Arc::new(Self { reservation: Reservation::new(owner, key), ..self.clone() })
     }
 
     /// Returns the call without its request, which may be large.

@@ -98,7 +98,7 @@ fn from_memory<'a, A: Answer>(engine: &'a Engine, call: &'a ProtectedCall) -> Op
 /// again and again until that call has ended.
 async fn lead<A: Answer>(
     engine: &Arc<Engine>,
-    call: Arc<ProtectedCall>,
+    mut call: Arc<ProtectedCall>,
     mut handler: Handler<A>,
     leader: Arc<Leader>,
     deadline: Instant,
@@ -116,6 +116,8 @@ async fn lead<A: Answer>(
                 (RunOutcome::Answered(answer), _) => return Some(answer),
                 (RunOutcome::InFlight(_, handler), admitted) => (handler, admitted),
             };
+            // A late attempt of this claim may have taken the key over, and was released: a claim with its token would find it without a lease.
+            call = call.with_a_new_token();
             if let Err(limit) = admitted.wait() {
                 return Some(A::exceeds(&call, limit));
             }

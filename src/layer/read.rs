@@ -114,7 +114,6 @@ async fn keyed(
         request: policies.reconciles().then(|| request.message().clone()),
         can_be_final: !policies.final_errors.is_empty(),
         metadata: telemetry::traceparent(request.headers()).map(encode_traceparent),
-        can_be_final: !policies.final_errors.is_empty(),
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),
     });

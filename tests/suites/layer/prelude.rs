@@ -1,7 +1,7 @@
 //! The names that most files of this suite use.
 
 pub(crate) use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     convert::Infallible,
     sync::{
         Arc, Mutex,

@@ -15,6 +15,7 @@ pub(crate) struct Watched {
     store: MemoryStore,
     operations: Arc<Mutex<HashMap<Operation, State>>>,
     effects: Arc<Mutex<Vec<EffectPolicy>>>,
+    tokens: Arc<Mutex<HashSet<Uuid>>>,
     late: Arc<Mutex<Option<Claim>>>,
     /// The clock of its server, as far as it is known.
     pub(crate) clock: Arc<ServerClock>,
@@ -58,6 +59,11 @@ impl Watched {
     /// The effect policies of all claims, in order.
     pub(crate) fn effects(&self) -> Vec<EffectPolicy> {
         self.effects.lock().expect("no panic").clone()
+    }
+
+    /// The number of fencing tokens in all claims.
+    pub(crate) fn tokens(&self) -> usize {
+        self.tokens.lock().expect("no panic").len()
     }
 
     /// Sets the status that a replay reports for a resource.
@@ -163,6 +169,7 @@ impl Watched {
 
 impl Store for Watched {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+        self.tokens.lock().expect("no panic").insert(claim.reservation.token);
         self.effects.lock().expect("no panic").push(claim.effect);
         *self.late.lock().expect("no panic") = Some(claim.clone());
         self.watch(Operation::Claim, self.store.claim(claim)).await
