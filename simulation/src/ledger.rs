@@ -65,6 +65,8 @@ pub struct Call {
     pub arrived: Duration,
     /// When it was answered, or the process heard that the client has hung up, or was killed.
     pub left: Option<Duration>,
+    /// Whether it was answered that another call has the key.
+    pub is_behind: bool,
 }
 
 /// A fault, as it was.
@@ -95,6 +97,8 @@ pub struct HandlerRun {
     pub process: Process,
     /// When it began.
     pub began: Duration,
+    /// Whether its key was reserved then.
+    pub had_key: bool,
     /// Whether the other system will have it, or has it.
     pub is_sent: bool,
     /// When its effect was there: of a reserved call when the other system had it, of a transactional one when the statement had succeeded.
@@ -164,6 +168,11 @@ impl Ledger {
         calls.len() - 1
     }
 
+    /// Notes that a call is answered that another one has its key.
+    pub fn is_behind(&self, call: usize) {
+        self.lock().calls[call].is_behind = true;
+    }
+
     /// Notes that a call is over, for the network.
     pub fn leave(&self, call: usize, at: Duration) {
         self.lock().calls[call].left = Some(at);
@@ -175,7 +184,14 @@ impl Ledger {
     }
 
     /// Notes that a handler begins. Returns the number of the run, and how often the operation ran before.
-    pub fn begin(&self, operation: usize, call: usize, process: Process, began: Duration) -> (usize, usize) {
+    pub fn begin(
+        &self,
+        operation: usize,
+        call: usize,
+        process: Process,
+        began: Duration,
+        had_key: bool,
+    ) -> (usize, usize) {
         let mut evidence = self.lock();
         let attempt = evidence.calls[call].attempt;
         evidence.runs.push(HandlerRun {
@@ -184,6 +200,7 @@ impl Ledger {
             call,
             process,
             began,
+            had_key,
             is_sent: false,
             effect: None,
             ended: None,

@@ -16,7 +16,7 @@ use tonic::{Status, body::Body};
 use tower::Service;
 
 use crate::{
-    plan::Pace,
+    plan::{Operation, Pace},
     server::Server,
     world::{Link, Random},
 };
@@ -27,20 +27,26 @@ pub struct Network {
     servers: Arc<Vec<Server>>,
     link: Link,
     random: Arc<Mutex<Random>>,
-    pace: Arc<Mutex<Pace>>,
+    /// The server and the pace of the first request, until it is sent.
+    first: Arc<Mutex<Option<(usize, Pace)>>>,
 }
 
 impl Network {
     /// Makes the way of one client.
-    pub fn new(servers: &Arc<Vec<Server>>, link: Link, random: Random, pace: Pace) -> Self {
-        let (random, pace) = (Arc::new(Mutex::new(random)), Arc::new(Mutex::new(pace)));
-        Self { servers: Arc::clone(servers), link, random, pace }
+    pub fn new(servers: &Arc<Vec<Server>>, link: Link, random: Random, operation: &Operation) -> Self {
+        let (random, first) = (Mutex::new(random), Mutex::new(Some((operation.server, operation.body))));
+        Self { servers: Arc::clone(servers), link, random: Arc::new(random), first: Arc::new(first) }
     }
 
-    /// Returns how the next message arrives.
-    fn pace(&self) -> Pace {
-        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut pace, Pace::AtOnce)
+    /// Returns to which server the next request goes, and how it arrives.
+    fn next(&self) -> (Server, Pace) {
+        match self.first.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some((server, pace)) => (self.servers[server].clone(), pace),
+            None => {
+                let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+                (random.one_of(&self.servers).clone(), Pace::AtOnce)
+            }
+        }
     }
 }
 
@@ -60,8 +66,8 @@ impl Service<Request<Body>> for Network {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let server = self.random.lock().unwrap_or_else(PoisonError::into_inner).one_of(&self.servers).clone();
-        let (link, pace) = (self.link.clone(), self.pace());
+        let link = self.link.clone();
+        let (server, pace) = self.next();
         let next_cut = link.next_cut();
         let cut = || Status::unavailable("the connection was cut");
         let called = async move {

@@ -82,7 +82,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         Client {
             world: world.clone(),
             operation: Arc::new(operation.clone()),
-            network: Network::new(&servers, to_servers.with(random("link")), random("way"), operation.body),
+            network: Network::new(&servers, to_servers.with(random("link")), random("way"), operation),
             settings: Arc::clone(&settings),
             ledger: ledger.clone(),
             machine: settings.client_journal.then(Machine::default),
@@ -148,6 +148,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         server.stop(true).await;
     }
     sleep(QUIET).await;
+    ledger.lock().leftovers.extend(database.returned_open());
     let Open { transactions, advisory_locks, row_locks, waiting, .. } = database.open();
     if transactions + advisory_locks + row_locks + waiting > 0 {
         ledger.lock().leftovers.push(format!("the database still has {:?}", database.open()));

@@ -12,11 +12,12 @@ use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use tokio::time::sleep;
-use tonic::body::Body;
+use tonic::{Status, body::Body};
 use tonic_idempotency::{
     Caller, IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
     policy::{Limit, Limits},
+    rejection::Reason,
     store::SqlStore,
 };
 use tower::{Layer as _, Service as _, util::BoxCloneSyncService};
@@ -152,6 +153,7 @@ impl Server {
             outside: self.outside.clone(),
             operations: Arc::clone(&self.operations),
             ledger: self.ledger.clone(),
+            database: self.database.clone(),
         };
         let recovery = layer.recovery().interval(settings.recovery).spawn();
         let service = BoxCloneSyncService::new(layer.layer(LedgerServer::new(service)));
@@ -234,7 +236,7 @@ impl Server {
         }
         let Instance { process, mut service, requests, .. } = instance;
         process.gate().await;
-        let _visit = self.visit(&process, &mut request);
+        let visit = self.visit(&process, &mut request);
         let served = async move {
             let _is_served = requests;
             let Ok(()) = poll_fn(|context| service.poll_ready(context)).await;
@@ -244,6 +246,10 @@ impl Server {
             Response::from_parts(parts, body.unwrap_or_else(|_| Body::empty()))
         };
         let response = alive(&process, served).await?;
+        let refusal = Status::from_header_map(response.headers());
+        if refusal.and_then(|status| Reason::of(&status)) == Some(Reason::InProgress) {
+            self.ledger.is_behind(visit.call);
+        }
         process.gate().await;
         Some(response)
     }
@@ -253,7 +259,7 @@ impl Server {
         let attempt = request.headers().get(ATTEMPT).and_then(|attempt| attempt.to_str().ok()?.parse().ok());
         let attempt = attempt.expect("each client numbers its attempts");
         let (server, process, arrived) = (self.number, process.clone(), self.world.time());
-        let call = self.ledger.arrive(Call { attempt, server, process, arrived, left: None });
+        let call = self.ledger.arrive(Call { attempt, server, process, arrived, left: None, is_behind: false });
         request.headers_mut().insert(CALL, call.into());
         Visit { world: self.world.clone(), ledger: self.ledger.clone(), call }
     }

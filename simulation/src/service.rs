@@ -11,9 +11,9 @@ use tonic_idempotency::{
 
 use self::proto::{EnterReply, EnterRequest, ledger_server};
 use crate::{
-    database::Pool,
+    database::{Database, Pool},
     ledger::Ledger,
-    plan::{Behaviour, End, Operation, Procedure},
+    plan::{Behaviour, End, Operation, Procedure, caller},
     server::{CALL, SCOPE, USER},
     world::{Link, Process, World},
 };
@@ -46,6 +46,8 @@ pub struct Service {
     pub operations: Arc<Vec<Operation>>,
     /// The evidence.
     pub ledger: Ledger,
+    /// The database, in which the observer looks.
+    pub database: Database,
 }
 
 impl fmt::Debug for Service {
@@ -70,7 +72,9 @@ impl Service {
         let operation = self.operations.iter().find(is_it);
         let operation = operation.ok_or_else(|| Status::internal("no such operation"))?;
         let number = operation.number;
-        let (run, before) = self.ledger.begin(number, call, self.process.clone(), self.world.time());
+        let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
+        let had_key = owner.is_some_and(|owner| self.database.is_reserved(owner, operation.key));
+        let (run, before) = self.ledger.begin(number, call, self.process.clone(), self.world.time(), had_key);
         let _attention = Attention { world: self.world.clone(), ledger: self.ledger.clone(), run };
         let behaviour = operation.behaviour(before);
         self.tell(run, number, format_args!("begins: {:?}", behaviour.end));

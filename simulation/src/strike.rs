@@ -23,6 +23,9 @@ const STORM: Weather = Weather {
 /// Half of all messages do not arrive.
 const SILENCE: Weather = Weather { silence: 0.5, ..Weather::CLEAR };
 
+/// No connection lives.
+const REFUSED: Weather = Weather { cut: 1.0, ..Weather::CLEAR };
+
 /// No message arrives.
 const SPLIT: Weather = Weather { is_split: true, ..Weather::CLEAR };
 
@@ -70,6 +73,10 @@ impl Targets {
             },
             Kind::SplitDatabase(server) => during(&servers[server].to_database, SPLIT, lasts).await,
             Kind::CutDatabase(server) => servers[server].to_database.cut(),
+            Kind::RefuseDatabase(server) => {
+                servers[server].to_database.cut();
+                during(&servers[server].to_database, REFUSED, lasts).await;
+            }
             Kind::StormDatabase(server) => during(&servers[server].to_database, STORM, lasts).await,
             Kind::SilenceDatabase(server) => during(&servers[server].to_database, SILENCE, lasts).await,
             Kind::Outage => {

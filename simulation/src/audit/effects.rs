@@ -36,6 +36,8 @@ impl Audit<'_> {
         has_expired
             || is_reserved(first.operation) && self.excuses.may_run_again(first)
             || is_reserved(second.operation) && self.excuses.is_unprotected(second)
+            || self.excuses.is_outrun(first)
+            || self.excuses.is_outrun(second)
     }
 
     /// Returns whether the record of a run may have expired at a time, and its key may be used again.

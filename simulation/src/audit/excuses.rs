@@ -32,10 +32,10 @@ pub(super) const SKEW: Duration = Duration::from_secs(300);
 struct Hindrance {
     from: Duration,
     to: Duration,
-    /// Whether the store could be asked again at once.
-    is_momentary: bool,
     /// Whether neither side may have heard of the other.
     is_silent: bool,
+    /// Whether the store may have been away, rather than slow or busy.
+    is_away: bool,
 }
 
 /// The excuses of one run of the simulation.
@@ -52,6 +52,15 @@ impl Excuses<'_> {
         reruns && self.is_lost(run.call) || self.is_unprotected(run) || self.is_taken_back(run.operation)
     }
 
+    /// Returns whether the lease of a run may have ended before it began, by a jump of the database's clock. A reconciler that is asked then
+    /// cannot know of it.
+    pub(super) fn is_outrun(&self, run: &HandlerRun) -> bool {
+        let settings = &self.plan.settings;
+        self.plan.operation(run.operation).procedure == Procedure::Send
+            && settings.policies.on_lease_ended == LeasePolicy::Reconcile
+            && self.jumps(self.evidence.calls[run.call].arrived, run.began) >= settings.policies.lease / 2
+    }
+
     /// Returns whether a failover has lost a reservation or a record of the key of this operation.
     pub(super) fn is_taken_back(&self, operation: usize) -> bool {
         let operation = self.plan.operation(operation);
@@ -62,7 +71,7 @@ impl Excuses<'_> {
     /// Returns whether a run may have begun without a reservation: the store could not be asked, and that is allowed.
     pub(super) fn is_unprotected(&self, run: &HandlerRun) -> bool {
         let call = &self.evidence.calls[run.call];
-        let is_unavailable = |it: Hindrance| !it.is_momentary && it.from <= run.began && it.to >= call.arrived;
+        let is_unavailable = |it: Hindrance| it.is_away && it.from <= run.began && it.to >= call.arrived;
         self.plan.operation(run.operation).procedure == Procedure::Send
             && self.plan.settings.policies.on_store_unavailable == StorePolicy::Proceed
             && self.hindrances(call).any(is_unavailable)
@@ -91,6 +100,13 @@ impl Excuses<'_> {
     /// Returns whether anything hindered the process of a call meanwhile.
     pub(super) fn is_hindered(&self, call: usize, from: Duration, to: Duration) -> bool {
         self.hindrances(&self.evidence.calls[call]).any(|it| it.from <= to && it.to >= from)
+    }
+
+    /// Returns whether the process of a call was paused meanwhile.
+    pub(super) fn is_paused(&self, call: usize, from: Duration, to: Duration) -> bool {
+        let process = &self.evidence.calls[call].process;
+        let mut pauses = self.evidence.faults.iter().filter(|fault| matches!(fault.kind, Kind::Pause(_)));
+        pauses.any(|it| it.from <= to && it.to >= from && it.process.as_ref().is_some_and(|of| of.is(process)))
     }
 
     /// Returns whether the call cannot have told the database that it ends: its process was paused, or silence was between them.
@@ -183,6 +199,14 @@ impl Excuses<'_> {
         RENEWALS * slow.max().unwrap_or_default()
     }
 
+    /// Returns whether statements may still wait for the COMMITs of a slow time. Each that waits for a row of another holds its connection.
+    pub(super) fn are_commits_queued(&self, at: Duration) -> bool {
+        self.evidence.faults.iter().any(|fault| {
+            let slow = fault.trouble.commit[1];
+            slow > Duration::ZERO && fault.from <= at && at <= fault.to + (1 + RENEWALS) * slow
+        })
+    }
+
     /// Returns how long a process was hindered meanwhile.
     fn hindered(&self, call: &Call, from: Duration, to: Duration) -> Duration {
         let mut hindrances: Vec<_> = self.hindrances(call).collect();
@@ -222,6 +246,7 @@ impl Excuses<'_> {
                 }
                 Kind::Outage => settings.timeout + 2 * STORM,
                 Kind::CutDatabase(server) if server == call.server => RETRY,
+                Kind::RefuseDatabase(server) if server == call.server => settings.timeout,
                 Kind::EndSessions => RETRY,
                 Kind::Restart | Kind::FailOver | Kind::LoseCommits(_) => settings.timeout,
                 Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits | Kind::CutsAtStatements => {
@@ -232,6 +257,7 @@ impl Excuses<'_> {
                 | Kind::Jump
                 | Kind::Kill(_)
                 | Kind::Pause(_)
+                | Kind::RefuseDatabase(_)
                 | Kind::SetBack
                 | Kind::SilenceDatabase(_)
                 | Kind::SplitClients
@@ -242,8 +268,15 @@ impl Excuses<'_> {
                 | Kind::StormOutside(_) => return None,
             };
             let is_momentary = matches!(fault.kind, Kind::CutDatabase(_) | Kind::EndSessions);
-            let is_silent = !is_momentary && fault.kind != Kind::Restart;
-            Some(Hindrance { from: fault.from, to: fault.to + after, is_momentary, is_silent })
+            let is_silent = !is_momentary && !matches!(fault.kind, Kind::Restart | Kind::RefuseDatabase(_));
+            // Even an empty statement is answered too late; or those that hang on their COMMITs have all connections.
+            let is_slow = fault.trouble.latency[1].max(fault.trouble.commit[1]) >= settings.timeout / 2;
+            let is_away = match fault.kind {
+                Kind::Trouble => is_slow || fault.trouble.after_effect + fault.trouble.pooler_drops > 0.0,
+                Kind::SlowStatements | Kind::SlowCommits => is_slow,
+                _ => !is_momentary,
+            };
+            Some(Hindrance { from: fault.from, to: fault.to + after, is_silent, is_away })
         })
     }
 }

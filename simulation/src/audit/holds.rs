@@ -73,6 +73,7 @@ impl Audit<'_> {
             && !is_mixed()
             && !self.excuses.killed(&self.evidence.calls[run.call]).any(|killed| killed <= at)
             && !self.excuses.has_lapsed(run.call, at)
+            && !self.excuses.are_commits_queued(at)
             && !self.excuses.is_unprotected(run)
             && !self.excuses.is_taken_back(run.operation)
             && !self.has_expired(run, at)

@@ -19,10 +19,10 @@
 //! | a refusal has its cause | the store is said to be away, or a limit reached, or a server stopping, and none is | `refusals` |
 //! | waiting has an end | a call that runs no handler is answered late, and nothing hindered it | `waits` |
 //! | a key is free when its call is over | a key is said to be in progress, or is reserved, and no call can have it | `waits`, `holds` |
-//! | a handler has its key | a handler runs in reserved mode, and the lease of its key has ended, or another call may reserve it | `holds` |
+//! | a handler has its key | a handler begins or runs in reserved mode, and the lease of its key has ended, or another call may reserve it | `runs`, `holds` |
 //! | one user never has everything | the handlers of one user have all transactions of a process | `limits` |
 //! | no key is stuck | an operation gets no final answer when all faults are over | `leftovers` |
-//! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, or a call goes on after that | `leftovers` |
+//! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, a call goes on after that, or a connection goes back to its pool in a transaction | `leftovers` |
 //! | a journal keeps its word | as the file says | `../journal.rs` |
 //! | nothing panics | something other than a handler that is to panic has done so | `leftovers` |
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
+use tonic_idempotency::{
+    policy::{ExpiredKeyPolicy, LeasePolicy},
+    rejection::Reason,
+};
 
 use super::{Audit, excuses::SKEW};
 use crate::{
@@ -101,6 +104,9 @@ impl Audit<'_> {
                 || self.excuses.may_claim_late(call)
         };
         let is_told = |run: &HandlerRun| run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
-        self.runs_of(operation).any(is_told) || calls.any(is_open) || self.excuses.is_taken_back(operation.number)
+        let is_run_again = self.plan.settings.policies.on_lease_ended == LeasePolicy::Rerun;
+        self.runs_of(operation).any(is_told)
+            || !is_run_again && calls.any(is_open)
+            || self.excuses.is_taken_back(operation.number)
     }
 }

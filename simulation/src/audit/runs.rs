@@ -28,6 +28,9 @@ impl Audit<'_> {
             if policies.expired_keys == ExpiredKeyPolicy::Refuse && age > policies.retention + SKEW + LATE {
                 self.broken("an expired key does not run", format!("run {number} of operation {}", run.operation));
             }
+            if !run.had_key && !self.may_lack_key(run) {
+                self.broken("a handler has its key", format!("run {number} of operation {} begins", run.operation));
+            }
             if run.cut.is_some_and(|cut| !self.may_be_cut(run, cut)) {
                 self.broken("no handler is cut off", format!("run {number} of operation {}", run.operation));
             }
@@ -51,6 +54,16 @@ impl Audit<'_> {
                 self.broken("a final answer is final", seen);
             }
         }
+    }
+
+    /// Returns whether a run may begin although its key is not reserved, or is not any more.
+    fn may_lack_key(&self, run: &HandlerRun) -> bool {
+        let arrived = self.evidence.calls[run.call].arrived;
+        self.plan.operation(run.operation).procedure == Procedure::Enter
+            || self.excuses.is_unprotected(run)
+            || self.excuses.is_taken_back(run.operation)
+            || self.excuses.is_paused(run.call, arrived, run.began)
+            || self.excuses.jumps(arrived, run.began) > Duration::ZERO
     }
 
     /// A transactional run ends with its client, if the policy says so.
@@ -89,6 +102,8 @@ impl Audit<'_> {
             || self.excuses.is_taken_back(run.operation)
             || is_mixed
             || self.excuses.is_unprotected(other)
+            || self.excuses.is_outrun(run)
+            || self.excuses.is_outrun(other)
             || self.has_expired(run, other.began)
     }
 

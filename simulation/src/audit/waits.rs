@@ -74,6 +74,7 @@ impl Audit<'_> {
         let is_abandoned =
             |run: &HandlerRun| run.call == number && run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
         let is_recovered = policies.on_lease_ended == LeasePolicy::Reconcile
+            && !call.is_behind
             && (self.excuses.is_lost(number) || self.evidence.runs.iter().any(is_abandoned));
         let is_transactional = self.plan.operation(self.evidence.attempts[call.attempt]).procedure == Procedure::Enter;
         let killed = self.excuses.killed(call).filter(|at| call.arrived <= *at && *at <= settled).min();
@@ -83,6 +84,10 @@ impl Audit<'_> {
             Some(at) => at + policies.lease.max(noticed),
             // A claim that is late reserves the key for a lease more.
             None if self.excuses.may_claim_late(number) => settled.saturating_add(2 * policies.lease),
+            // Its attempts have no effect after the timeout.
+            None if call.is_behind && !is_transactional => {
+                call.left.unwrap_or(call.arrived) + self.plan.settings.timeout
+            }
             None if is_transactional && self.excuses.is_silenced(number, call.arrived, settled) => {
                 settled.saturating_add(noticed)
             }

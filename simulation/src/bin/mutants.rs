@@ -13,7 +13,7 @@ use clap::Parser;
 use serde::Deserialize;
 
 /// The operations of each seed: few, so that as many calls meet more settings and faults.
-const OPERATIONS: &str = "25";
+const OPERATIONS: &str = "5";
 
 /// Switches guards off, one at a time, in a copy of the repository, and runs the simulation there.
 #[derive(Debug, Parser)]

@@ -58,6 +58,11 @@ impl Wire {
         self.ended.get().is_some()
     }
 
+    /// Returns whether all is answered.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.unanswered.is_empty()
+    }
+
     /// Waits for the first of the answers.
     async fn receive(&mut self) -> Result<Answer, DriverError> {
         let Some(answer) = self.unanswered.front_mut() else { return Ok(Ok(Vec::new())) };

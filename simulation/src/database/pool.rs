@@ -146,6 +146,9 @@ impl Pool {
 
     pub(super) fn give_back(&self, wire: Wire) {
         if !wire.has_ended() {
+            if wire.is_quiet() {
+                self.0.database.lock().look_at_returned(wire.session, &self.0.process);
+            }
             self.idle().push(wire);
         }
     }

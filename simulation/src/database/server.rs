@@ -201,9 +201,19 @@ impl Database {
         self.lock().records()
     }
 
+    /// Returns whether a key is reserved now, with a lease that has not ended.
+    pub fn is_reserved(&self, owner: Uuid, key: Uuid) -> bool {
+        self.lock().is_reserved((owner, key))
+    }
+
     /// Returns the owners and keys that are reserved now, with leases that have not ended.
     pub fn reserved(&self) -> BTreeSet<(Uuid, Uuid)> {
         self.lock().reserved()
+    }
+
+    /// Returns the connections that went back to their pools in a transaction, in words.
+    pub fn returned_open(&self) -> Vec<String> {
+        self.lock().returned_open.clone()
     }
 
     /// Returns what sessions hold now.

@@ -19,7 +19,7 @@ use super::{
     trouble::Draws,
     upkeep::Allowances,
 };
-use crate::world::{Random, World};
+use crate::world::{Process, Random, World};
 
 /// The owner and the key of a row.
 pub(super) type Id = (Uuid, Uuid);
@@ -171,6 +171,8 @@ pub(super) struct State {
     pub(super) draws: Draws,
     /// For what a crash or a failover leaves open.
     pub(super) random: Random,
+    /// The connections that went back to their pools in a transaction, in words.
+    pub(super) returned_open: Vec<String>,
     /// Logins are refused until then.
     pub(super) down_until: Option<Instant>,
     /// Whether another server answers as a standby meanwhile.
@@ -193,6 +195,7 @@ impl State {
             behind: Duration::ZERO,
             draws: Draws::new(world),
             random: world.random("database"),
+            returned_open: Vec::new(),
             down_until: None,
             has_standby: false,
             next: 1,
@@ -516,10 +519,20 @@ impl State {
         records.collect()
     }
 
+    pub(super) fn is_reserved(&self, id: Id) -> bool {
+        self.rows.get(&id).is_some_and(|row| row.state(None, None, self.now()) == "reserved")
+    }
+
     pub(super) fn reserved(&self) -> BTreeSet<Id> {
-        let now = self.now();
-        let is_reserved = |row: &StoredRow| row.state(None, None, now) == "reserved";
-        self.rows.iter().filter(|(_, row)| is_reserved(row)).map(|(id, _)| *id).collect()
+        self.rows.keys().copied().filter(|id| self.is_reserved(*id)).collect()
+    }
+
+    /// Notes if a connection that goes back to its pool leaves a transaction open.
+    pub(super) fn look_at_returned(&mut self, session: u64, process: &Process) {
+        let transaction = self.sessions.get(&session).and_then(|session| session.transaction.as_ref());
+        if transaction.is_some_and(|transaction| !transaction.is_of_another) {
+            self.returned_open.push(format!("connection #{session} of {process:?} went back in a transaction"));
+        }
     }
 
     pub(super) fn open(&self) -> Open {

@@ -25,6 +25,8 @@ pub(super) struct Transaction {
     pub(super) is_aborted: bool,
     /// Whether it has run a query.
     pub(super) has_run: bool,
+    /// Whether a pooler's other client has left it open.
+    pub(super) is_of_another: bool,
 }
 
 /// The writes, locks and settings of a transaction. Others see the locks alone.
@@ -55,7 +57,14 @@ impl Work {
 
 impl Transaction {
     pub(super) fn new(begun: Instant) -> Self {
-        Self { begun, work: Work::default(), savepoints: Vec::new(), is_aborted: false, has_run: false }
+        Self {
+            begun,
+            work: Work::default(),
+            savepoints: Vec::new(),
+            is_aborted: false,
+            has_run: false,
+            is_of_another: false,
+        }
     }
 
     pub(super) fn set_savepoint(&mut self, name: &str) {

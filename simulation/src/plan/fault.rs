@@ -33,6 +33,8 @@ pub enum Kind {
     SplitDatabase(usize),
     /// The connections between a server and the database are cut.
     CutDatabase(usize),
+    /// The connections between a server and the database are cut, and for a while no other can be made: a proxy is started again.
+    RefuseDatabase(usize),
     /// Messages between a server and the database are slow, and some do not arrive.
     StormDatabase(usize),
     /// Many messages between a server and the database do not arrive, and neither side is told.
@@ -70,7 +72,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const COUNT: u64 = 23;
+    const COUNT: u64 = 24;
 
     /// Returns the server that it strikes, if it is one.
     pub fn server(self) -> Option<usize> {
@@ -80,6 +82,7 @@ impl Kind {
             | Self::Stop(server)
             | Self::SplitDatabase(server)
             | Self::CutDatabase(server)
+            | Self::RefuseDatabase(server)
             | Self::StormDatabase(server)
             | Self::SilenceDatabase(server)
             | Self::StormOutside(server) => Some(server),
@@ -87,8 +90,7 @@ impl Kind {
         }
     }
 
-    fn draw(random: &mut Random, kinds: &[u64], settings: &Settings) -> Self {
-        let server = usize::try_from(random.number(0..=settings.servers as u64 - 1)).unwrap_or_default();
+    fn draw(random: &mut Random, kinds: &[u64], server: usize) -> Self {
         match *random.one_of(kinds) {
             0 => Self::Kill(server),
             1 => Self::Pause(server),
@@ -111,6 +113,7 @@ impl Kind {
             18 | 19 => Self::Trouble,
             20 => Self::SlowStatements,
             21 => Self::SlowCommits,
+            22 => Self::RefuseDatabase(server),
             _ => Self::CutsAtStatements,
         }
     }
@@ -127,19 +130,22 @@ impl Fault {
     }
 
     pub(super) fn draw_all(random: &mut Random, settings: &Settings, operations: &[Operation]) -> Vec<Self> {
-        // Each run has some of the kinds, so that those that hide others are sometimes off.
-        let kinds: Vec<_> = (0..Kind::COUNT).filter(|_| random.once_in(3)).collect();
-        let count = if kinds.is_empty() { 0 } else { random.number(0..=14) };
-        // Nothing is excused for long after brief ones.
-        let are_brief = random.once_in(2);
+        // Each run has many of the kinds or a few, so that those that hide others are often off.
+        let one_in = *random.one_of(&[3, 8, 16]);
+        let kinds: Vec<_> = (0..Kind::COUNT).filter(|_| random.once_in(one_in)).collect();
+        // Nothing is excused for long after brief ones, so that there may be more of them.
+        let (length, most) =
+            *random.one_of(&[(Length::Any, 14), (Length::Any, 14), (Length::Brief, 20), (Length::Blink, 60)]);
+        let count = if kinds.is_empty() { 0 } else { random.number(0..=most) };
         let mut troubles = random.fork();
         let draw = |number| {
             let mut random = random.fork();
-            let kind = Kind::draw(&mut random, &kinds, settings);
+            let (at, server) = aim(&mut random, settings, operations);
+            let kind = Kind::draw(&mut random, &kinds, server);
             Self {
                 number: usize::try_from(number).unwrap_or_default(),
-                at: draw_time(&mut random, kind, settings, operations),
-                lasts: draw_duration(&mut random, settings, are_brief),
+                at: amid_a_message(&mut random, kind, operations).unwrap_or(at),
+                lasts: draw_duration(&mut random, settings, length),
                 kind,
                 trouble: trouble(&mut troubles.fork(), kind, settings),
             }
@@ -148,30 +154,59 @@ impl Fault {
     }
 }
 
-/// Draws when a fault happens: at any time; when a handler is about to end; amid the crowd; or, if it is a stop, when a message has
-/// arrived by half.
-fn draw_time(random: &mut Random, kind: Kind, settings: &Settings, operations: &[Operation]) -> Duration {
-    let halves: Vec<_> = operations.iter().filter_map(Operation::second_half).collect();
-    if let Kind::Stop(_) = kind
-        && !halves.is_empty()
-        && random.once_in(2)
-    {
-        return random.one_of(&halves).saturating_sub(random.duration(Duration::ZERO..=Duration::from_secs(2)));
-    }
+/// Draws when and at which server a fault happens: at any time and any one; amid the crowd; or when an operation claims its key there, renews its
+/// lease, or is about to end.
+fn aim(random: &mut Random, settings: &Settings, operations: &[Operation]) -> (Duration, usize) {
+    let server = usize::try_from(random.number(0..=settings.servers as u64 - 1)).unwrap_or_default();
     if let Some(rush) = settings.rush.filter(|_| random.once_in(3)) {
-        return rush + random.duration(Duration::ZERO..=Duration::from_millis(1_200));
+        return (rush + random.duration(Duration::ZERO..=Duration::from_millis(1_200)), server);
     }
-    if operations.is_empty() || random.once_in(2) {
-        return LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0);
+    if operations.is_empty() || random.once_in(4) {
+        return (LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0), server);
     }
-    let operation = random.one_of(operations);
-    operation.begins + operation.behaviour(0).before + Duration::from_millis(random.number(0..=40))
+    // A lease is renewed after each third.
+    let renewal = settings.policies.lease / 3;
+    let slow: Vec<_> = operations.iter().filter(|it| it.behaviour(0).before >= renewal).collect();
+    let operation = match !slow.is_empty() && random.once_in(2) {
+        true => *random.one_of(&slow),
+        false => random.one_of(operations),
+    };
+    let (begins, before) = (operation.begins, operation.behaviour(0).before);
+    let renewals = u64::try_from(before.as_nanos() / renewal.as_nanos()).unwrap_or_default();
+    let (moment, most) = match random.number(0..=3) {
+        2 | 3 if renewals > 0 => (renewal * u32::try_from(random.number(1..=renewals)).unwrap_or(1), 4),
+        0 | 2 | 3 => (Duration::ZERO, 3),
+        _ => (before, 40),
+    };
+    (begins + moment + random.duration(Duration::ZERO..=Duration::from_millis(most)), operation.server)
+}
+
+/// Draws when a server is stopped while a message has arrived by half, if there is one.
+fn amid_a_message(random: &mut Random, kind: Kind, operations: &[Operation]) -> Option<Duration> {
+    let halves: Vec<_> = operations.iter().filter_map(Operation::second_half).collect();
+    (matches!(kind, Kind::Stop(_)) && !halves.is_empty() && random.once_in(2))
+        .then(|| random.one_of(&halves).saturating_sub(random.duration(Duration::ZERO..=Duration::from_secs(2))))
+}
+
+/// How long the faults of a run last.
+#[derive(Clone, Copy)]
+enum Length {
+    /// Any time.
+    Any,
+    /// About as long as the store is patient.
+    Brief,
+    /// As long as a message or two take.
+    Blink,
 }
 
 /// Draws how long a fault lasts: for any time, or for about a lease or the patience of the store.
-fn draw_duration(random: &mut Random, settings: &Settings, is_brief: bool) -> Duration {
-    if is_brief {
-        return random.duration(settings.timeout / 5..=settings.timeout * 2);
+fn draw_duration(random: &mut Random, settings: &Settings, length: Length) -> Duration {
+    if let Length::Blink = length {
+        return random.duration(Duration::from_millis(1)..=Duration::from_millis(10));
+    }
+    if let Length::Brief = length {
+        let least = if random.once_in(2) { settings.timeout } else { settings.timeout / 5 };
+        return random.duration(least..=settings.timeout * 2);
     }
     let of = *random.one_of(&[settings.policies.lease, settings.timeout]);
     match random.once_in(2) {

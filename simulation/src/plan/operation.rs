@@ -17,6 +17,8 @@ pub struct Operation {
     pub message: usize,
     /// How its first request arrives; the others arrive at once.
     pub body: Pace,
+    /// The server to which its first request goes; the others go to any.
+    pub server: usize,
     /// The user; `None` for a caller who is not authenticated.
     pub user: Option<Uuid>,
     /// The tenant in which the user calls. A user of two tenants is two users.
@@ -148,6 +150,7 @@ impl Operation {
                 2 => Pace::Never,
                 _ => Pace::AtOnce,
             },
+            server: usize::try_from(random.number(0..=settings.servers as u64 - 1)).unwrap_or_default(),
             user: (!random.once_in(40)).then_some(*random.one_of(users)),
             scope: u8::from(random.once_in(4)),
             key: match settings.policies.expired_keys {
