@@ -189,7 +189,7 @@ fn jobs(change: fn(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Harne
 async fn create(harness: &Harness, key: Uuid, fields: &[&str]) -> Called<Method> {
     let send = async |request| {
         let mut client = tonic::client::Grpc::new(harness.channel());
-        client.ready().await.map_err(|error| Status::from_error(error))?;
+        client.ready().await.map_err(Status::from_error)?;
         let path = http::uri::PathAndQuery::from_static(CREATE);
         client.unary(request, path, Messages::<Struct, Method>(PhantomData)).await
     };
