@@ -168,7 +168,7 @@ impl Ledger {
         calls.len() - 1
     }
 
-    /// Notes that a call is answered that another one has its key.
+    /// Notes that a call is answered that another call has its key.
     pub fn is_behind(&self, call: usize) {
         self.lock().calls[call].is_behind = true;
     }
