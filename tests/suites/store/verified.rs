@@ -232,6 +232,16 @@ const BROKEN: [(&str, &str); 7] = [
     ),
 ];
 
+/// Each sweeps the rows of the others.
+#[tokio::test]
+async fn are_the_calls_of_many_processes_that_start_at_once() {
+    let database = Database::new().await;
+    for _ in 0..4 {
+        let stores = join_all((0..8).map(|_| store(&database))).await;
+        assert_eq!(join_all(stores.iter().map(problems)).await.concat(), []);
+    }
+}
+
 #[tokio::test]
 async fn are_the_calls_and_it_says_which_does_not_work() {
     for (broken, call) in BROKEN {
