@@ -109,7 +109,7 @@ pub async fn a_client_that_hangs_up_has_its_statement_cancelled<S: Stack>() {
     })
     .await;
     let call = service.spawn("shop");
-    until_statement(&owner, "SELECT pg_sleep(3600)", "active").await;
+    until_statement(&owner, "SELECT pg_sleep(3600)", &["active"]).await;
     call.abort();
     all_have_ended(&owner).await;
     assert_clean::<S>(&pool).await;

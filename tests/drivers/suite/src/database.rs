@@ -43,9 +43,11 @@ pub async fn all_have_ended(owner: &Client) {
     until("all transactions have ended", async || open_transactions(owner).await == 0).await;
 }
 
-/// Waits until a connection is in this state after this statement, `active` or `idle in transaction`.
-pub async fn until_statement(owner: &Client, statement: &str, state: &str) {
-    let seen = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = $1 AND state = $2";
-    let runs = async || owner.query_one(seen, &[&statement, &state]).await.expect("the activity").get::<_, i64>(0) == 1;
+/// Waits until a connection is in one of these states after this statement, `active` or `idle in transaction`.
+pub async fn until_statement(owner: &Client, statement: &str, states: &[&str]) {
+    let seen =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = $1 AND state = ANY($2)";
+    let runs =
+        async || owner.query_one(seen, &[&statement, &states]).await.expect("the activity").get::<_, i64>(0) == 1;
     until("the statement runs", runs).await;
 }
