@@ -312,6 +312,16 @@ impl<D: Driver> SqlStore<D> {
         let done = CompleteOutcome::Completed;
         self.connections.query_together(&self.lanes.write, recording, done, statement, read).await
     }
+
+    async fn abandon_row(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
+        let parameters =
+            &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()];
+        let row = self.connections.query_one(&self.connections.sql().abandon, parameters).await?;
+        match column(&row, "abandoned")? {
+            true => Ok(AbandonOutcome::Abandoned),
+            false => Ok(AbandonOutcome::NotHeld),
+        }
+    }
 }
 
 impl<D: Driver> Store for SqlStore<D> {
@@ -373,14 +383,14 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
-        let parameters =
-            &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()];
-        self.connections.late_claims().are_over(reservation.token, self.connections.deadline()).await?;
-        let row = self.connections.query_one(&self.connections.sql().abandon, parameters).await?;
-        match column(&row, "abandoned")? {
-            true => Ok(AbandonOutcome::Abandoned),
-            false => Ok(AbandonOutcome::NotHeld),
+        // At once: the call may have taken effect, and its lease goes on. A late attempt changes nothing in an abandoned reservation.
+        let late_claims = self.connections.late_claims();
+        let mut abandoned = self.abandon_row(reservation).await;
+        if matches!(abandoned, Ok(AbandonOutcome::NotHeld)) && late_claims.has(reservation.token) {
+            late_claims.are_over(reservation.token, self.connections.deadline()).await?;
+            abandoned = self.abandon_row(reservation).await;
         }
+        abandoned
     }
 
     /// Reads page by page: the pages include outcomes, of which there may be millions.
