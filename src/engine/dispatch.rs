@@ -116,7 +116,7 @@ async fn lead<A: Answer>(
                 (RunOutcome::Answered(answer), _) => return Some(answer),
                 (RunOutcome::InFlight(_, handler), admitted) => (handler, admitted),
             };
-            // A late attempt of this claim may have taken the key over, and was released: a claim with its token would find it without a lease.
+            // A late attempt of this claim may have taken the key over, and was released. Its token is on a row without a lease then.
             call = call.with_a_new_token();
             if let Err(limit) = admitted.wait() {
                 return Some(A::exceeds(&call, limit));

@@ -383,7 +383,7 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
-        // At once: the call may have taken effect, and its lease goes on. A late attempt changes nothing in an abandoned reservation.
+        // At once: the call may have taken effect, and until then its lease runs out. A late attempt changes nothing in what is abandoned.
         let late_claims = self.connections.late_claims();
         let mut abandoned = self.abandon_row(reservation).await;
         if matches!(abandoned, Ok(AbandonOutcome::NotHeld)) && late_claims.has(reservation.token) {

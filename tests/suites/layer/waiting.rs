@@ -161,7 +161,7 @@ async fn a_waiter_for_another_process_gives_up_after_max_wait() {
     assert!(waited > MAX_WAIT - Duration::from_secs(2) && waited <= MAX_WAIT, "{waited:?}");
     let claims = store.asked(Operation::Claim);
     assert!((20..60).contains(&claims), "{claims} claims");
-    // A late attempt of one that was refused, and is released, is no reservation of the next.
+    // A claim never takes what a late attempt of an earlier one has reserved for its own.
     assert_eq!(store.tokens(), claims);
 }
 

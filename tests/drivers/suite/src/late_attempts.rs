@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use protobuf_canonical::RequestHash;
 use tokio::time::timeout;
 use tonic_idempotency::store::{
-    BeginOutcome, Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, StoreErrorKind, TransactionOptions, driver::Connection,
+    AbandonOutcome, BeginOutcome, Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, StoreErrorKind, TransactionOptions, driver::Connection,
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 
@@ -105,6 +105,22 @@ pub async fn that_are_answered_do_not_keep_the_key<S: Stack>() {
     let (released, ()) = tokio::join!(timeout(30 * SHARE, release), async { proxy.release() });
     assert!(matches!(released, Ok(Ok(ReleaseOutcome::Released))), "{released:?}");
     assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
+}
+
+/// Its lease would end meanwhile, although it may have taken effect.
+pub async fn whose_time_is_not_over_do_not_keep_a_call_from_being_abandoned<S: Stack>() {
+    let (_database, proxy, pool, store) = stalled::<S>(1).await;
+    let claim = Claim { resource_type: Some("project".to_owned()), ..new_claim() };
+    let patient = store.timeout(60 * SHARE).status_timeout(SHARE / 4);
+    assert!(matches!(patient.claim(&claim).await, Ok(ClaimOutcome::Acquired)));
+    let abandoned = timeout(30 * SHARE, patient.abandon(&claim.reservation)).await;
+    assert!(matches!(abandoned, Ok(Ok(AbandonOutcome::Abandoned))), "{abandoned:?}");
+    // The late attempt changes nothing.
+    proxy.release();
+    all_are_back::<S>(&pool).await;
+    let again = Claim { reservation: Reservation::new(claim.reservation.owner, claim.reservation.key), ..claim };
+    let outcome = patient.claim(&again).await;
+    assert!(matches!(outcome, Ok(ClaimOutcome::OutcomeUnknown)), "{outcome:?}");
 }
 
 /// The second attempt finds the key held by another call, which then releases it.

@@ -158,6 +158,7 @@ macro_rules! driver_tests {
             late_attempts {
                 to_claim_a_key_reserve_nothing
                 whose_time_is_not_over_keep_the_key_from_being_released
+                whose_time_is_not_over_do_not_keep_a_call_from_being_abandoned
                 that_are_answered_do_not_keep_the_key
                 to_claim_a_key_that_another_call_holds_reserve_nothing
                 to_claim_many_keys_together_reserve_nothing
