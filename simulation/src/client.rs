@@ -13,7 +13,7 @@ use crate::{
     ledger::{Answer, Ledger, Says},
     network::Network,
     plan::{Operation, Procedure, Settings},
-    server::{ATTEMPT, SCOPE, USER},
+    server::{ATTEMPT, DELIVERED, SCOPE, USER},
     service::{
         FILE_DESCRIPTOR_SET,
         proto::{EnterReply, EnterRequest, ledger_client::LedgerClient},
@@ -94,7 +94,7 @@ impl Client {
     async fn attempt(&self, patience: Duration) -> Says {
         let sent = self.world.time();
         let attempt = self.ledger.attempt(self.operation.number);
-        self.tell(format_args!("sends"));
+        self.tell(format_args!("{}", if self.operation.is_delivered { "delivers" } else { "sends" }));
         let says = match timeout(patience, self.call(patience, attempt)).await {
             Err(_) => Says::Nothing,
             Ok(Ok((reply, is_replay))) => {
@@ -141,6 +141,9 @@ impl Client {
         if let Some(user) = operation.user {
             request.metadata_mut().insert(USER, user.to_string().parse().expect("a UUID is ASCII"));
             request.metadata_mut().insert(SCOPE, i16::from(operation.scope).into());
+        }
+        if operation.is_delivered {
+            request.metadata_mut().insert(DELIVERED, 1.into());
         }
         if operation.tells_patience {
             request.set_timeout(patience);

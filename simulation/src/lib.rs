@@ -6,13 +6,14 @@
 //! | [`plan`] | all that a seed decides: settings, operations, faults |
 //! | [`world`] | time, randomness, hosts and the network between them |
 //! | [`database`] | the statements of the store, in memory |
-//! | [`server`], [`service`], [`reconciler`] | the product's layer around a service |
+//! | [`server`], [`service`], [`consumer`], [`reconciler`] | the product's layer around a service, and its operations |
 //! | [`client`], [`journal`], [`network`] | those who call it |
 //! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
 //! | [`run`](mod@run), [`mod@shrink`], [`swarm`] | one seed; a failing one with less; many |
 
 pub mod audit;
 pub mod client;
+pub mod consumer;
 pub mod database;
 pub mod journal;
 pub mod ledger;

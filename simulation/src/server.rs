@@ -23,6 +23,7 @@ use tonic_idempotency::{
 use tower::{Layer as _, Service as _, util::BoxCloneSyncService};
 
 use crate::{
+    consumer::Consumer,
     database::{Database, Pool, resource_types},
     ledger::{Call, Ledger},
     plan::{Operation, Settings, caller},
@@ -42,6 +43,9 @@ pub const CALL: &str = "call";
 
 /// The header with the tenant.
 pub const SCOPE: &str = "scope";
+
+/// The header of a message that is delivered to the consumer, and is no call.
+pub const DELIVERED: &str = "delivered";
 
 /// A time in which every call ends, when there are no faults.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -72,12 +76,16 @@ pub const UNRECORDED: usize = 4;
 /// The instances that share the count of requests while one is stopped: the server's, and the one that stops it.
 const INSTANCES: usize = 2;
 
+/// The layer around the service, or what runs its operations.
+type Served = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
+
 /// A server that runs.
 #[derive(Clone)]
 struct Instance {
     process: Process,
     layer: IdempotencyLayer,
-    service: BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>,
+    service: Served,
+    consumer: Served,
     pools: Vec<Pool>,
     background: Arc<Mutex<Option<(RecoveryHandle, SweeperHandle)>>>,
     /// Shared with each request that it has.
@@ -144,7 +152,12 @@ impl Server {
         }
         for procedure in ["Send", "Enter"] {
             let witness = Witness { operations: Arc::clone(&self.operations), ledger: self.ledger.clone() };
-            builder = builder.reconciler(format!("/ledger.v1.Ledger/{procedure}"), witness);
+            builder = builder
+                .reconciler(format!("/ledger.v1.Ledger/{procedure}"), witness.clone())
+                .reconciler(format!("ledger.v1/{procedure}"), witness);
+        }
+        for operation in Consumer::operations() {
+            builder = builder.procedure(operation);
         }
         let layer = builder.build().expect("settings that are valid");
         let service = Service {
@@ -156,9 +169,10 @@ impl Server {
             database: self.database.clone(),
         };
         let recovery = layer.recovery().interval(settings.recovery).spawn();
+        let consumer = BoxCloneSyncService::new(LedgerServer::new(Consumer::new(&layer, service.clone())));
         let service = BoxCloneSyncService::new(layer.layer(LedgerServer::new(service)));
         let background = Arc::new(Mutex::new(Some((recovery, sweeper))));
-        let instance = Instance { process, layer, service, pools, background, requests: Arc::default() };
+        let instance = Instance { process, layer, service, consumer, pools, background, requests: Arc::default() };
         *self.lock() = Some(instance);
     }
 
@@ -234,7 +248,8 @@ impl Server {
         if let Some(caller) = caller_of(request.headers()) {
             request.extensions_mut().insert(caller);
         }
-        let Instance { process, mut service, requests, .. } = instance;
+        let Instance { process, service, consumer, requests, .. } = instance;
+        let mut service = if request.headers().contains_key(DELIVERED) { consumer } else { service };
         process.gate().await;
         let visit = self.visit(&process, &mut request);
         let served = async move {

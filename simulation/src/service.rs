@@ -22,6 +22,11 @@ use crate::{
 #[allow(missing_docs, missing_debug_implementations, clippy::all, reason = "generated")]
 pub mod proto {
     tonic::include_proto!("ledger.v1");
+
+    impl prost::Name for EnterRequest {
+        const NAME: &'static str = "EnterRequest";
+        const PACKAGE: &'static str = "ledger.v1";
+    }
 }
 
 /// The message of errors and panics that the plan wants.
@@ -57,7 +62,12 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    async fn run(&self, request: Request<EnterRequest>, procedure: Procedure) -> Result<Response<EnterReply>, Status> {
+    /// Runs the handler.
+    pub(crate) async fn run(
+        &self,
+        request: Request<EnterRequest>,
+        procedure: Procedure,
+    ) -> Result<Response<EnterReply>, Status> {
         self.process.gate().await;
         let execution = Execution::from_request(&request);
         let (metadata, extensions, message) = request.into_parts();

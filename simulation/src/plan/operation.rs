@@ -27,6 +27,8 @@ pub struct Operation {
     pub key: Uuid,
     /// The procedure.
     pub procedure: Procedure,
+    /// Whether it is delivered, as the message of a queue is, to a consumer that runs it; otherwise it is called.
+    pub is_delivered: bool,
     /// When it is first sent.
     pub begins: Duration,
     /// How many requests are sent at once.
@@ -108,6 +110,14 @@ impl Operation {
             }
             all.push(operation);
         }
+        let mut random = random.fork();
+        for operation in all.iter_mut().filter(|operation| operation.user.is_some() && !settings.client_layer) {
+            if random.once_in(3) {
+                // A message is there as a whole, and does not tell how long it may take.
+                operation.is_delivered = true;
+                (operation.body, operation.tells_patience) = (Pace::AtOnce, false);
+            }
+        }
         all
     }
 
@@ -158,6 +168,7 @@ impl Operation {
                 _ => Uuid::from_bytes(random.bytes()),
             },
             procedure: *random.one_of(&[Procedure::Send, Procedure::Enter]),
+            is_delivered: false,
             begins,
             duplicates: match random.number(0..=39) {
                 0 => 10,
