@@ -8,7 +8,6 @@ use crate::{
     error::Error,
     fault::FaultSet,
     mode::Mode,
-    mortal::CallArgs,
     sabotage::Sabotage,
     topology::{Front, Persistence, Replication, Topology},
 };
@@ -65,7 +64,7 @@ pub struct Args {
 
     /// Move the table to its partitions while the clients call, and go on after each interruption, in place of making them before.
     /// Meanwhile movers are started, killed, and told to take everything back.
-    #[arg(long, conflicts_with = "clients_die")]
+    #[arg(long)]
     pub(crate) moving: bool,
 
     /// The database, and what is in front of it.
@@ -106,18 +105,13 @@ pub struct Args {
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 
+    /// Deliver what the clients want to a consumer, which runs it as operations (`run`), in place of calling the services.
+    #[arg(long)]
+    pub(crate) delivered: bool,
+
     /// The directory for the file that tells the story of each broken promise, if there are any.
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     pub(crate) report: PathBuf,
-
-    /// Let the clients be processes with a journal of their operations, behind a proxy that distorts answers, and kill them at each step, too,
-    /// besides servers and database; in reserved mode the clients alone.
-    #[arg(long)]
-    pub(crate) clients_die: bool,
-
-    /// Take the guard of `--clients-die` away, to test its auditor.
-    #[arg(long, value_enum, value_name = "GUARD", requires = "clients_die", hide = true)]
-    pub(crate) without: Option<Without>,
 
     /// Break promises on purpose, behind the back of the service, to test the auditor: `all`, or a comma-separated list
     /// of execute, forget, hold, lose, swap and unprotect.
@@ -128,9 +122,6 @@ pub struct Args {
 /// The other roles of the program.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// One of the harness's clients, if those die: controlled through its standard input.
-    #[command(hide = true)]
-    Call(CallArgs),
     /// One of the harness's servers: the sample with these flags, controlled through its standard input.
     #[command(hide = true)]
     Serve {
@@ -164,17 +155,6 @@ impl Args {
             (Modes::Both, _) => Ok(&[Mode::Transactional, Mode::Reserved]),
         }
     }
-}
-
-/// A guard of clients that die, which is taken away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Without {
-    /// A client that has died does not have its journal any more.
-    Journal,
-    /// Each attempt has a key of its own.
-    Key,
-    /// An answer without a gRPC status is taken for a success.
-    Status,
 }
 
 /// The policy for a call while the store cannot be asked.

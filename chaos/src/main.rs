@@ -9,7 +9,6 @@ use clap::Parser;
 async fn main() -> ExitCode {
     let args = Args::parse();
     let ended = match args.command {
-        Some(Command::Call(args)) => chaos::call(&args).await.map(|()| ExitCode::SUCCESS),
         Some(Command::Serve { flags }) => chaos::serve(&flags).await.map(|()| ExitCode::SUCCESS),
         None => chaos::run(&args).await,
     };

@@ -11,7 +11,6 @@ use crate::{
     args::{Args, StorePolicy},
     error::Error,
     mode::Mode,
-    mortal,
     plan::Plan,
     report::{LEGEND, Table, write_stories},
     step::Step,
@@ -43,8 +42,9 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
     if args.topology == Topology::RedisCluster && args.on_store_unavailable == StorePolicy::Proceed {
         return Err("no witness sees whether Redis could be asked: leave `--on-store-unavailable proceed` out".into());
     }
-    if args.topology == Topology::RedisCluster && args.clients_die {
-        return Err("clients die with records in PostgreSQL alone".into());
+    if args.delivered && (args.topology == Topology::RedisCluster || args.on_store_unavailable == StorePolicy::Proceed)
+    {
+        return Err("--delivered has its records in PostgreSQL, and no unprotected runs".into());
     }
     // A random one is different each time, and short enough to type.
     let seed = args.seed.unwrap_or_else(|| u64::from(uuid::Uuid::new_v4().as_fields().0));
@@ -52,12 +52,9 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
     let mut is_kept = true;
     say(&format!("# Chaos, seed {seed}\n"));
     for mode in modes {
-        let ended = if args.clients_die { with_mortal_clients(&plan, *mode).await } else { one(&plan, *mode).await };
-        is_kept &= ended.map_err(|error| format!("{error} (seed {seed}, {mode} mode)"))?;
+        is_kept &= one(&plan, *mode).await.map_err(|error| format!("{error} (seed {seed}, {mode} mode)"))?;
     }
-    if !args.clients_die {
-        say(LEGEND);
-    }
+    say(LEGEND);
     Ok(if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -72,13 +69,6 @@ async fn one(plan: &Plan, mode: Mode) -> Result<bool, Error> {
     }
     all_passed(&trial.tally.missed)?;
     Ok(is_kept)
-}
-
-async fn with_mortal_clients(plan: &Plan, mode: Mode) -> Result<bool, Error> {
-    let audit = mortal::run(plan, mode).await?;
-    say(&format!("{audit}\n"));
-    all_passed(&audit.missed)?;
-    Ok(audit.is_kept())
 }
 
 /// A step that no call passed was not tested, whatever else was.

@@ -21,8 +21,6 @@ pub(crate) enum Subject {
     Client(u32),
     /// The faults of a family, and their times.
     Faults(Family),
-    /// The distortion of answers by the front of clients that die.
-    Front,
     /// The request of an operation, by the operation's number.
     Operation(u32),
 }
@@ -35,7 +33,6 @@ impl Seed {
             Subject::Client(number) => (2, number),
             Subject::Faults(family) => (3, family as u32),
             Subject::Operation(number) => (4, number),
-            Subject::Front => (5, 0),
         };
         let mut rng = ChaCha8Rng::seed_from_u64(self.0);
         rng.set_stream(kind << 32 | u64::from(number));

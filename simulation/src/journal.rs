@@ -28,6 +28,7 @@ use tower::{ServiceExt as _, util::BoxCloneSyncService};
 use crate::{
     audit::Violation,
     client::{Client, answered},
+    distortion::OF_A_PROXY,
     ledger::Evidence,
     server::{ATTEMPT, SCOPE, USER},
     service::{FILE_DESCRIPTOR_SET, proto::ledger_client::LedgerClient},
@@ -149,6 +150,9 @@ impl Client {
                 }
                 // Its disk is full, or its entry has expired.
                 None if status.message().starts_with("the call was not sent") => {}
+                None if status.message() == OF_A_PROXY => {
+                    self.note(|kept| kept.seen.push("a proxy's error is told as the end".to_owned()));
+                }
                 None => self.note(|kept| kept.ends.push(End::of(&status))),
             },
         }

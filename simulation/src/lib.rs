@@ -7,7 +7,7 @@
 //! | [`world`] | time, randomness, hosts and the network between them |
 //! | [`database`] | the statements of the store, in memory |
 //! | [`server`], [`service`], [`consumer`], [`reconciler`] | the product's layer around a service, and its operations |
-//! | [`client`], [`journal`], [`network`] | those who call it |
+//! | [`client`], [`journal`], [`network`], [`distortion`] | those who call it, and what is in between |
 //! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
 //! | [`run`](mod@run), [`mod@shrink`], [`swarm`] | one seed; a failing one with less; many |
 
@@ -15,6 +15,7 @@ pub mod audit;
 pub mod client;
 pub mod consumer;
 pub mod database;
+pub mod distortion;
 pub mod journal;
 pub mod ledger;
 pub mod network;

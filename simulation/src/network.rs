@@ -16,6 +16,7 @@ use tonic::{Status, body::Body};
 use tower::Service;
 
 use crate::{
+    distortion::distort,
     plan::{Operation, Pace},
     server::Server,
     world::{Link, Random},
@@ -82,7 +83,10 @@ impl Service<Request<Body>> for Network {
             let carried = link.carry().await;
             drop(stream);
             carried.map_err(|_| cut())?;
-            Ok(response)
+            Ok(match link.distorts() {
+                Some(mut random) => distort(response, &mut random).await,
+                None => response,
+            })
         };
         Box::pin(async move {
             select! {

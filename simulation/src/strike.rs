@@ -17,8 +17,11 @@ const STORM: Weather = Weather {
     delay: [Duration::from_millis(1), Duration::from_millis(800)],
     cut: 0.05,
     silence: 0.05,
-    is_split: false,
+    ..Weather::CLEAR
 };
+
+/// A proxy distorts one answer in three.
+const DISTORTION: Weather = Weather { distortion: 0.33, ..Weather::CLEAR };
 
 /// Half of all messages do not arrive.
 const SILENCE: Weather = Weather { silence: 0.5, ..Weather::CLEAR };
@@ -87,6 +90,7 @@ impl Targets {
             Kind::StormClients => during(&self.to_servers, STORM, lasts).await,
             Kind::SplitClients => during(&self.to_servers, SPLIT, lasts).await,
             Kind::CutClients => self.to_servers.cut(),
+            Kind::DistortClients => during(&self.to_servers, DISTORTION, lasts).await,
             Kind::Restart => database.restart(fault.goes_on()),
             Kind::EndSessions => database.end_sessions(),
             Kind::FailOver => database.fail_over(0, fault.goes_on()),

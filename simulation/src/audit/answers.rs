@@ -5,6 +5,7 @@ use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
 
 use super::Audit;
 use crate::{
+    distortion::OF_A_PROXY,
     ledger::{Answer, HandlerRun, Says},
     plan::{End, Operation, Procedure},
     service::PLANNED,
@@ -76,6 +77,10 @@ impl Audit<'_> {
 
     /// Returns whether the client's layer told of a failure, and the effect was on the way or there.
     fn has_lied(&self, answer: &Answer, operation: &Operation) -> bool {
+        if self.plan.settings.client_layer && matches!(&answer.says, Says::Failed(_, message) if message == OF_A_PROXY)
+        {
+            return true;
+        }
         let has_failed = match &answer.says {
             Says::Failed(..) => true,
             Says::Refused(reason) => !matches!(reason, Reason::OutcomeUnknown | Reason::KeyReused | Reason::KeyExpired),

@@ -254,6 +254,7 @@ impl Excuses<'_> {
                 }
                 Kind::CutClients
                 | Kind::CutDatabase(_)
+                | Kind::DistortClients
                 | Kind::Jump
                 | Kind::Kill(_)
                 | Kind::Pause(_)

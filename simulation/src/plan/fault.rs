@@ -49,6 +49,8 @@ pub enum Kind {
     SplitClients,
     /// The connections between clients and servers are cut.
     CutClients,
+    /// A proxy distorts answers to clients.
+    DistortClients,
     /// The database crashes, and comes back.
     Restart,
     /// An administrator ends all connections.
@@ -127,6 +129,19 @@ impl Fault {
             Kind::Jump | Kind::SetBack => self.lasts,
             _ => Duration::ZERO,
         }
+    }
+
+    /// Draws when answers are distorted, of which the clients' layer has to make what it can.
+    pub(super) fn draw_distortions(random: &mut Random, settings: &Settings, first: usize) -> Vec<Self> {
+        let most = if settings.client_layer && random.once_in(2) { 4 } else { 0 };
+        let draw = |number| Self {
+            number,
+            at: LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0),
+            lasts: random.duration(Duration::from_millis(100)..=Duration::from_secs(40)),
+            kind: Kind::DistortClients,
+            trouble: Trouble::NONE,
+        };
+        (first..first + most).map(draw).collect()
     }
 
     pub(super) fn draw_all(random: &mut Random, settings: &Settings, operations: &[Operation]) -> Vec<Self> {

@@ -51,7 +51,8 @@ impl Plan {
         let settings = Settings::draw(&mut Random::new(seed, "settings"));
         let mut random = Random::new(seed, "operations");
         let operations = Operation::draw_all(&mut random, operations, &settings);
-        let faults = Fault::draw_all(&mut Random::new(seed, "faults"), &settings, &operations);
+        let mut faults = Fault::draw_all(&mut Random::new(seed, "faults"), &settings, &operations);
+        faults.extend(Fault::draw_distortions(&mut Random::new(seed, "distortions"), &settings, faults.len()));
         Self { seed, settings, operations, faults }
     }
 

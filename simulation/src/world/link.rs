@@ -19,6 +19,8 @@ pub struct Weather {
     pub cut: f64,
     /// The chance that a message does not arrive, and neither side is told.
     pub silence: f64,
+    /// The chance that an answer is distorted on its way.
+    pub distortion: f64,
     /// The network is split: no message arrives, and neither side is told.
     pub is_split: bool,
 }
@@ -29,6 +31,7 @@ impl Weather {
         delay: [Duration::from_micros(50), Duration::from_micros(1000)],
         cut: 0.0,
         silence: 0.0,
+        distortion: 0.0,
         is_split: false,
     };
 
@@ -38,6 +41,7 @@ impl Weather {
             delay: [self.delay[0].max(other.delay[0]), self.delay[1].max(other.delay[1])],
             cut: self.cut.max(other.cut),
             silence: self.silence.max(other.silence),
+            distortion: self.distortion.max(other.distortion),
             is_split: self.is_split || other.is_split,
         }
     }
@@ -109,8 +113,8 @@ impl Link {
             Silence,
         }
         let (delay, fate) = {
-            let weather = self.weather().iter().copied().fold(Weather::CLEAR, Weather::and);
-            let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+            let weather = self.now();
+            let mut random = self.random();
             let delay = random.duration(weather.delay[0]..=weather.delay[1]);
             let fate = match () {
                 () if weather.is_split || random.chance(weather.silence) => Fate::Silence,
@@ -125,6 +129,21 @@ impl Link {
             Fate::Cut => Err(Cut),
             Fate::Silence => pending().await,
         }
+    }
+
+    /// Draws whether an answer is distorted, and how.
+    pub fn distorts(&self) -> Option<Random> {
+        let distortion = self.now().distortion;
+        let mut random = self.random();
+        random.chance(distortion).then(|| random.fork())
+    }
+
+    fn now(&self) -> Weather {
+        self.weather().iter().copied().fold(Weather::CLEAR, Weather::and)
+    }
+
+    fn random(&self) -> MutexGuard<'_, Random> {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All that happens now.

@@ -4,7 +4,6 @@ mod batches;
 mod ends;
 mod harness;
 mod kept;
-mod mortal;
 mod partitioned;
 mod settings;
 mod unprotected;
