@@ -22,7 +22,6 @@
 //! | `faults`, `pace` | carrying out the faults, in step with the operations |
 //! | `client`, `outcome`, `journal` | the clients, the answers that they got, and the log of all calls |
 //! | `mover` | `--moving`: the table of keys is moved to partitions meanwhile |
-//! | `mortal` | `--clients-die`: clients as processes, each with a journal of its operations, which are killed as well |
 //! | `last`, `auditor` | the last retries, and the verdict |
 //! | `report`, `progress` | the output for a person |
 //! | `sabotage` | promises broken on purpose, to test the auditor |
@@ -40,7 +39,6 @@ mod fleet;
 mod journal;
 mod last;
 mod mode;
-mod mortal;
 mod mover;
 mod named;
 mod operation;
@@ -62,6 +60,5 @@ mod witness;
 
 pub use args::{Args, Command};
 pub use error::Error;
-pub use mortal::{CallArgs, call};
 pub use run::run;
 pub use server::serve;

@@ -9,11 +9,9 @@ use organization::proto::{
 use tokio::time;
 use tonic::{
     Request, Response, Status,
-    body::Body,
     metadata::{Ascii, MetadataMap, MetadataValue},
     transport::{Channel, Endpoint},
 };
-use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use crate::{
@@ -92,12 +90,6 @@ impl Backend {
         let outcome = self.call(operation, variant, patience).await;
         journal.end(attempt, outcome.clone());
         outcome
-    }
-
-    /// Passes a call on, as Alice's.
-    pub(crate) async fn forward(&self, mut request: http::Request<Body>) -> Result<http::Response<Body>, Error> {
-        request.headers_mut().insert("authorization", self.alice.to_str()?.parse()?);
-        Ok(self.channel.clone().oneshot(request).await?)
     }
 
     async fn ask(&self, operation: &Operation, variant: Variant) -> Result<Acknowledgement, Status> {

@@ -3,6 +3,7 @@
 
 mod announce;
 mod calls;
+mod consumer;
 mod on_redis;
 mod points;
 mod shared_calls;
@@ -13,8 +14,12 @@ use std::{io::BufRead as _, thread};
 use clap::Parser as _;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use self::{announce::announce, calls::CallLayer, on_redis::SampleOnRedis, points::Points, shared_calls::SharedCalls};
+use self::{
+    announce::announce, calls::CallLayer, consumer::Consumer, on_redis::SampleOnRedis, points::Points,
+    shared_calls::SharedCalls,
+};
 pub(crate) use self::{
+    consumer::DELIVERED,
     on_redis::{REDIS_REPLICAS, REDIS_URLS},
     points::die,
     wire::{Action, Announcement, Arm, Instruction, Saying, UnprotectedCall},
@@ -53,6 +58,7 @@ pub async fn serve(flags: &[String]) -> Result<(), Error> {
 
 async fn run(args: organization::Args) -> Result<(), Error> {
     match on_redis::is_wanted() {
+        _ if consumer::is_wanted() => organization::run_on::<Consumer>(args).await,
         true => organization::run_on::<SampleOnRedis>(args).await,
         false => organization::run(args).await,
     }

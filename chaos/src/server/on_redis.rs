@@ -3,7 +3,7 @@
 use std::{env, time::Duration};
 
 use deadpool_postgres::Pool;
-use organization::{ApiDatabase, Driver, Guard, InvitesReconciler, TokioPostgres};
+use organization::{ApiDatabase, Driver, Guard, InvitesReconciler, Overrides, TokioPostgres};
 use tokio_postgres::types::Type;
 use tonic::service::Routes;
 use tonic_idempotency::{
@@ -58,7 +58,7 @@ impl Driver for SampleOnRedis {
         Ok(self.store.clone())
     }
 
-    fn complete(&self, builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+    fn complete(&self, builder: IdempotencyLayerBuilder, _overrides: Overrides) -> IdempotencyLayerBuilder {
         builder.status_resolver(Statuses(self.statuses.clone()))
     }
 

@@ -9,7 +9,10 @@ use tonic_idempotency::{
     store::{SqlStore, Store, driver},
 };
 
-use crate::{run::Error, server::Guard};
+use crate::{
+    run::Error,
+    server::{Guard, Overrides},
+};
 
 /// The parts of the sample that depend on the client library of PostgreSQL: the pools, the store and the handlers.
 pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {
@@ -33,8 +36,9 @@ pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {
     /// It is not set up as it has to be.
     fn store(&self, max_batch: Option<u16>) -> impl Future<Output = Result<Self::Store, Error>> + Send;
 
-    /// Adds to the layer what it has not got from the store: nothing, for a store in the database of the handlers.
-    fn complete(&self, builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+    /// Adds to the layer what it has not got from the store: nothing, for a store in the database of the handlers. `overrides` are the
+    /// command line's, for procedures of its own.
+    fn complete(&self, builder: IdempotencyLayerBuilder, _overrides: Overrides) -> IdempotencyLayerBuilder {
         builder
     }
 

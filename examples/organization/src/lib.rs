@@ -56,7 +56,7 @@ pub use driver::{ApiDatabase, Driver, set_up};
 pub use on_tokio_postgres::TokioPostgres;
 pub use resource_types::resource_types;
 pub use run::{Error, run, run_on};
-pub use server::Guard;
+pub use server::{Guard, Overrides};
 pub use services::{InvitesReconciler, Projects};
 
 /// The package `organization.v1`.

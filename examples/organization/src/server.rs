@@ -71,7 +71,7 @@ impl<D: Driver> Service<D> {
         let builder = PROCEDURES
             .iter()
             .fold(builder, |builder, path| builder.procedure(overrides.apply(Procedure::builder(*path))));
-        let idempotency = driver.complete(builder).build()?;
+        let idempotency = driver.complete(builder, overrides).build()?;
         let sweeping = Sweeper::new(store).spawn();
         let recovering = idempotency.recovery().spawn();
 
@@ -133,8 +133,8 @@ const PROCEDURES: [&str; 10] = [
 ];
 
 /// The settings that the command line overrides for every procedure.
-#[derive(Clone, Copy)]
-struct Overrides {
+#[derive(Clone, Copy, Debug)]
+pub struct Overrides {
     lease: Option<Duration>,
     mode: Option<Mode>,
     on_lease_ended: Option<LeasePolicy>,
@@ -161,7 +161,8 @@ impl Overrides {
         }
     }
 
-    fn apply(self, mut procedure: ProcedureBuilder) -> ProcedureBuilder {
+    /// Returns a procedure with these settings.
+    pub fn apply(self, mut procedure: ProcedureBuilder) -> ProcedureBuilder {
         if let Some(lease) = self.lease {
             procedure = procedure.lease(lease);
             if self.mode == Some(Mode::Transactional) {
@@ -203,8 +204,18 @@ impl Guard {
         InterceptedService::new(self.idempotency.layer(service), self.authentication.clone())
     }
 
+    /// The idempotency layer.
+    pub fn layer(&self) -> &IdempotencyLayer {
+        &self.idempotency
+    }
+
+    /// The same with another layer.
+    pub fn with_layer(&self, idempotency: IdempotencyLayer) -> Self {
+        Self { authentication: self.authentication.clone(), idempotency }
+    }
+
     /// Puts authentication alone around a service.
-    fn authenticating<S>(&self, service: S) -> InterceptedService<S, impl Interceptor + Clone + 'static> {
+    pub fn authenticating<S>(&self, service: S) -> InterceptedService<S, impl Interceptor + Clone + 'static> {
         InterceptedService::new(service, self.authentication.clone())
     }
 }
