@@ -53,8 +53,8 @@ struct Mutant {
 fn main() -> ExitCode {
     let args = Args::parse();
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned();
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| top.join("target"), PathBuf::from).join("mutants");
-    let copy = target.join("repository");
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| top.join("target"), PathBuf::from);
+    let copy = target.join("mutants");
     let list = fs::read_to_string(top.join("simulation/mutants.toml")).expect("the list");
     let List { mutant: all } = toml::from_str(&list).expect("a list of mutants");
     let is_wanted =
