@@ -45,6 +45,7 @@ impl Audit<'_> {
         let is_known = |run: &&HandlerRun| {
             run.ended.is_some_and(|(_, end)| end == End::Response)
                 && !self.excuses.is_lost(run.call)
+                && !self.excuses.is_unprotected(run)
                 && !self.excuses.is_taken_back(run.operation)
         };
         let expires = of_run.filter(is_known).map(|run| self.excuses.life(run.call).1 + lives);

@@ -88,10 +88,12 @@ impl Audit<'_> {
                 policies.on_lease_ended == LeasePolicy::Rerun && self.excuses.has_lapsed(run.call, other.began)
                     || self.excuses.is_unprotected(run)
             }
-            // Its transaction is gone, and the handler has not noticed.
+            // The transaction of one of them is gone, and the handler has not noticed.
             Procedure::Enter => {
                 let begun = run.began.saturating_sub(self.plan.settings.timeout);
+                let arrived = self.evidence.calls[other.call].arrived;
                 self.excuses.is_hindered(run.call, begun, other.began)
+                    || self.excuses.is_hindered(other.call, arrived, other.began)
                     || other.began - run.began >= policies.transaction_idle.mul_f64(0.9)
             }
         };
