@@ -53,7 +53,7 @@ fn keep_the_promises() {
     assert!(outcome.calls > 0 && outcome.failures.is_empty(), "{:#?}", outcome.failures);
 }
 
-/// Each mutant of the list can still be made: its file still has the text that the mutant replaces. One that is not found has a reason.
+/// Each mutant of the list can still be made: its file still has the text that the mutant replaces.
 #[test]
 fn have_mutants_that_can_be_made() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
@@ -62,7 +62,6 @@ fn have_mutants_that_can_be_made() {
     let mutants = list["mutant"].as_array().expect("mutants");
     assert_eq!(mutants.len(), 40);
     for mutant in mutants {
-        assert_eq!(mutant.get("found").is_some(), mutant.get("because").is_some(), "{mutant:?}");
         let text = |field: &str| mutant[field].as_str().expect("a text");
         let file = fs::read_to_string(top.join(text("file"))).expect("the file of a mutant");
         assert_eq!(file.matches(text("find")).count(), 1, "{}: the text that it replaces", text("name"));

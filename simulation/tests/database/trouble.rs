@@ -13,7 +13,7 @@ use tonic_idempotency::{
     store::{
         BeginOutcome, CallSession, Claim, ClaimOutcome, Completion, RequestHash, Reservation, Store, StoreErrorKind,
         StoreTransaction, StoredResponse, TransactionOptions,
-        driver::{Exclusive, Session as _},
+        driver::{ConnectionPool as _, Exclusive, Session as _},
     },
 };
 use uuid::Uuid;
@@ -262,5 +262,29 @@ fn a_server_that_is_down_cannot_be_asked() {
         server.database.restart(HOUR);
         let error = server.store.claim(&claim(1, 1)).await.expect_err("it is down");
         assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+    });
+}
+
+/// The pool has a connection again when the first attempt, whose COMMIT hangs, has been given up; and the attempt in its place is refused.
+#[test]
+fn a_refusal_in_place_of_an_attempt_that_was_given_up_leaves_open_how_that_ends() {
+    run(1, false, |world| async move {
+        let (database, host) = (Database::new(&world), Host::new(&world, "one"));
+        let pool = database.pool(&host.start(), Link::new(world.random("one")), 2);
+        let store = SimulatedStore::new(pool.clone(), resource_types()).timeout(Duration::from_secs(4));
+        let other = pool.acquire().await.expect("a connection");
+        database.add(Trouble { commit: [Duration::from_secs(10); 2], ..Trouble::NONE });
+        let refused = async {
+            sleep(Duration::from_millis(3_500)).await;
+            database.add(Trouble { lock_not_available: 1.0, ..Trouble::NONE });
+            drop(other);
+        };
+        let claim = Claim { effect: EffectPolicy::Anywhere, ..claim(1, 1) };
+        let (answer, ()) = tokio::join!(store.claim(&claim), refused);
+        let error = answer.expect_err("it is refused");
+        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, true), "{error:?}");
+        assert!(format!("{error:?}").contains("55P03"), "{error:?}");
+        sleep(Duration::from_secs(10)).await;
+        assert!(database.is_reserved(*claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid()));
     });
 }

@@ -181,7 +181,7 @@ impl<'a, D: Driver> Operation<'a, D> {
                 match ended {
                     Some((_, Ok(answer))) if is_conclusive(&answer) => return Ok(answer),
                     // The answer may hold a connection, which goes back to the pool first.
-                    Some((made, Ok(answer))) if attempts.is_empty() && self.progress.has_given_up() && again > 0 => {
+                    Some((made, Ok(answer))) if attempts.is_empty() && self.progress.has_lost() && again > 0 => {
                         drop(answer);
                         again -= 1;
                         attempts.push(make(made, ASK_AGAIN.1));
@@ -201,7 +201,7 @@ impl<'a, D: Driver> Operation<'a, D> {
                     self.progress.set_closing(true);
                     attempts.clear();
                     self.progress.set_closing(false);
-                    self.progress.gives_up();
+                    self.progress.loses();
                     false
                 }
             };

@@ -21,13 +21,11 @@ const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 const SENT: u8 = 1;
 const ENDED: u8 = 2;
-const GIVEN_UP: u8 = 4;
 
 /// The state that the attempts of an operation share.
 pub(super) struct OperationProgress {
     deadline: Instant,
-    /// Whether something was sent, whether the operation has ended, and whether attempts were given up together with their connections:
-    /// [`SENT`], [`ENDED`] and [`GIVEN_UP`].
+    /// Whether something was sent, and whether the operation has ended: [`SENT`] and [`ENDED`].
     state: AtomicU8,
     /// Whether the first attempt was sent together with those of other operations.
     together: AtomicBool,
@@ -170,7 +168,7 @@ impl OperationProgress {
         self.together.load(Ordering::Relaxed)
     }
 
-    /// Notes that an answer was lost.
+    /// Notes that an answer was lost, with its connection or because that was given up. The attempt may go on in the server for a moment.
     pub(super) fn loses(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
@@ -178,16 +176,6 @@ impl OperationProgress {
     /// Returns whether an answer was lost.
     pub(super) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
-    }
-
-    /// Notes that attempts were given up together with their connections.
-    pub(super) fn gives_up(&self) {
-        self.state.fetch_or(GIVEN_UP, Ordering::Relaxed);
-    }
-
-    /// Returns whether an attempt may go on in the server for a moment: its connection was given up, or lost.
-    pub(super) fn has_given_up(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & GIVEN_UP != 0 || self.has_lost()
     }
 
     /// Sets whether attempts are given up together with their connections.
