@@ -32,6 +32,7 @@ pub(crate) enum Part {
     Layer,
     Database,
     Operations,
+    Inbox,
     #[cfg(feature = "drivers")]
     Drivers,
 }
@@ -63,6 +64,7 @@ impl Part {
             Self::Hostile => "hostile",
             Self::Layer => "layer",
             Self::Database => "database",
+            Self::Inbox => "inbox",
             Self::Operations => "operations",
             #[cfg(feature = "drivers")]
             Self::Drivers => "drivers",

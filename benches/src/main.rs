@@ -7,6 +7,7 @@
 //! | `layer` | the layer alone, without a database |
 //! | `database` | claim, complete and replay on PostgreSQL |
 //! | `operations` | operations that run at once |
+//! | `inbox` | a consumer of NATS JetStream |
 //! | `drivers` | the same with each driver (feature `drivers`) |
 
 mod args;
@@ -17,6 +18,7 @@ mod drivers;
 mod format;
 mod hash;
 mod hostile;
+mod inbox;
 mod layer;
 mod operations;
 mod report;
@@ -88,5 +90,6 @@ async fn measure(part: Part, context: &Context, args: &Args) -> Result<Section, 
         Part::Hostile => hostile::measure(context).await,
         Part::Layer => layer::measure(context),
         Part::Operations => operations::measure(context).await,
+        Part::Inbox => inbox::measure(context).await,
     }
 }

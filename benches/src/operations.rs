@@ -10,6 +10,7 @@ use tonic_idempotency::{
     Caller, IdempotencyLayer, UserId,
     policy::Procedure,
     run::{Bytes, Call, Operation},
+    store::PostgresStore,
 };
 use uuid::Uuid;
 
@@ -17,7 +18,7 @@ use crate::{
     Error,
     context::Context,
     database::{
-        contender::{Contender, Guard, RESERVED, TRANSACTIONAL},
+        contender::{Contender, Guard, Layer, RESERVED, TRANSACTIONAL},
         handler::Projects,
         proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
         world::{Served, World, behind_layer, store, user},
@@ -94,9 +95,7 @@ impl Subject {
         let handler = Handler(if self.inserts { Some(Projects::new(world.pool(near)?)) } else { None });
         let mut calls =
             Served::start(behind_layer(handler.clone(), store(world.pool(near)?, layer), layer, |it| it)?).await?;
-        let declared = Procedure::operation(IMPORT).mode(layer.mode).effect(layer.effect);
-        let built = IdempotencyLayer::builder([]).store(store(world.pool(near)?, layer)).procedure(declared).build()?;
-        let import = Import { operation: built.operation(IMPORT)?, handler };
+        let import = Import::new(store(world.pool(near)?, layer), layer, handler)?;
         let (mut seconds, rounds) = (Seconds::default(), context.rounds(ROUNDS));
         // The first round opens the connections, and prepares their statements.
         for round in 0..=rounds {
@@ -106,10 +105,10 @@ impl Subject {
             }
             let called = Instant::now();
             for _ in 0..PAGE {
-                import.run().await?;
+                import.run(Uuid::new_v4()).await?;
             }
             let ran = Instant::now();
-            try_join_all((0..PAGE).map(|_| import.run())).await?;
+            try_join_all((0..PAGE).map(|_| import.run(Uuid::new_v4()))).await?;
             if round > 0 {
                 seconds.calls.push((called - begun).as_secs_f64());
                 seconds.runs.push((ran - called).as_secs_f64());
@@ -121,14 +120,20 @@ impl Subject {
 }
 
 /// The operation whose handler is that of the calls.
-struct Import {
+pub(crate) struct Import {
     operation: Operation<Bytes>,
     handler: Handler,
 }
 
 impl Import {
-    async fn run(&self) -> Result<(), Error> {
-        let (key, handler) = (Uuid::new_v4(), self.handler.clone());
+    pub(crate) fn new(store: PostgresStore, layer: Layer, handler: Handler) -> Result<Self, Error> {
+        let declared = Procedure::operation(IMPORT).mode(layer.mode).effect(layer.effect);
+        let built = IdempotencyLayer::builder([]).store(store).procedure(declared).build()?;
+        Ok(Self { operation: built.operation(IMPORT)?, handler })
+    }
+
+    pub(crate) async fn run(&self, key: Uuid) -> Result<(), Error> {
+        let handler = self.handler.clone();
         let message =
             CreateProjectRequest { cluster_id: CLUSTER.to_string(), name: "project".to_owned(), payload: Vec::new() };
         let request = message.encode_to_vec();
@@ -146,7 +151,7 @@ impl Import {
 
 /// Inserts a project, or nothing.
 #[derive(Clone)]
-struct Handler(Option<Projects>);
+pub(crate) struct Handler(pub(crate) Option<Projects>);
 
 #[tonic::async_trait]
 impl ProjectService for Handler {

@@ -19,6 +19,9 @@ const RESERVE: &str =
     "INSERT INTO benchmarks.by_hand (user_id, idempotency_key, procedure, request_hash) VALUES ($1, $2, $3, $4)
      ON CONFLICT (user_id, idempotency_key) DO NOTHING";
 
+/// An inbox knows which messages were handled, and nothing else.
+const RECEIVE: &str = "INSERT INTO benchmarks.inbox (message_id) VALUES ($1) ON CONFLICT (message_id) DO NOTHING";
+
 const LOOK_UP: &str = "SELECT response FROM benchmarks.by_hand WHERE user_id = $1 AND idempotency_key = $2";
 
 const LOCK: &str = "SELECT response FROM benchmarks.by_hand WHERE user_id = $1 AND idempotency_key = $2 FOR UPDATE";
@@ -36,6 +39,8 @@ const RECORD: &str = "INSERT INTO tenant.idempotency_keys
 pub(crate) enum Way {
     /// The record alone, beside COMMIT, and the user beside BEGIN: nothing is guarded.
     Floor,
+    /// An inbox: `INSERT … ON CONFLICT` of the message's id first in the transaction, and nothing at its end.
+    Inbox,
     /// `INSERT … ON CONFLICT` first in the transaction, and an UPDATE at its end.
     InsertFirst,
     /// A SELECT, an INSERT, a SELECT FOR UPDATE, and an UPDATE at the end: the order of the article in the seed documents.
@@ -64,6 +69,14 @@ impl ByHand {
         let id: [(&(dyn ToSql + Sync), Type); 2] = [(user, Type::UUID), (key, Type::UUID)];
         if self.way == Way::Sequence && !query(&transaction, LOOK_UP, &id).await?.is_empty() {
             return Err(Status::aborted("the key was used"));
+        }
+        if self.way == Way::Inbox {
+            if execute(&transaction, RECEIVE, &id[1..]).await? == 0 {
+                return Err(Status::aborted("the message was handled"));
+            }
+            let response = call.insert(&transaction).await?;
+            transaction.commit().await.map_err(internal)?;
+            return Ok(response);
         }
         let reservation: [(&(dyn ToSql + Sync), Type); 4] =
             [(user, Type::UUID), (key, Type::UUID), (&PROCEDURE, Type::TEXT), (hash, Type::BYTEA)];
@@ -139,7 +152,7 @@ impl ProjectService for ByHand {
         let call = Call { user, key, hash, cluster: uuid(&cluster_id)?, name, payload };
         let response = match self.way {
             Way::Floor => self.floor(&call).await?,
-            Way::InsertFirst | Way::Sequence => self.guarded(&call).await?,
+            Way::Inbox | Way::InsertFirst | Way::Sequence => self.guarded(&call).await?,
         };
         Ok(Response::new(response))
     }

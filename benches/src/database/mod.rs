@@ -12,7 +12,7 @@
 //! | `goals`, `summary`, `findings` | the goals, the answer to "what will it cost me?", and the section of the report |
 
 mod allocations;
-mod by_hand;
+pub(crate) mod by_hand;
 pub(crate) mod contender;
 mod findings;
 mod go_interceptor;

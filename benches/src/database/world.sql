@@ -12,6 +12,9 @@ CREATE TABLE benchmarks.by_hand (
     completed timestamptz,
     PRIMARY KEY (user_id, idempotency_key)
 );
+-- The table of an inbox that is written by hand.
+CREATE TABLE benchmarks.inbox (message_id uuid PRIMARY KEY, received timestamptz NOT NULL DEFAULT now());
+GRANT SELECT, INSERT ON benchmarks.inbox TO organization_api;
 GRANT SELECT, INSERT, UPDATE ON benchmarks.by_hand TO organization_api;
 GRANT USAGE ON SCHEMA benchmarks TO organization_api;
 GRANT SELECT ON benchmarks.responses TO organization_api;

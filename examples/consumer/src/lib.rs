@@ -25,5 +25,6 @@ mod worker;
 
 pub use self::{
     args::Args,
+    nats::Nats,
     run::{Error, run},
 };

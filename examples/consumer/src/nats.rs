@@ -32,13 +32,19 @@ const ATTEMPTS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A private server. It is removed when this is dropped, and however this process ends.
-pub(crate) struct Nats {
+#[derive(Debug)]
+pub struct Nats {
     _supervisor: Supervisor,
     url: String,
 }
 
 impl Nats {
-    pub(crate) async fn start() -> Result<(Self, Context), Error> {
+    /// Starts it, and connects to it.
+    ///
+    /// # Errors
+    ///
+    /// It is not installed, or cannot start.
+    pub async fn start() -> Result<(Self, Context), Error> {
         let program = scratch_postgres::find_program("nats-server")
             .map_err(|why| format!("{why}; install it: `apt-get install nats-server`, or see https://docs.nats.io"))?;
         let port = scratch_postgres::free_ports(1)?[0].to_string();
