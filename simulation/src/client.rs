@@ -15,7 +15,7 @@ use crate::{
     plan::{Operation, Procedure, Settings},
     server::{ATTEMPT, DELIVERED, SCOPE, USER},
     service::{
-        FILE_DESCRIPTOR_SET,
+        FILE_DESCRIPTOR_SET, message_of,
         proto::{EnterReply, EnterRequest, ledger_client::LedgerClient},
     },
     world::{Random, World},
@@ -131,11 +131,7 @@ impl Client {
     /// Makes the request. The client's layer finds its key in it.
     pub(crate) fn request(&self, patience: Duration, attempt: usize) -> Request<EnterRequest> {
         let operation = &self.operation;
-        let labels = ["color", "size", "weight"].map(|label| (label.to_owned(), operation.message.to_string()));
-        // Each map has another order.
-        let labels = labels.into_iter().collect();
-        let message = EnterRequest { operation: operation.message as u64, text: operation.text(), labels };
-        let mut request = Request::new(message);
+        let mut request = Request::new(message_of(operation));
         request.extensions_mut().insert(OperationKey::from(operation.key));
         request.metadata_mut().insert(ATTEMPT, (attempt as u64).into());
         if let Some(user) = operation.user {

@@ -26,6 +26,8 @@ pub struct Ledger(Arc<Mutex<Evidence>>);
 pub struct Evidence {
     /// The runs of handlers, in the order in which they began.
     pub runs: Vec<HandlerRun>,
+    /// The runs of Go servers, in the order in which they began.
+    pub go_runs: Vec<GoRun>,
     /// The answers that clients got, in order.
     pub answers: Vec<Answer>,
     /// The operations of the attempts that have begun, by the numbers of the attempts.
@@ -82,6 +84,19 @@ pub struct Strike {
     pub from: Duration,
     /// When it was over; of a jump, the time to which the clock has jumped.
     pub to: Duration,
+}
+
+/// One run of a handler of a Go server, and the time for which it had the key.
+#[derive(Clone, Copy, Debug)]
+pub struct GoRun {
+    /// The operation.
+    pub operation: usize,
+    /// When it began.
+    pub from: Duration,
+    /// When it ended.
+    pub to: Option<Duration>,
+    /// Whether it has its effect.
+    pub is_done: bool,
 }
 
 /// One run of a handler.
@@ -210,6 +225,19 @@ impl Ledger {
         let count = evidence.counts.entry(operation).or_default();
         *count += 1;
         (number, *count - 1)
+    }
+
+    /// Notes that a Go server has reserved a key. Returns the number of its run.
+    pub fn begin_of_go(&self, operation: usize, from: Duration) -> usize {
+        let runs = &mut self.lock().go_runs;
+        runs.push(GoRun { operation, from, to: None, is_done: false });
+        runs.len() - 1
+    }
+
+    /// Notes that a run of a Go server has ended.
+    pub fn end_of_go(&self, run: usize, to: Duration, is_done: bool) {
+        let run = &mut self.lock().go_runs[run];
+        (run.to, run.is_done) = (Some(to), is_done);
     }
 
     /// Notes that the effect of a run is on its way to the other system.

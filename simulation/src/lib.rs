@@ -7,6 +7,7 @@
 //! | [`world`] | time, randomness, hosts and the network between them |
 //! | [`database`] | the statements of the store, in memory |
 //! | [`server`], [`service`], [`consumer`], [`reconciler`] | the product's layer around a service, and its operations |
+//! | [`go`] | a server with the Go interceptor |
 //! | [`client`], [`journal`], [`network`], [`distortion`] | those who call it, and what is in between |
 //! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
 //! | [`run`](mod@run), [`mod@shrink`], [`swarm`] | one seed; a failing one with less; many |
@@ -16,6 +17,7 @@ pub mod client;
 pub mod consumer;
 pub mod database;
 pub mod distortion;
+pub mod go;
 pub mod journal;
 pub mod ledger;
 pub mod network;

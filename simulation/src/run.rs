@@ -11,6 +11,7 @@ use crate::{
     audit::{self, Violation},
     client::Client,
     database::{Database, Open},
+    go::GoServer,
     journal::Machine,
     ledger::{Ledger, Strike},
     network::Network,
@@ -111,6 +112,14 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             })
         })
         .collect();
+    let go = GoServer {
+        world: world.clone(),
+        database: database.clone(),
+        settings: Arc::clone(&settings),
+        ledger: ledger.clone(),
+    };
+    let served_by_go = plan.operations.iter().map(|operation| tokio::spawn(go.clone().serve(operation.clone())));
+    let served_by_go: Vec<_> = served_by_go.collect();
     let looks = tokio::spawn(look(world.clone(), database.clone(), ledger.clone()));
     let sending: Vec<_> = clients
         .iter()
@@ -119,7 +128,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             tokio::spawn(client.clone().send(random))
         })
         .collect();
-    for task in sending.into_iter().chain(faults) {
+    for task in sending.into_iter().chain(faults).chain(served_by_go) {
         task.await.expect("clients and faults do not panic");
     }
 

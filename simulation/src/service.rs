@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use prost_reflect::DescriptorPool;
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Request, Response, Status};
 use tonic_idempotency::{
@@ -37,6 +38,23 @@ const OUTSIDE: Duration = Duration::from_secs(5);
 
 /// The descriptors, with their options.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ledger.bin"));
+
+/// Returns the message of an operation.
+pub fn message_of(operation: &Operation) -> EnterRequest {
+    let labels = ["color", "size", "weight"].map(|label| (label.to_owned(), operation.message.to_string()));
+    // Each map has another order.
+    let labels = labels.into_iter().collect();
+    EnterRequest { operation: operation.message as u64, text: operation.text(), labels }
+}
+
+/// Returns the descriptors.
+///
+/// # Panics
+///
+/// Never: they are the service's own.
+pub fn descriptors() -> DescriptorPool {
+    DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors that are valid")
+}
 
 /// The service of one process.
 #[derive(Clone)]

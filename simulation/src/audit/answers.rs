@@ -55,6 +55,9 @@ impl Audit<'_> {
             () if text != operation.text() && !self.runs_of(operation).any(|run| self.excuses.is_unprotected(run)) => {
                 Some("nobody sees another's data")
             }
+            () if self.go_run(run as u64).is_some_and(|go| self.key(go.operation) == self.key(operation.number)) => {
+                None
+            }
             () if !self.committed.get(run).is_some_and(|committed| *committed)
                 && !self.evidence.lost.effects.contains(&(run as u64)) =>
             {

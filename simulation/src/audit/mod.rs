@@ -4,6 +4,7 @@
 //! | promise | broken if | file |
 //! |---|---|---|
 //! | nothing happens twice | an operation has more than one effect, and neither its policy with a fault, nor its retention allows it | `effects` |
+//! | servers with the Go interceptor are calls as others | an effect follows one of theirs, or a handler runs while they have the key | `go` |
 //! | a final answer is final | a handler runs after a client was told of a response, or of a final error, that is to be kept | `runs` |
 //! | calls of a key run one after the other | a handler begins while another one with its key runs that has not lost it | `runs` |
 //! | no handler is cut off | its own process drops it in the middle, and its client has not left, or that is nothing to it | `runs` |
@@ -29,6 +30,7 @@
 mod answers;
 mod effects;
 mod excuses;
+mod go;
 mod holds;
 mod leftovers;
 mod limits;
@@ -80,6 +82,7 @@ pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Vec<Violat
     audit.waits();
     audit.holds();
     audit.limits();
+    audit.go();
     audit.leftovers();
     audit.violations.extend(journal::audit(evidence));
     audit.violations

@@ -20,6 +20,7 @@ impl Audit<'_> {
         for record in &self.evidence.records {
             let is_true = match record.state {
                 "reserved" => false,
+                "completed" if self.is_of_go(record) => true,
                 "completed" => self
                     .run_of(record)
                     .is_some_and(|run| self.committed[run] && self.is_under(record, self.evidence.runs[run].operation)),
@@ -47,6 +48,13 @@ impl Audit<'_> {
         let operation = self.plan.operation(operation);
         let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
         (Some(record.owner), record.key) == (owner, operation.key)
+    }
+
+    /// Returns whether a record has the response of a Go server.
+    fn is_of_go(&self, record: &StoredRecord) -> bool {
+        let reply = record.response.clone().and_then(|response| EnterReply::decode(response).ok());
+        let go = reply.and_then(|reply| self.go_run(reply.run));
+        go.is_some_and(|go| self.is_under(record, go.operation))
     }
 
     /// Returns the run whose response is recorded, if it is the response of one.

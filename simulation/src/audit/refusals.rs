@@ -27,7 +27,11 @@ impl Audit<'_> {
             Reason::OutcomeUnknown if self.is_unknown(answer, operation) => None,
             Reason::OutcomeUnknown => Some("an outcome is known"),
             // Another call has held the key meanwhile, in reserved mode, and has released it.
-            Reason::NotCommitted if others().count() > 1 || is_hindered() || self.was_idle(answer) => None,
+            Reason::NotCommitted
+                if others().count() > 1 || self.is_with_go(answer) || is_hindered() || self.was_idle(answer) =>
+            {
+                None
+            }
             Reason::StoreFailed if is_hindered() => None,
             Reason::StoreUnavailable if is_hindered() || self.was_idle(answer) => None,
             Reason::Overloaded if is_hindered() || self.is_crowded(answer) => None,

@@ -10,7 +10,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tonic_idempotency::{
     status::{OutboxStatus, ResourceId},
-    store::{Claim, driver::DriverError, memory_transitions::Record},
+    store::{Claim, Completion, driver::DriverError, memory_transitions::Record},
 };
 use uuid::Uuid;
 
@@ -166,6 +166,20 @@ impl Database {
             state.rows.insert(id, StoredRow { number, record, is_foreign: true });
         }
         is_new
+    }
+
+    /// Ends a reservation of the Go interceptor: with a response, or by deleting its row. Returns whether it was still there.
+    pub fn end_as_go(&self, claim: &Claim, completion: Option<Completion>) -> bool {
+        let mut state = self.lock();
+        let (id, now) = (id(&claim.reservation), state.now());
+        let Some(row) = state.rows.get_mut(&id).filter(|row| row.is_foreign && row.record.outcome.is_none()) else {
+            return false;
+        };
+        match completion {
+            Some(completion) => row.record = Record::completed(claim, completion, now),
+            None => drop(state.rows.remove(&id)),
+        }
+        true
     }
 
     /// Inserts an effect, on a connection of its own. With `is_unique` no other call may have its number.

@@ -520,7 +520,7 @@ impl State {
     }
 
     pub(super) fn is_reserved(&self, id: Id) -> bool {
-        self.rows.get(&id).is_some_and(|row| row.state(None, None, self.now()) == "reserved")
+        self.rows.get(&id).is_some_and(|row| !row.is_foreign && row.state(None, None, self.now()) == "reserved")
     }
 
     pub(super) fn reserved(&self) -> BTreeSet<Id> {

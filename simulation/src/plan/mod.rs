@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub use self::{
     fault::{Fault, Kind},
-    operation::{Behaviour, End, Operation, Pace, Procedure, caller},
+    operation::{Behaviour, End, GoCall, Operation, Pace, Procedure, caller},
     settings::{OfServer, Settings},
 };
 use crate::world::Random;

@@ -29,6 +29,8 @@ pub struct Operation {
     pub procedure: Procedure,
     /// Whether it is delivered, as the message of a queue is, to a consumer that runs it; otherwise it is called.
     pub is_delivered: bool,
+    /// The call that a server with the Go interceptor gets, too.
+    pub go: Option<GoCall>,
     /// When it is first sent.
     pub begins: Duration,
     /// How many requests are sent at once.
@@ -43,6 +45,17 @@ pub struct Operation {
     pub pause: Duration,
     /// Each run of the handler does one of these, in turn, and then the last one.
     pub behaviours: Vec<Behaviour>,
+}
+
+/// A call that a server with the Go interceptor gets.
+#[derive(Clone, Copy, Debug)]
+pub struct GoCall {
+    /// When it arrives.
+    pub at: Duration,
+    /// How long its handler takes.
+    pub takes: Duration,
+    /// Whether its handler has its effect, rather than failing before.
+    pub succeeds: bool,
 }
 
 /// The speed of a request's message.
@@ -118,6 +131,12 @@ impl Operation {
                 (operation.body, operation.tells_patience) = (Pace::AtOnce, false);
             }
         }
+        let mut random = random.fork();
+        if random.once_in(4) {
+            for operation in all.iter_mut().filter(|operation| operation.user.is_some() && !operation.is_delivered) {
+                operation.go = random.once_in(3).then(|| GoCall::draw(&mut random, operation.begins));
+            }
+        }
         all
     }
 
@@ -169,6 +188,7 @@ impl Operation {
             },
             procedure: *random.one_of(&[Procedure::Send, Procedure::Enter]),
             is_delivered: false,
+            go: None,
             begins,
             duplicates: match random.number(0..=39) {
                 0 => 10,
@@ -205,6 +225,17 @@ impl Operation {
     /// Returns the text of its request.
     pub fn text(&self) -> String {
         format!("entry {}", self.message)
+    }
+}
+
+impl GoCall {
+    fn draw(random: &mut Random, begins: Duration) -> Self {
+        let apart = random.duration(Duration::from_millis(1)..=Duration::from_secs(3));
+        Self {
+            at: if random.once_in(2) { begins.saturating_sub(apart) } else { begins + apart },
+            takes: random.duration(Duration::from_millis(1)..=Duration::from_secs(15)),
+            succeeds: !random.once_in(3),
+        }
     }
 }
 

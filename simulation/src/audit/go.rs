@@ -1,0 +1,67 @@
+//! Whether calls of a Go server and of the others keep apart.
+
+use std::time::Duration;
+
+use super::Audit;
+use crate::{
+    go::FIRST_RUN,
+    ledger::{Answer, GoRun, HandlerRun},
+    plan::Procedure,
+};
+
+impl Audit<'_> {
+    /// Checks each run of a Go server against the runs with its key.
+    pub(super) fn go(&mut self) {
+        for go in &self.evidence.go_runs {
+            let under = |run: &HandlerRun| self.key(run.operation) == self.key(go.operation);
+            let mut runs =
+                self.evidence.runs.iter().enumerate().filter(|(_, run)| under(run) && !self.may_meet(run, go));
+            let broken = runs.find_map(|(number, run)| match () {
+                () if go.is_done && self.committed[number] => Some(("nothing happens twice", number)),
+                () if self.evidence.calls[run.call].arrived > go.from && go.to.is_none_or(|to| run.began < to) => {
+                    Some(("calls of a key run one after the other", number))
+                }
+                () => None,
+            });
+            if let Some((promise, number)) = broken {
+                let seen = format!(
+                    "operation {}: run {number}, and a Go server from {:?} to {:?}",
+                    go.operation, go.from, go.to
+                );
+                self.broken(promise, seen);
+            }
+        }
+    }
+
+    /// Returns whether a run and one of a Go server need not know of each other.
+    fn may_meet(&self, run: &HandlerRun, go: &GoRun) -> bool {
+        let policies = &self.plan.settings.policies;
+        let is_reserved = self.plan.operation(run.operation).procedure == Procedure::Send;
+        let to = go.to.unwrap_or(go.from);
+        // The Go server's record is not kept for longer, whatever the policy for expired keys is.
+        let has_expired = |since: Duration, at: Duration| {
+            (at + self.excuses.jumps(since, at)).saturating_sub(since) >= policies.retention.mul_f64(0.98)
+        };
+        self.has_expired(run, go.from)
+            || has_expired(go.from, run.began)
+            || has_expired(to, run.began)
+            || self.excuses.is_taken_back(run.operation)
+            || self.excuses.is_outrun(run)
+            || is_reserved && self.excuses.may_run_again(run)
+    }
+
+    /// Returns the run of a Go server that has this number, if its effect is there.
+    pub(super) fn go_run(&self, number: u64) -> Option<&GoRun> {
+        let place = usize::try_from(number.checked_sub(FIRST_RUN)?).ok()?;
+        self.evidence.go_runs.get(place).filter(|go| go.is_done)
+    }
+
+    /// Returns whether a Go server had the key of an answer meanwhile.
+    pub(super) fn is_with_go(&self, answer: &Answer) -> bool {
+        self.evidence.go_runs.iter().any(|go| {
+            self.key(go.operation) == self.key(answer.operation)
+                && go.from <= answer.got
+                && go.to.is_none_or(|to| to >= answer.sent)
+        })
+    }
+}
