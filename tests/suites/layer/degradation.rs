@@ -119,43 +119,6 @@ async fn records_later_the_outcome_of_a_call_whose_claim_was_not_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frees_later_the_key_of_a_refused_call_whose_claim_was_not_answered() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
-    store.lose_answer(Operation::Claim);
-    assert_refused(shop.pay("a").await, Code::Unavailable, Reason::StoreUnavailable);
-    store.mend(Operation::Claim);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    shop.pay("a").await.expect("the key is free").assert("processing", false);
-    assert_eq!(shop.handler.started(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn frees_the_key_of_a_refused_call_also_if_its_claim_is_carried_out_late() {
-    for on_lease_ended in [LeasePolicy::Rerun, LeasePolicy::Refuse] {
-        let store = Watched::default();
-        let policies = Policies { on_lease_ended, ..Policies::default() };
-        let shop = Shop::in_memory(|builder| builder.store(store.clone()).policies(policies)).await;
-        store.hold_claims_up();
-        assert_refused(shop.pay("a").await, Code::Unavailable, Reason::StoreUnavailable);
-        // By then, the key has been released more than once, in vain.
-        tokio::time::sleep(LEASE / 2).await;
-        assert!(store.asked(Operation::Release) > 1);
-        assert!(matches!(store.carry_out().await, ClaimOutcome::Acquired));
-        store.mend(Operation::Claim);
-        assert_refused(shop.pay("a").await, Code::Aborted, Reason::InProgress);
-        tokio::time::sleep(LEASE / 6).await;
-        shop.pay("a").await.expect("the key is free").assert("processing", false);
-        assert_eq!(shop.handler.started(), 1);
-        // It ends.
-        tokio::time::sleep(LEASE).await;
-        let released = store.asked(Operation::Release);
-        tokio::time::sleep(LEASE).await;
-        assert_eq!(store.asked(Operation::Release), released);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_claims_that_may_come_late() {
     let store = Watched::default();
     let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;

@@ -78,54 +78,6 @@ async fn all_leases_are_renewed_at_once_if_the_stores_clock_jumps_ahead() {
     }
 }
 
-/// Its claim was answered after its lease had ended.
-#[tokio::test(start_paused = true)]
-async fn a_call_whose_key_was_taken_over_before_it_knew_that_it_held_it_does_not_run() {
-    let store = Watched::default();
-    let rerun = |builder: IdempotencyLayerBuilder| {
-        let policies = Policies { lease: LEASE, on_lease_ended: LeasePolicy::Rerun, ..Policies::default() };
-        builder.policies(policies).store(store.clone())
-    };
-    let [first, second] = [Shop::in_memory(rerun).await, Shop::in_memory(rerun).await];
-    let second = Shop { user: first.user, ..second.with_key(first.key) };
-    store.delay_answer(Operation::Claim, LEASE * 2);
-    let late = first.spawn_create("late");
-    until("the first claim", async || store.asked(Operation::Claim) == 1).await;
-    store.mend(Operation::Claim);
-    tokio::time::sleep(LEASE + LEASE / 2).await;
-    second.create("late").await.expect("it takes the key over");
-    let late = late.await.expect("no panic").expect_err("it does not hold its key");
-    assert_in_progress(&late, Duration::MAX);
-    assert_eq!((first.handler.started(), second.handler.started()), (0, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_whose_claim_was_answered_late_renews_its_lease_before_it_runs() {
-    let (shop, store) = watched().await;
-    store.delay_answer(Operation::Claim, LEASE * 2);
-    store.delay_answer(Operation::Extend, LEASE / 4);
-    let call = shop.spawn_create("late");
-    until("the renewal", async || store.asked(Operation::Extend) == 1).await;
-    assert_eq!(shop.handler.started(), 0);
-    call.await.expect("no panic").expect("nobody else has the key");
-    assert_eq!(shop.handler.started(), 1);
-}
-
-/// Else its key would look as if its handler had run.
-#[tokio::test(start_paused = true)]
-async fn a_call_that_cannot_renew_its_lease_before_it_runs_frees_its_key() {
-    let (shop, store) = watched().await;
-    store.delay_answer(Operation::Claim, LEASE * 2);
-    store.fail(Operation::Extend, StoreErrorKind::Unreachable);
-    let call = shop.spawn_create("late");
-    let refused = call.await.expect("no panic").expect_err("the store is away");
-    assert_eq!((refused.code(), shop.handler.started()), (Code::Unavailable, 0));
-    store.mend(Operation::Claim);
-    store.mend(Operation::Extend);
-    until("the release", async || store.asked(Operation::Release) == 1).await;
-    shop.create("late").await.expect("the key is free").assert("processing", false);
-}
-
 #[tokio::test]
 async fn a_handler_that_runs_for_many_leases_keeps_its_key_on_postgres() {
     let (database, owner) = Database::with_owner().await;

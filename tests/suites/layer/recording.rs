@@ -19,29 +19,6 @@ async fn other_server(shop: &Shop, store: &Watched) -> Shop {
 }
 
 #[tokio::test(start_paused = true)]
-async fn are_recorded_after_the_lease_has_ended() {
-    for (operation, name) in [(Operation::Complete, "a"), (Operation::Abandon, "effect and fail")] {
-        let store = Watched::default();
-        let shop = shop_on(&store).await;
-        store.fail(operation, StoreErrorKind::Unreachable);
-        store.fail(Operation::Extend, StoreErrorKind::Unreachable);
-        let first = shop.create(name).await;
-        tokio::time::sleep(LEASE * 10).await;
-        store.mend(operation);
-        tokio::time::sleep(Duration::from_secs(30)).await;
-        match (first, shop.create(name).await) {
-            (Ok(first), Ok(replay)) => {
-                replay.assert("processing", true);
-                assert_eq!(replay.message, first.message);
-            }
-            (Err(_), Err(status)) => assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown),
-            other => panic!("{other:?}"),
-        }
-        assert_eq!(shop.handler.started(), 1);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn keep_their_key_until_they_are_recorded() {
     for (operation, name) in [(Operation::Complete, "a"), (Operation::Abandon, "effect and fail")] {
         let store = Watched::default();

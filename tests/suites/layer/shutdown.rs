@@ -1,6 +1,6 @@
 //! Shutting a layer down.
 
-use tonic_idempotency::layer::{CallerFromExtensions, CallerResolver as _, Shutdown, Stage, UnfinishedCall};
+use tonic_idempotency::layer::{Shutdown, Stage, UnfinishedCall};
 
 use crate::prelude::*;
 
@@ -201,36 +201,4 @@ async fn stays_in_effect_when_its_future_is_dropped() {
     }
     call.await.expect("no panic").expect("it ran to its end").assert("processing", false);
     next_process(&shop, store).await.create("hold").await.expect("a replay").assert("processing", true);
-}
-
-#[tokio::test(start_paused = true)]
-async fn refuses_a_call_whose_message_arrives_after_the_shutdown() {
-    let store = MemoryStore::new();
-    let arrived = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&arrived);
-    let shop = Shop::in_memory(|builder| {
-        builder.store(store.clone()).caller_resolver(move |headers: &http::HeaderMap, extensions: &http::Extensions| {
-            counter.fetch_add(1, Ordering::SeqCst);
-            CallerFromExtensions.caller(headers, extensions)
-        })
-    })
-    .await;
-    let message = shop::request("a", None, None).into_inner();
-    // A message that arrives before the shutdown is handled.
-    let (sender, call) = shop.spawn_slow().await;
-    quiet().await;
-    sender.send(message.clone()).await.expect("the call reads it");
-    drop(sender);
-    call.await.expect("no panic").expect("the first call").assert("processing", false);
-
-    let late = shop.with_new_key();
-    let (sender, call) = late.spawn_slow().await;
-    quiet().await;
-    assert_eq!(arrived.load(Ordering::SeqCst), 2);
-    assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
-    // The process may end any moment now.
-    sender.send(message).await.expect("the call reads it");
-    drop(sender);
-    assert_refused(call.await.expect("no panic"), Code::Unavailable, Reason::ShuttingDown);
-    assert_eq!((shop.handler.started(), store.len()), (1, 1));
 }

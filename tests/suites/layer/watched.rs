@@ -42,7 +42,6 @@ struct State {
 
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
-    AnswersAfter(Duration),
     Fails { kind: StoreErrorKind, after: Duration },
     FailsOnce { kind: StoreErrorKind },
     Hangs,
@@ -84,11 +83,6 @@ impl Watched {
     /// Makes this operation fail once.
     pub(crate) fn fail_next(&self, operation: Operation, kind: StoreErrorKind) {
         self.set(operation, Some(Trouble::FailsOnce { kind }));
-    }
-
-    /// Makes the answer to this operation, which takes effect at once, take this long from now on.
-    pub(crate) fn delay_answer(&self, operation: Operation, delay: Duration) {
-        self.set(operation, Some(Trouble::AnswersAfter(delay)));
     }
 
     /// Makes claims fail from now on, as if their answers were lost; the last is carried out when
@@ -143,11 +137,6 @@ impl Watched {
         };
         match trouble {
             None => done.await,
-            Some(Trouble::AnswersAfter(delay)) => {
-                let answer = done.await;
-                tokio::time::sleep(delay).await;
-                answer
-            }
             Some(Trouble::Fails { kind, after }) => {
                 tokio::time::sleep(after).await;
                 Err(kind.into())

@@ -79,29 +79,6 @@ async fn no_more_transactions_are_open_than_the_layer_allows() {
     }
 }
 
-/// A gateway has one identity for all of its callers.
-#[tokio::test]
-async fn one_user_has_all_transactions_but_one() {
-    let database = Database::new().await;
-    let (_, store) = pool_of(&database, 8);
-    // Calls without a user count as one user.
-    for user in [Some(Uuid::new_v4()), None] {
-        let mut open = Vec::new();
-        for _ in 0..5 {
-            open.push(begin_without_key(&store, user).await.expect("a transaction"));
-        }
-        assert_eq!(kind(begin_without_key(&hasty(&store), user).await), StoreErrorKind::UserLimit);
-        if let Some(user) = user {
-            assert_eq!(kind(begin(&hasty(&store), user).await), StoreErrorKind::UserLimit);
-        }
-        open.push(begin(&store, Uuid::new_v4()).await.expect("the last"));
-        assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::TransactionLimit);
-        for transaction in open {
-            transaction.roll_back().await;
-        }
-    }
-}
-
 /// The calls of one user that wait do not stand in front of another user's.
 #[tokio::test]
 async fn a_user_whose_calls_wait_does_not_block_another() {
