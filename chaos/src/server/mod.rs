@@ -57,10 +57,12 @@ pub async fn serve(flags: &[String]) -> Result<(), Error> {
 }
 
 async fn run(args: organization::Args) -> Result<(), Error> {
-    match on_redis::is_wanted() {
-        _ if consumer::is_wanted() => organization::run_on::<Consumer>(args).await,
-        true => organization::run_on::<SampleOnRedis>(args).await,
-        false => organization::run(args).await,
+    if consumer::is_wanted() {
+        organization::run_on::<Consumer>(args).await
+    } else if on_redis::is_wanted() {
+        organization::run_on::<SampleOnRedis>(args).await
+    } else {
+        organization::run(args).await
     }
 }
 

@@ -126,7 +126,10 @@ impl Excuses<'_> {
             None => call.left.map(|at| at + settings.timeout),
         };
         let Some(ended) = ended else { return (held, Duration::MAX) };
-        let mut settled = ended + SOON;
+        // A release waits until no attempt of its claim that was lost may arrive any more.
+        let begun = run.map_or(call.arrived, |run| run.began);
+        let has_lost = self.hindrances(call).any(|it| it.from <= begun && it.to >= call.arrived);
+        let mut settled = if has_lost { ended.max(begun + settings.timeout) } else { ended } + SOON;
         let mut hindrances: Vec<_> = self.hindrances(call).filter(|it| it.to >= ended).collect();
         hindrances.sort_by_key(|it| it.from);
         for hindrance in hindrances {

@@ -1,7 +1,5 @@
 //! Whether calls of a Go server and of the others keep apart.
 
-use std::time::Duration;
-
 use super::Audit;
 use crate::{
     go::FIRST_RUN,
@@ -37,14 +35,10 @@ impl Audit<'_> {
     fn may_meet(&self, run: &HandlerRun, go: &GoRun) -> bool {
         let policies = &self.plan.settings.policies;
         let is_reserved = self.plan.operation(run.operation).procedure == Procedure::Send;
-        let to = go.to.unwrap_or(go.from);
         // The Go server's record is not kept for longer, whatever the policy for expired keys is.
-        let has_expired = |since: Duration, at: Duration| {
-            (at + self.excuses.jumps(since, at)).saturating_sub(since) >= policies.retention.mul_f64(0.98)
-        };
+        let age = (run.began + self.excuses.jumps(go.from, run.began)).saturating_sub(go.from);
         self.has_expired(run, go.from)
-            || has_expired(go.from, run.began)
-            || has_expired(to, run.began)
+            || age >= policies.retention.mul_f64(0.98)
             || self.excuses.is_taken_back(run.operation)
             || self.excuses.is_outrun(run)
             || is_reserved && self.excuses.may_run_again(run)
