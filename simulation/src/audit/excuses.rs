@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     ledger::{Call, Evidence, HandlerRun, Strike},
-    plan::{Kind, Plan, Procedure, caller},
+    plan::{End, Kind, Plan, Procedure, caller},
     server::UNRECORDED,
     world::BEGINNING,
 };
@@ -126,10 +126,7 @@ impl Excuses<'_> {
             None => call.left.map(|at| at + settings.timeout),
         };
         let Some(ended) = ended else { return (held, Duration::MAX) };
-        // A release waits until no attempt of its claim that was lost may arrive any more.
-        let begun = run.map_or(call.arrived, |run| run.began);
-        let has_lost = self.hindrances(call).any(|it| it.from <= begun && it.to >= call.arrived);
-        let mut settled = if has_lost { ended.max(begun + settings.timeout) } else { ended } + SOON;
+        let mut settled = ended + SOON;
         let mut hindrances: Vec<_> = self.hindrances(call).filter(|it| it.to >= ended).collect();
         hindrances.sort_by_key(|it| it.from);
         for hindrance in hindrances {
@@ -139,6 +136,14 @@ impl Excuses<'_> {
             }
         }
         (held, settled)
+    }
+
+    /// Returns until when the release of a run that failed may wait: no attempt of its claim whose connection was lost may arrive any more.
+    pub(super) fn release_waits(&self, run: &HandlerRun) -> Option<Duration> {
+        let call = &self.evidence.calls[run.call];
+        let has_lost = self.hindrances(call).any(|it| it.from <= run.began && it.to >= call.arrived);
+        let is_released = run.ended.is_some_and(|(_, end)| matches!(end, End::Error | End::FinalError | End::Panic));
+        (has_lost && is_released).then(|| run.began + self.plan.settings.timeout + SOON)
     }
 
     /// Returns the age of a key that tells when it was made.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::Audit;
 use crate::{
-    ledger::HandlerRun,
+    ledger::{Answer, HandlerRun, Says},
     plan::{End, Procedure, caller},
 };
 
@@ -50,7 +50,16 @@ impl Audit<'_> {
         let call = &self.evidence.calls[number];
         let is_open =
             |run: &HandlerRun| run.call == number && run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        // It is answered when its key is released.
+        let is_told =
+            |answer: &Answer| answer.attempt == call.attempt && answer.says != Says::Nothing && answer.got <= at;
+        let waits = |run: &HandlerRun| {
+            run.call == number
+                && self.excuses.release_waits(run).is_some_and(|until| until >= at)
+                && !self.evidence.answers.iter().any(is_told)
+        };
         call.arrived <= at && call.left.is_none_or(|left| left >= at)
+            || self.evidence.runs.iter().any(waits)
             || self.plan.settings.policies.on_lease_ended == LeasePolicy::Reconcile
                 && self.evidence.runs.iter().any(is_open)
             || self.may_hold(number, at.saturating_sub(self.excuses.queued_commits(at)), at)

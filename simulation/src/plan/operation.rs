@@ -123,19 +123,19 @@ impl Operation {
             }
             all.push(operation);
         }
-        let mut random = random.fork();
-        for operation in all.iter_mut().filter(|operation| operation.user.is_some() && !settings.client_layer) {
-            if random.once_in(3) {
+        // Of one seed in three, half of the operations are delivered; one seed in four has a Go server.
+        let (mut deliveries, mut of_go) = (random.fork(), random.fork());
+        let has_deliveries = deliveries.once_in(3) && !settings.client_layer;
+        for operation in all.iter_mut().filter(|operation| has_deliveries && operation.user.is_some()) {
+            if deliveries.once_in(2) {
                 // A message is there as a whole, and does not tell how long it may take.
                 operation.is_delivered = true;
                 (operation.body, operation.tells_patience) = (Pace::AtOnce, false);
             }
         }
-        let mut random = random.fork();
-        if random.once_in(4) {
-            for operation in all.iter_mut().filter(|operation| operation.user.is_some() && !operation.is_delivered) {
-                operation.go = random.once_in(3).then(|| GoCall::draw(&mut random, operation.begins));
-            }
+        let has_go = of_go.once_in(4);
+        for operation in all.iter_mut().filter(|it| has_go && it.user.is_some() && !it.is_delivered) {
+            operation.go = of_go.once_in(3).then(|| GoCall::draw(&mut of_go, operation.begins));
         }
         all
     }
