@@ -240,7 +240,7 @@ fn trouble(random: &mut Random, kind: Kind, settings: &Settings) -> Trouble {
     match kind {
         Kind::SlowStatements => Trouble { latency: [timeout / 4, timeout + timeout / 4], ..Trouble::NONE },
         Kind::SlowCommits => Trouble { commit: [lease / 6, lease.max(timeout)], ..Trouble::NONE },
-        Kind::CutsAtStatements => Trouble { cut: 0.01 * random.number(1..=20) as f64, ..Trouble::NONE },
+        Kind::CutsAtStatements => Trouble { cut: *random.one_of(&[0.02, 0.1, 0.3, 0.8]), ..Trouble::NONE },
         _ => Trouble {
             deadlock: chance(random),
             serialization: chance(random),
