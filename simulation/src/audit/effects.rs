@@ -17,7 +17,8 @@ impl Audit<'_> {
         for (number, run) in self.evidence.runs.iter().enumerate().filter(|(number, _)| self.committed[*number]) {
             keys.entry(self.key(run.operation)).or_default().push(number);
         }
-        for runs in keys.into_values() {
+        for mut runs in keys.into_values() {
+            runs.sort_by_key(|number| self.takes_key(&self.evidence.runs[*number]));
             for pair in runs.windows(2) {
                 if !self.may_follow(pair[0], pair[1]) {
                     let operation = self.evidence.runs[pair[1]].operation;
@@ -31,13 +32,22 @@ impl Audit<'_> {
     /// Returns whether the effect of a run may follow that of another under the same key.
     fn may_follow(&self, first: usize, second: usize) -> bool {
         let [first, second] = [first, second].map(|number| &self.evidence.runs[number]);
-        let has_expired = self.has_expired(first, second.began);
+        let has_expired = self.has_expired(first, self.takes_key(second));
         let is_reserved = |operation| self.plan.operation(operation).procedure == Procedure::Send;
         has_expired
             || is_reserved(first.operation) && self.excuses.may_run_again(first)
             || is_reserved(second.operation) && self.excuses.is_unprotected(second)
             || self.excuses.is_outrun(first)
             || self.excuses.is_outrun(second)
+    }
+
+    /// Returns when a run takes its key: a transaction does when it records its response, and the record of a call in the other mode, which did
+    /// not see its lock, may have expired by then.
+    pub(super) fn takes_key(&self, run: &HandlerRun) -> Duration {
+        match self.plan.operation(run.operation).procedure {
+            Procedure::Send => run.began,
+            Procedure::Enter => run.ended.map_or(run.began, |(at, _)| at),
+        }
     }
 
     /// Returns whether the record of a run may have expired at a time, and its key may be used again.

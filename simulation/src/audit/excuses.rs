@@ -18,6 +18,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// The time within which one retry heals what was over at once.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// The attempts of an operation of the store: it is away if each has its connection cut.
+const ATTEMPTS: usize = 4;
+
 /// The renewals of one key that may be on their way at once.
 const RENEWALS: u32 = 5;
 
@@ -71,10 +74,13 @@ impl Excuses<'_> {
     /// Returns whether a run may have begun without a reservation: the store could not be asked, and that is allowed.
     pub(super) fn is_unprotected(&self, run: &HandlerRun) -> bool {
         let call = &self.evidence.calls[run.call];
-        let is_unavailable = |it: Hindrance| it.is_away && it.from <= run.began && it.to >= call.arrived;
+        let meanwhile = || self.hindrances(call).filter(|it| it.from <= run.began && it.to >= call.arrived);
+        let is_momentary = |it: &Hindrance| !it.is_away && !it.is_silent;
+        let is_unavailable =
+            meanwhile().any(|it| it.is_away) || meanwhile().filter(is_momentary).nth(ATTEMPTS - 1).is_some();
         self.plan.operation(run.operation).procedure == Procedure::Send
             && self.plan.settings.policies.on_store_unavailable == StorePolicy::Proceed
-            && self.hindrances(call).any(is_unavailable)
+            && is_unavailable
     }
 
     /// Returns whether a call may have lost its key before its outcome was recorded: its process was killed, or its lease could not be renewed.

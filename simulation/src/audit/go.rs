@@ -36,7 +36,8 @@ impl Audit<'_> {
         let policies = &self.plan.settings.policies;
         let is_reserved = self.plan.operation(run.operation).procedure == Procedure::Send;
         // The Go server's record is not kept for longer, whatever the policy for expired keys is.
-        let age = (run.began + self.excuses.jumps(go.from, run.began)).saturating_sub(go.from);
+        let taken = self.takes_key(run);
+        let age = (taken + self.excuses.jumps(go.from, taken)).saturating_sub(go.from);
         self.has_expired(run, go.from)
             || age >= policies.retention.mul_f64(0.98)
             || self.excuses.is_taken_back(run.operation)
