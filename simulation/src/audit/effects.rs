@@ -32,9 +32,8 @@ impl Audit<'_> {
     /// Returns whether the effect of a run may follow that of another under the same key.
     fn may_follow(&self, first: usize, second: usize) -> bool {
         let [first, second] = [first, second].map(|number| &self.evidence.runs[number]);
-        let has_expired = self.has_expired(first, self.takes_key(second));
         let is_reserved = |operation| self.plan.operation(operation).procedure == Procedure::Send;
-        has_expired
+        self.has_expired(first, self.takes_key(second))
             || is_reserved(first.operation) && self.excuses.may_run_again(first)
             || is_reserved(second.operation) && self.excuses.is_unprotected(second)
             || self.excuses.is_outrun(first)
@@ -44,10 +43,8 @@ impl Audit<'_> {
     /// Returns when a run takes its key: a transaction does when it records its response, and the record of a call in the other mode, which did
     /// not see its lock, may have expired by then.
     pub(super) fn takes_key(&self, run: &HandlerRun) -> Duration {
-        match self.plan.operation(run.operation).procedure {
-            Procedure::Send => run.began,
-            Procedure::Enter => run.ended.map_or(run.began, |(at, _)| at),
-        }
+        let is_transactional = self.plan.operation(run.operation).procedure == Procedure::Enter;
+        run.ended.filter(|_| is_transactional).map_or(run.began, |(at, _)| at)
     }
 
     /// Returns whether the record of a run may have expired at a time, and its key may be used again.

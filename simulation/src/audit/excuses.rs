@@ -76,11 +76,9 @@ impl Excuses<'_> {
         let call = &self.evidence.calls[run.call];
         let meanwhile = || self.hindrances(call).filter(|it| it.from <= run.began && it.to >= call.arrived);
         let is_momentary = |it: &Hindrance| !it.is_away && !it.is_silent;
-        let is_unavailable =
-            meanwhile().any(|it| it.is_away) || meanwhile().filter(is_momentary).nth(ATTEMPTS - 1).is_some();
         self.plan.operation(run.operation).procedure == Procedure::Send
             && self.plan.settings.policies.on_store_unavailable == StorePolicy::Proceed
-            && is_unavailable
+            && (meanwhile().any(|it| it.is_away) || meanwhile().filter(is_momentary).count() >= ATTEMPTS)
     }
 
     /// Returns whether a call may have lost its key before its outcome was recorded: its process was killed, or its lease could not be renewed.

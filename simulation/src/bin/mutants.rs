@@ -99,18 +99,16 @@ fn copy_files(top: &Path, copy: &Path) {
     let mut copied = HashSet::new();
     for name in listed.split_terminator('\0') {
         let (from, to) = (top.join(name), copy.join(name));
+        fs::create_dir_all(to.parent().expect("a folder")).expect("a copy that can be written");
         if let Ok(leads_to) = fs::read_link(&from) {
-            fs::create_dir_all(to.parent().expect("a folder")).expect("a copy that can be written");
             let _ = fs::remove_file(&to);
             std::os::unix::fs::symlink(leads_to, &to).expect("a copy that can be written");
-            copied.insert(to);
-            continue;
-        }
-        let Ok(text) = fs::read(&from) else { continue };
-        // A file that is not written is not compiled again.
-        if fs::read(&to).ok().as_ref() != Some(&text) {
-            fs::create_dir_all(to.parent().expect("a folder")).expect("a copy that can be written");
-            fs::write(&to, text).expect("a copy that can be written");
+        } else {
+            let Ok(text) = fs::read(&from) else { continue };
+            // A file that is not written is not compiled again.
+            if fs::read(&to).ok().as_ref() != Some(&text) {
+                fs::write(&to, text).expect("a copy that can be written");
+            }
         }
         copied.insert(to);
     }
