@@ -302,6 +302,7 @@ async fn waits_for_a_call_of_another_process_and_polls_once_for_all_waiters() {
     let first = shop.begin_create("hold").await;
     let calls = spawn(&other, 100, "hold");
     tokio::time::sleep(Duration::from_secs(3)).await;
+    quiet().await;
     // At short intervals at first, and then at longer ones.
     let claims = store.asked(Operation::Claim);
     assert!((15..40).contains(&claims), "{claims} claims");
