@@ -141,6 +141,13 @@ RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
     || set_config('plan_cache_mode', 'force_generic_plan', true)
     || tenant.idempotency_act_for(p_owner, p_app_user);
 
+-- The same, for a procedure that changes one reservation. It waits only briefly for the lock of the row, and the store repeats it: otherwise
+-- each attempt behind a slow COMMIT of the same key would keep a connection of the pool. Inlined. Called by extend, complete, release and
+-- abandon first.
+CREATE OR REPLACE FUNCTION tenant.idempotency_hold_as(p_owner uuid) RETURNS text
+LANGUAGE sql VOLATILE
+RETURN set_config('lock_timeout', '50ms', true) || tenant.idempotency_act_as(p_owner, p_owner);
+
 -- Fails as a write does on a standby, and in any other transaction that is read-only. Each function that gives an answer about a key
 -- calls it there. A standby may lack the latest changes of its primary. It may also have changes that a failover takes back: as a former
 -- primary that is not rewound yet, or as a standby that was ahead of the synchronous one.

@@ -8,7 +8,7 @@
 -- block (SQLSTATE 2D000): a reservation made in a transaction that was left open on the connection would be lost
 -- with it. (A function cannot tell: in the extended protocol transaction_timestamp() and statement_timestamp() differ even
 -- for the only statement of a transaction.) A procedure that commits cannot have a SET clause, so each sets its
--- search_path next, for its transaction (tenant.idempotency_act_as); what comes before and the types of its variables are
+-- search_path next, for its transaction (tenant.idempotency_act_as, or idempotency_hold_as); what comes before and the types of its variables are
 -- qualified.
 --
 -- The work on the row is in a function, *_row, which could run on another node than its procedure. Every transition is one guarded
@@ -232,7 +232,7 @@ DECLARE
     v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user, p_user);
+    v_set := tenant.idempotency_hold_as(p_user);
     extended := tenant.idempotency_extend_row(p_user, p_key, p_token, p_lease);
 END
 $extend$;
@@ -255,7 +255,7 @@ DECLARE
     v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user, p_user);
+    v_set := tenant.idempotency_hold_as(p_user);
     outcome := tenant.idempotency_complete_row(
         p_user, p_key, p_token, p_response, p_not_stored, p_error, p_metadata, p_retention, p_resource_column, p_resource
     );
@@ -298,7 +298,7 @@ DECLARE
     v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user, p_user);
+    v_set := tenant.idempotency_hold_as(p_user);
     released := tenant.idempotency_release_row(p_user, p_key, p_token);
 END
 $release$;
@@ -327,7 +327,7 @@ DECLARE
     v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user, p_user);
+    v_set := tenant.idempotency_hold_as(p_user);
     abandoned := tenant.idempotency_abandon_row(p_user, p_key, p_token);
 END
 $abandon$;

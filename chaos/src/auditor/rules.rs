@@ -11,10 +11,6 @@ use crate::{
     witness::STORE_TIMEOUT,
 };
 
-/// The number of cuts that the store of one server may meet during one claim and still has to get through. No store tries
-/// for ever.
-const CUTS: usize = 2;
-
 /// How much of its timeout a claim may have had without a stall, if it got no answer for a stall.
 const SLACK: Duration = Duration::from_secs(1);
 
@@ -62,8 +58,7 @@ impl Rules {
     /// | the database was killed or replaced, or its server was paused | no |
     /// | nothing passed for as long as the store's timeout | no |
     /// | a witness on the same way got no answer | no |
-    /// | more than two cuts hit the server's connections | no |
-    /// | anything else: one cut, silent connections, a lock, a slow outbox, a stall that ended in time | yes |
+    /// | anything else: any number of cuts, silent connections, a lock, a slow outbox, a stall that ended in time | yes |
     pub(super) fn allow_unprotected(self, run: &UnprotectedRun, entries: &Entries) -> bool {
         if self.mode != Mode::Reserved || self.on_store_unavailable != StorePolicy::Proceed {
             return false;
@@ -75,17 +70,17 @@ impl Rules {
         if entries.blackouts.iter().any(|it| blacked_out(it.slot) && overlap(it.begun, it.ended).is_some()) {
             return true;
         }
-        let (mut cuts, mut stalled) = (0, Duration::ZERO);
+        let mut stalled = Duration::ZERO;
         for fault in entries.faults.iter().filter(|fault| fault.whom.has(run.server)) {
             let Some(overlap) = overlap(fault.begun, fault.ended) else { continue };
             match fault.kind {
                 FaultKind::DatabaseKilled | FaultKind::ServerPausedAt(_) => return true,
                 kind if kind.is_failover() => return true,
                 FaultKind::DatabaseStalled => stalled += overlap,
-                kind => cuts += usize::from(kind.is_cut()),
+                _ => {}
             }
         }
-        cuts > CUTS || stalled + SLACK >= STORE_TIMEOUT
+        stalled + SLACK >= STORE_TIMEOUT
     }
 
     /// Whether something else than another user's calls may have kept this call from its answer.

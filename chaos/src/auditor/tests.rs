@@ -337,18 +337,18 @@ fn finds_an_unprotected_run_of_a_store_that_could_be_asked() {
     ] {
         finds(Scene::unprotected(5).fault(kind, Whom::All, 4, 6), &kind.to_string());
     }
+    let cut = |scene: Scene| scene.fault(FaultKind::ConnectionCut, Whom::Slot(0), 5, 5);
+    finds(cut(cut(cut(cut(Scene::unprotected(5))))), "four cuts");
     assert_eq!(Scene::unprotected(5).verdict().unprotected, 1);
 }
 
 #[test]
 fn allows_an_unprotected_run_of_a_store_that_could_not_be_asked() {
-    let cut = |scene: Scene| scene.fault(FaultKind::ConnectionCut, Whom::Slot(0), 5, 5);
     let stalled = Scene::unprotected(5).fault(FaultKind::DatabaseStalled, Whom::Slot(0), 4, 12);
     for (row, scene) in [
         ("a blackout", Scene::unprotected(5).blackout(0, 4, 6)),
         ("the database killed", Scene::unprotected(5).fault(FaultKind::DatabaseKilled, Whom::All, 4, 6)),
         ("its server paused", Scene::unprotected(5).fault(PAUSED, Whom::Server(SERVER), 1, 5)),
-        ("three cuts", cut(cut(cut(Scene::unprotected(5))))),
         ("a long stall", stalled.with(|entries| entries.unprotected[0].ran = Duration::from_secs(10))),
     ] {
         scene.breaks(&[], row);

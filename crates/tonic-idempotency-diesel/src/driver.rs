@@ -86,6 +86,10 @@ impl ConnectionPool for Diesel {
         self.pool.max_connections()
     }
 
+    fn has_idle(&self) -> bool {
+        self.pool.has_idle()
+    }
+
     fn is_exhausted(&self) -> bool {
         self.pool.is_exhausted()
     }

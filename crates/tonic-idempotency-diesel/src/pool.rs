@@ -52,6 +52,15 @@ impl Pool {
         }
     }
 
+    pub(crate) fn has_idle(&self) -> bool {
+        match self {
+            #[cfg(feature = "bb8")]
+            Self::Bb8(pool, _) => pool.state().idle_connections > 0,
+            #[cfg(feature = "deadpool")]
+            Self::Deadpool(pool) => pool.status().available > 0,
+        }
+    }
+
     pub(crate) fn is_exhausted(&self) -> bool {
         match self {
             #[cfg(feature = "bb8")]

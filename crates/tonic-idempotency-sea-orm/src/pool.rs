@@ -67,6 +67,10 @@ impl ConnectionPool for SeaOrm {
         self.sqlx.max_connections()
     }
 
+    fn has_idle(&self) -> bool {
+        self.sqlx.has_idle()
+    }
+
     fn is_exhausted(&self) -> bool {
         self.sqlx.is_exhausted()
     }

@@ -128,6 +128,10 @@ impl ConnectionPool for Sqlx {
         usize::try_from(self.pool.options().get_max_connections()).unwrap_or(usize::MAX)
     }
 
+    fn has_idle(&self) -> bool {
+        self.pool.num_idle() > 0
+    }
+
     /// The pool counts a connection that is being made, for as long as it takes.
     fn is_exhausted(&self) -> bool {
         self.pool.size() >= self.pool.options().get_max_connections()

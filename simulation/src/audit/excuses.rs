@@ -18,9 +18,6 @@ const SOON: Duration = Duration::from_secs(1);
 /// The time within which one retry heals what was over at once.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The attempts of an operation of the store: it is away if each has its connection cut.
-const ATTEMPTS: usize = 4;
-
 /// The renewals of one key that may be on their way at once.
 const RENEWALS: u32 = 5;
 
@@ -74,11 +71,10 @@ impl Excuses<'_> {
     /// Returns whether a run may have begun without a reservation: the store could not be asked, and that is allowed.
     pub(super) fn is_unprotected(&self, run: &HandlerRun) -> bool {
         let call = &self.evidence.calls[run.call];
-        let meanwhile = || self.hindrances(call).filter(|it| it.from <= run.began && it.to >= call.arrived);
-        let is_momentary = |it: &Hindrance| !it.is_away && !it.is_silent;
+        let mut meanwhile = self.hindrances(call).filter(|it| it.from <= run.began && it.to >= call.arrived);
         self.plan.operation(run.operation).procedure == Procedure::Send
             && self.plan.settings.policies.on_store_unavailable == StorePolicy::Proceed
-            && (meanwhile().any(|it| it.is_away) || meanwhile().filter(is_momentary).count() >= ATTEMPTS)
+            && meanwhile.any(|it| it.is_away)
     }
 
     /// Returns whether a call may have lost its key before its outcome was recorded: its process was killed, or its lease could not be renewed.
@@ -285,8 +281,9 @@ impl Excuses<'_> {
             // Even an empty statement is answered too late; or those that hang on their COMMITs have all connections.
             let is_slow = fault.trouble.latency[1].max(fault.trouble.commit[1]) >= settings.timeout / 2;
             let is_away = match fault.kind {
-                Kind::Trouble => is_slow || fault.trouble.after_effect + fault.trouble.pooler_drops > 0.0,
-                Kind::SlowStatements | Kind::SlowCommits => is_slow,
+                Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits => is_slow,
+                // Long enough for no answer in all of the time of a claim.
+                Kind::CutsAtStatements => fault.to - fault.from >= settings.timeout,
                 _ => !is_momentary,
             };
             Some(Hindrance { from: fault.from, to: fault.to + after, is_silent, is_away })

@@ -188,6 +188,10 @@ impl ConnectionPool for Pool {
         self.0.max_connections
     }
 
+    fn has_idle(&self) -> bool {
+        !self.idle().is_empty()
+    }
+
     fn is_exhausted(&self) -> bool {
         self.0.places.available_permits() == 0 && self.0.connecting.load(Ordering::Relaxed) == 0
     }

@@ -223,7 +223,11 @@ impl Action {
 
     /// Returns its `lock_timeout`.
     pub(super) fn lock_timeout(&self) -> Option<Duration> {
-        matches!(self, Self::WriteMany { .. }).then_some(Duration::from_millis(50))
+        let is_brief = matches!(
+            self,
+            Self::Abandon(_) | Self::Complete { .. } | Self::Extend { .. } | Self::Release(_) | Self::WriteMany { .. }
+        );
+        is_brief.then_some(Duration::from_millis(50))
     }
 
     fn key(&self) -> Option<Uuid> {

@@ -49,6 +49,10 @@ impl ConnectionPool for Deadpool {
         self.pool.status().max_size
     }
 
+    fn has_idle(&self) -> bool {
+        self.pool.status().available > 0
+    }
+
     fn is_exhausted(&self) -> bool {
         let status = self.pool.status();
         status.available == 0 && status.size >= status.max_size

@@ -76,7 +76,7 @@ impl<'a, D: Driver> AttemptConnection<'a, D> {
     }
 
     /// Gives the connection back after an answer, or as [`failed`](Self::failed).
-    pub(super) fn answered<T>(mut self, answer: Result<T, DriverError>) -> Result<T, Failure> {
+    pub(super) async fn answered<T>(mut self, answer: Result<T, DriverError>) -> Result<T, Failure> {
         let is_lost = |error: &DriverError| Fault::of(error).is_lost();
         if let Some(claim) = self.take_claim() {
             match answer.as_ref().is_err_and(is_lost) {
@@ -89,18 +89,20 @@ impl<'a, D: Driver> AttemptConnection<'a, D> {
                 drop(self.into_connection());
                 Ok(answer)
             }
-            Err(error) => Err(self.failed(error)),
+            Err(error) => Err(self.failed(error).await),
         }
     }
 
     /// Handles the error of the last statement: closes the connection if it must not be used again.
-    pub(super) fn failed(self, error: DriverError) -> Failure {
-        if Fault::of(&error).spoils_connection() {
+    pub(super) async fn failed(mut self, error: DriverError) -> Failure {
+        let connections = self.connections;
+        let fault = connections.fault_of(&error, &mut self).await;
+        if fault.spoils_connection() {
             self.into_connection().close();
         } else if self.reset == Reset::Nothing {
             drop(self.into_connection());
         }
-        Failure::Statement(error)
+        Failure::Statement { fault, error }
     }
 
     /// Sends an empty statement. An answer shows that the server can be asked.
@@ -157,11 +159,18 @@ pub(super) enum Failure {
     /// There was no connection for it.
     NoConnection(AcquireError),
     /// Its statement failed.
-    Statement(DriverError),
+    Statement { fault: Fault, error: DriverError },
     /// Its answer cannot be read, and would be the same again.
     Corrupt(StoreError),
     /// The batch that it was sent in failed; `fault` is `None` if the batch was not sent.
     Together { fault: Option<Fault> },
+}
+
+impl Failure {
+    /// The failure to read an answer.
+    pub(super) fn of_answer(error: DriverError) -> Self {
+        Self::Statement { fault: Fault::of(&error), error }
+    }
 }
 
 impl<D: Driver> fmt::Debug for AttemptConnection<'_, D> {

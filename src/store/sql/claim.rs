@@ -63,7 +63,7 @@ async fn claim_alone<D: Driver>(
     let ends = operation.progress().deadline();
     let until = match clock::shows_at(connections.clock(), ends, &mut *asked).await {
         Ok(until) => until,
-        Err(error) => return Err(asked.failed(error)),
+        Err(error) => return Err(asked.failed(error).await),
     };
     let parameters = &[
         (*claim.reservation.owner.as_uuid()).into(),
@@ -85,7 +85,7 @@ async fn claim_alone<D: Driver>(
     let sent = Instant::now();
     asked.claims_until(ends);
     let row = asked.query(Statement { sql: &connections.sql().claim, parameters }).await.and_then(only_row);
-    let row = asked.answered(row)?;
+    let row = asked.answered(row).await?;
     clock::read(connections.clock(), sent, &row, "clock");
     in_time(&row)?;
     claim_outcome(claim, &row, attempt.with_status).map_err(Failure::Corrupt)
@@ -132,7 +132,7 @@ async fn look_alone<D: Driver>(
     let begin = Begin::new(claim, options, attempt, LOOK);
     let sql = &operation.connections().sql().begin;
     let rows = operation.call(attempt, Statement { sql, parameters: &begin.parameters() }, false).await?;
-    let row = only_row(rows).map_err(Failure::Statement)?;
+    let row = only_row(rows).map_err(Failure::of_answer)?;
     claim_outcome(claim, &row, attempt.with_status).map_err(Failure::Corrupt)
 }
 
@@ -162,8 +162,9 @@ async fn find<D: Driver>(
     };
     let fault = match failure {
         Failure::Late | Failure::NoConnection(_) | Failure::Corrupt(_) => return Err(failure),
-        Failure::Statement(error) => {
-            let fault = operation.connections().fault_of(begun, &error);
+        Failure::Statement { fault, error } => {
+            operation.connections().note(fault, begun);
+            operation.connections().forget_if_stale(&error);
             if !fault.is_lost() {
                 lanes.look.note(true);
             }

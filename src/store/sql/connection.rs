@@ -15,10 +15,12 @@ use tokio::{
 };
 
 use super::{
-    driver::{ConnectionPool, DriverError},
+    contact::Contact,
+    driver::{AcquireError, ConnectionPool, DriverError},
     fault::Fault,
     late_claims::LateClaims,
     parked_connections::ParkedConnections,
+    reconnection::Reconnection,
     sql::Sql,
 };
 use crate::{
@@ -42,6 +44,9 @@ pub(super) struct Connections<D: ConnectionPool> {
     clock: Arc<ServerClock>,
     late_claims: Arc<LateClaims>,
     parked: Arc<ParkedConnections>,
+    /// Those of all pools: they lead to one server.
+    contact: Arc<Contact>,
+    reconnection: Arc<Reconnection>,
     timeout: Duration,
     /// In microseconds. Clones have the same, since the layer sets it last.
     status_timeout: Arc<AtomicU64>,
@@ -53,9 +58,19 @@ impl<D: ConnectionPool> Connections<D> {
     pub(super) fn new(driver: D, resource_types: Arc<ResourceTypes>) -> Self {
         let overdue_statuses = Arc::new(Semaphore::new(quarter(&driver)));
         let sql = Arc::new(Sql::new(Schema::default(), resource_types));
-        let (clock, late_claims, parked) = Default::default();
-        let (timeout, status_timeout) = (TIMEOUT, Arc::new(AtomicU64::new(micros(STATUS_TIMEOUT))));
-        Self { driver, sql, clock, late_claims, parked, timeout, status_timeout, overdue_statuses }
+        let status_timeout = Arc::new(AtomicU64::new(micros(STATUS_TIMEOUT)));
+        Self {
+            driver,
+            sql,
+            clock: Arc::default(),
+            late_claims: Arc::default(),
+            parked: Arc::default(),
+            contact: Arc::default(),
+            reconnection: Arc::default(),
+            timeout: TIMEOUT,
+            status_timeout,
+            overdue_statuses,
+        }
     }
 
     /// Changes the driver's settings.
@@ -93,6 +108,25 @@ impl<D: ConnectionPool> Connections<D> {
 
     pub(super) fn driver(&self) -> &D {
         &self.driver
+    }
+
+    /// Takes a connection out of the pool, or makes one: one caller at a time while the last one was lost or could not be made.
+    pub(super) async fn acquire(&self) -> Result<D::Connection, AcquireError> {
+        self.reconnection.acquire(&self.driver, || self.contact_is_lost()).await
+    }
+
+    pub(super) fn contact(&self) -> &Arc<Contact> {
+        &self.contact
+    }
+
+    /// Returns whether no operation of the process has had an answer for one timeout since the first failure.
+    pub(super) fn contact_is_lost(&self) -> bool {
+        self.contact.is_lost(self.timeout)
+    }
+
+    /// Notes that an attempt has had no answer, or no connection.
+    pub(super) fn fails(&self) {
+        self.contact.fails(self.timeout);
     }
 
     pub(super) fn sql(&self) -> &Sql {
@@ -147,15 +181,22 @@ impl<D: ConnectionPool> Connections<D> {
         stale
     }
 
-    /// Classifies the error of a statement that was sent at `since`. Closes idle connections that may have the same fault, and forgets
-    /// prepared statements if they are stale.
-    pub(super) fn fault_of(&self, since: std::time::Instant, error: &DriverError) -> Fault {
-        let fault = Fault::of(error);
+    /// Classifies the error of the last statement on this connection, which is asked once more if need be, for at most a share.
+    pub(super) async fn fault_of(&self, error: &DriverError, connection: &mut D::Connection) -> Fault {
+        Fault::of_statement(error, connection, Instant::now() + self.share()).await
+    }
+
+    /// Notes the fault of a statement that was sent at `since`. Idle connections that may have the same fault are closed.
+    pub(super) fn note(&self, fault: Fault, since: std::time::Instant) {
         if fault.may_be_shared() {
             self.distrust(since);
         }
-        self.forget_if_stale(error);
-        fault
+        if fault == Fault::Lost {
+            self.reconnection.loses();
+            self.fails();
+        } else {
+            self.contact.answers();
+        }
     }
 
     /// Closes the idle connections that were last used before this time: they may have been lost with another.

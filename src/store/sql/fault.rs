@@ -2,15 +2,23 @@
 
 use std::error::Error as _;
 
-use super::driver::{AcquireError, AcquireErrorKind, DriverError, class};
+use tokio::time::{Instant, timeout_at};
+
+use super::driver::{AcquireError, AcquireErrorKind, Connection, DriverError, class, may_go};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The SQLSTATEs of our functions on a connection that came with an open transaction: one that has run a query; one that
 /// has failed; and one in which a function commits, or would.
 const OPEN_TRANSACTION: [&str; 3] = ["25001", "25P02", "2D000"];
 
-/// The SQLSTATEs of a server that is shutting down or starting up. (A pooler that has lost its server has class 08.)
-const GOES: [&str; 3] = ["57P01", "57P02", "57P03"];
+/// The SQLSTATE of any statement in a transaction that has failed.
+const FAILED_TRANSACTION: &str = "25P02";
+
+/// How the SQLSTATEs begin of a connection that the server ends.
+const SERVER_ENDS: &str = "57P0";
+
+/// The SQLSTATE of a server, a database or a role that has as many connections as it may have.
+const TOO_MANY_CONNECTIONS: &str = "53300";
 
 /// The SQLSTATEs that say that the server does not know whether a statement was carried out, that a lock was not to be had,
 /// that a statement took too long, and that the server is a standby.
@@ -29,6 +37,10 @@ const HOT_STANDBY: &str = "hot standby";
 pub(super) enum Fault {
     /// It lost against another transaction, and was rolled back. It may succeed later.
     Conflict,
+    /// It has failed because another server is away, while this one answers. It may have been carried out, and may succeed later.
+    Downstream,
+    /// It waited too long for a lock, and was rolled back: for that of another transaction, or of an attempt of the same operation.
+    Locked,
     /// Its answer was lost: the server that the connection led to is gone, or does not say. It may have been carried
     /// out.
     Lost,
@@ -49,16 +61,41 @@ pub(super) enum Fault {
 }
 
 impl Fault {
+    /// Classifies an error after which the connection was not asked again: one that [leaves doubt](DriverError::leaves_doubt) is a lost answer.
     pub(super) fn of(error: &DriverError) -> Self {
+        if error.leaves_doubt() { Self::Lost } else { Self::beyond_doubt(error) }
+    }
+
+    /// Classifies the error of the last statement on this connection. If it [leaves doubt](DriverError::leaves_doubt), the same connection is
+    /// asked once more, until this time: an answer, also that the transaction has failed, shows that the server can be asked.
+    pub(super) async fn of_statement(error: &DriverError, connection: &mut impl Connection, until: Instant) -> Self {
+        if !error.leaves_doubt() {
+            return Self::beyond_doubt(error);
+        }
+        let is_answered = match timeout_at(until, connection.execute("")).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => error.code() == Some(FAILED_TRANSACTION),
+            Err(_) => false,
+        };
+        match error.code() {
+            _ if !is_answered => Self::Lost,
+            Some(code) if class(code) == "58" => Self::Trouble,
+            _ => Self::Downstream,
+        }
+    }
+
+    fn beyond_doubt(error: &DriverError) -> Self {
         let Some(code) = error.code() else {
             return if error.is_connection_lost() { Self::Lost } else { Self::Unrecognised };
         };
         match code {
-            _ if is_going(code) => Self::Lost,
-            _ if error.is_connection_lost() || code == COMPLETION_UNKNOWN => Self::Trouble,
+            _ if error.is_connection_lost() || code == COMPLETION_UNKNOWN || code.starts_with(SERVER_ENDS) => {
+                Self::Trouble
+            }
             _ if error.is_conflict() => Self::Conflict,
             _ if OPEN_TRANSACTION.contains(&code) => Self::OpenTransaction,
-            LOCK_NOT_AVAILABLE | QUERY_CANCELED => Self::Overload,
+            LOCK_NOT_AVAILABLE => Self::Locked,
+            QUERY_CANCELED => Self::Overload,
             READ_ONLY_TRANSACTION => Self::Standby,
             FEATURE_NOT_SUPPORTED if error.to_string().contains(HOT_STANDBY) => Self::Standby,
             code => match class(code) {
@@ -71,12 +108,12 @@ impl Fault {
 
     /// Returns whether the statement may have been carried out.
     pub(super) fn is_lost(self) -> bool {
-        matches!(self, Self::Lost | Self::Trouble | Self::Unrecognised)
+        matches!(self, Self::Downstream | Self::Lost | Self::Trouble | Self::Unrecognised)
     }
 
     /// Returns whether the connection must not be used again.
     pub(super) fn spoils_connection(self) -> bool {
-        matches!(self, Self::Lost | Self::OpenTransaction | Self::Standby | Self::Trouble | Self::Unrecognised)
+        self.is_lost() || matches!(self, Self::OpenTransaction | Self::Standby)
     }
 
     /// Returns whether other connections that were idle meanwhile may have the same fault.
@@ -90,15 +127,10 @@ impl Fault {
             Self::Conflict => StoreErrorKind::Conflict,
             Self::Lost => StoreErrorKind::Interrupted,
             Self::OpenTransaction | Self::Refused | Self::Trouble | Self::Unrecognised => StoreErrorKind::Refused,
-            // A standby has answered: its primary may be there, with a record of the key.
-            Self::Overload | Self::Standby => StoreErrorKind::Overloaded,
+            // Each has answered. The primary of a standby may be there, with a record of the key.
+            Self::Downstream | Self::Locked | Self::Overload | Self::Standby => StoreErrorKind::Overloaded,
         }
     }
-}
-
-/// Returns whether a server that answers with this SQLSTATE is shutting down or starting up, or is a pooler that has lost its server.
-fn is_going(code: &str) -> bool {
-    class(code) == "08" || GOES.contains(&code)
 }
 
 /// Returns whether the statement names an object that does not exist, or that the role may not use: the database is not set up for it.
@@ -119,10 +151,15 @@ pub(super) fn kind_without_connection(error: &AcquireError, exhausted: bool) -> 
         AcquireErrorKind::NoneFree | AcquireErrorKind::Unreachable => StoreErrorKind::Unreachable,
         AcquireErrorKind::Misconfigured => StoreErrorKind::Refused,
         // A server that refuses a login can be asked.
-        AcquireErrorKind::Login(code) if is_going(code) => StoreErrorKind::Unreachable,
+        AcquireErrorKind::Login(code) if may_go(code) => StoreErrorKind::Unreachable,
         AcquireErrorKind::Login(code) if class(code) == "53" => StoreErrorKind::Overloaded,
         AcquireErrorKind::Login(_) => StoreErrorKind::Refused,
     }
+}
+
+/// Returns whether the server has refused a login only because it has as many connections as it may have: one that is in use gets free.
+pub(super) fn is_full(error: &AcquireError) -> bool {
+    matches!(error.kind(), AcquireErrorKind::Login(code) if code == TOO_MANY_CONNECTIONS)
 }
 
 #[cfg(test)]

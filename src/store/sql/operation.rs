@@ -27,7 +27,7 @@ use super::{
     begin::{WHO, begin},
     connection::{Connections, share_of},
     driver::{Connection as _, Driver, Statement},
-    fault::{Fault, kind_without_connection},
+    failures::{Failures, RetryDecision},
     operation_progress::{OperationProgress, RunningOperation, WaitingAttempt},
     row::{RowOf, only_row},
 };
@@ -36,23 +36,9 @@ use crate::{
     store::{Claim, StoreError, StoreErrorKind},
 };
 
-/// The number of attempts, without those after a conflict.
-const ATTEMPTS: u32 = 4;
-
 /// The number of retries, and the pause before each, after an answer that may be about an attempt of the same operation: one
 /// that was given up here, and that the server has not ended yet.
 const ASK_AGAIN: (u32, Duration) = (20, Duration::from_millis(50));
-
-/// The number of attempts that may end in a conflict. With the pauses they take about a second.
-const CONFLICTS: u32 = 10;
-
-/// The first and the longest pause after a conflict. Each is shortened at random by up to a half, so that attempts that lost against each
-/// other do not meet again.
-const PAUSES: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(250)];
-
-/// The pause after a connection that could not be made, times the failures so far: a server that restarts, or a connection that was cut
-/// while it was made, is no reason to give up.
-const RECONNECT: Duration = Duration::from_millis(50);
 
 /// An operation on the connections of a pool.
 pub(super) struct Operation<'a, D: Driver> {
@@ -86,12 +72,6 @@ enum Reaction {
     TryInstead,
 }
 
-/// The decision after a failed attempt.
-enum RetryDecision {
-    Again(AttemptPlan, Duration),
-    Fail(StoreError),
-}
-
 /// An attempt that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AttemptPlan {
@@ -109,26 +89,31 @@ impl AttemptPlan {
         claim.resource_type.as_deref().filter(|_| self.with_status)
     }
 
-    fn alone(self) -> Self {
+    pub(super) fn alone(self) -> Self {
         Self { together: false, ..self }
     }
 
-    fn without_status(self) -> Self {
+    pub(super) fn without_status(self) -> Self {
         Self { with_status: false, ..self }
     }
 }
 
 impl<'a, D: Driver> Operation<'a, D> {
     pub(super) fn new(connections: &'a Connections<D>) -> Self {
-        Self::until(connections, connections.deadline())
+        let begun = Instant::now();
+        Self::from_until(connections, begun, begun + connections.timeout_of_operations())
     }
 
     /// Makes an operation with a deadline of its own.
     pub(super) fn until(connections: &'a Connections<D>, deadline: Instant) -> Self {
+        Self::from_until(connections, Instant::now(), deadline)
+    }
+
+    fn from_until(connections: &'a Connections<D>, begun: Instant, deadline: Instant) -> Self {
         Self {
             connections,
-            progress: Arc::new(OperationProgress::new(deadline)),
-            begun: (Instant::now(), std::time::Instant::now()),
+            progress: Arc::new(OperationProgress::new(deadline, Arc::clone(connections.contact()))),
+            begun: (begun, std::time::Instant::now()),
             time_for_status: None,
             one_at_a_time: false,
             leaves_nothing: false,
@@ -165,7 +150,11 @@ impl<'a, D: Driver> Operation<'a, D> {
             let made = attempt(next);
             async move {
                 pause.await;
-                (next, made.await)
+                let made = made.await;
+                if made.is_ok() {
+                    self.connections.contact().answers();
+                }
+                (next, made)
             }
         };
         let first = AttemptPlan { with_status: self.time_for_status.is_some(), together: true, in_doubt: false };
@@ -191,7 +180,7 @@ impl<'a, D: Driver> Operation<'a, D> {
                         RetryDecision::Again(next, pause) => attempts.push(make(next, pause)),
                         RetryDecision::Fail(error) => failures.last = Some(error),
                     },
-                    None => return inconclusive.ok_or_else(|| failures.last.unwrap_or_else(|| self.out_of_time())),
+                    None => return inconclusive.ok_or_else(|| failures.error(self)),
                 }
             }
             let with_status = match self.reaction(alarm, has_tried_beside) {
@@ -208,7 +197,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             has_tried_beside = true;
             attempts.push(make(AttemptPlan { with_status, together: false, in_doubt: true }, Duration::ZERO));
         }
-        inconclusive.ok_or_else(|| self.out_of_time())
+        inconclusive.ok_or_else(|| failures.out_of_time(self))
     }
 
     /// Returns the time after which an attempt that has not answered leads to a further one.
@@ -264,6 +253,11 @@ impl<'a, D: Driver> Operation<'a, D> {
         }
     }
 
+    /// Returns when the operation began, by the system's clock.
+    pub(super) fn begun(&self) -> std::time::Instant {
+        self.begun.1
+    }
+
     pub(super) fn connections(&self) -> &'a Connections<D> {
         self.connections
     }
@@ -286,7 +280,7 @@ impl<'a, D: Driver> Operation<'a, D> {
     pub(super) async fn query_one(&self, attempt: AttemptPlan, statement: Statement<'_>) -> Result<RowOf<D>, Failure> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
         let row = asked.query(statement).await.and_then(only_row);
-        asked.answered(row)
+        asked.answered(row).await
     }
 
     /// Calls a function as an attempt, in a transaction of its own: a function cannot tell whether a transaction was left open on the
@@ -311,7 +305,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         match called.await {
             // Dropped, it is rolled back if it was not committed.
             Ok(rows) => Ok(rows),
-            Err(error) => Err(asked.failed(error)),
+            Err(error) => Err(asked.failed(error).await),
         }
     }
 
@@ -324,7 +318,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
         let until = (self.connections.clock(), self.progress.deadline());
         let answers = K::run(&mut *asked, self.connections.sql(), until, &[item]).await;
-        asked.answered(answers.map(|answers| answers.into_iter().next().flatten()))
+        asked.answered(answers.map(|answers| answers.into_iter().next().flatten())).await
     }
 
     /// Takes a connection out of the pool, or makes one. An attempt in doubt looks first whether the server can be asked: in a
@@ -336,7 +330,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         reset: Reset,
     ) -> Result<AttemptConnection<'_, D>, Failure> {
         let waiting = WaitingAttempt::new(&self.progress);
-        let connection = self.connections.driver().acquire().await.map_err(Failure::NoConnection)?;
+        let connection = self.connections.acquire().await.map_err(Failure::NoConnection)?;
         drop(waiting);
         self.progress.sends();
         let mut asked = AttemptConnection::new(connection, reset, self.connections, &self.progress);
@@ -347,7 +341,11 @@ impl<'a, D: Driver> Operation<'a, D> {
     }
 
     /// Makes the operation's error. If any attempt may have taken effect, the operation may have.
-    fn error(&self, kind: StoreErrorKind, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    pub(super) fn error(
+        &self,
+        kind: StoreErrorKind,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> StoreError {
         let lost = self.progress.has_lost() && !self.leaves_nothing;
         let kind = match (kind.is_unavailable(), lost) {
             (true, true) => StoreErrorKind::Interrupted,
@@ -358,95 +356,26 @@ impl<'a, D: Driver> Operation<'a, D> {
         if lost { error.after_a_lost_answer() } else { error }
     }
 
-    /// Returns the error at the deadline, while attempts have not answered.
-    fn out_of_time(&self) -> StoreError {
-        // From here on nothing more is sent, so that the next lines decide on all that was sent.
-        self.progress.ends();
-        if self.progress.is_sent() {
-            self.progress.loses();
-        }
-        if self.progress.has_answer() {
-            return self.error(StoreErrorKind::Overloaded, "the server answers, but not this statement in time");
-        }
-        if self.progress.is_waiting() && self.connections.are_exhausted() {
-            return self.error(StoreErrorKind::Overloaded, "the pool has no free connection");
-        }
-        if self.progress.first_sent().is_some_and(|sent| sent > self.progress.deadline() - self.share_of_time()) {
-            return self.error(StoreErrorKind::Overloaded, "the pool has given a connection too late for an answer");
-        }
-        self.error(StoreErrorKind::Unreachable, "the server does not answer")
-    }
-}
-
-/// The failed attempts of an operation.
-#[derive(Default)]
-struct Failures {
-    attempts: u32,
-    conflicts: u32,
-    /// The error of the operation if no other attempt succeeds.
-    last: Option<StoreError>,
-}
-
-impl Failures {
-    /// Decides what follows a failed attempt.
-    fn next(&mut self, operation: &Operation<'_, impl Driver>, made: AttemptPlan, failure: Failure) -> RetryDecision {
-        let made = made.alone();
-        let error = match failure {
-            Failure::Together { fault } => {
-                fault.into_iter().for_each(|fault| operation.progress.note(fault));
-                return RetryDecision::Again(made, Duration::ZERO);
+    /// Returns the reason for which the server may be asked although this operation has no answer at its deadline; `None` if it cannot be asked.
+    pub(super) fn reason_without_answer(&self) -> Option<&'static str> {
+        let (progress, connections) = (&self.progress, self.connections);
+        let last_share = progress.deadline() - self.share_of_time();
+        match () {
+            () if progress.has_answer() => Some("the server answers, but not this statement in time"),
+            () if progress.is_waiting() && connections.are_exhausted() => Some("the pool has no free connection"),
+            () if progress.first_sent().is_some_and(|sent| sent > last_share) => {
+                Some("the pool has given a connection too late for an answer")
             }
-            // The server's clock differs from what was assumed, and the answer has corrected that; or the server is slow.
-            Failure::Late => {
-                operation.progress.server_answers();
-                self.attempts += 1;
-                return if self.attempts < ATTEMPTS {
-                    RetryDecision::Again(made, Duration::ZERO)
-                } else {
-                    RetryDecision::Fail(
-                        operation.error(StoreErrorKind::Overloaded, "the claim has come too late each time"),
-                    )
-                };
-            }
-            Failure::NoConnection(error) => {
-                let kind = kind_without_connection(&error, operation.connections.are_exhausted());
-                self.attempts += 1;
-                return if kind == StoreErrorKind::Unreachable && self.attempts < ATTEMPTS {
-                    RetryDecision::Again(made, RECONNECT * self.attempts)
-                } else {
-                    RetryDecision::Fail(operation.error(kind, error))
-                };
-            }
-            Failure::Corrupt(error) => return RetryDecision::Fail(error),
-            Failure::Statement(error) => error,
-        };
-        let fault = Fault::of(&error);
-        operation.progress.note(fault);
-        if fault.may_be_shared() {
-            operation.connections.distrust(operation.begun.1);
-        }
-        if fault == Fault::Conflict && self.conflicts + 1 < CONFLICTS {
-            self.conflicts += 1;
-            return RetryDecision::Again(made, pause(self.conflicts));
-        }
-        let again = match fault {
-            _ if operation.connections.forget_if_stale(&error) => Some(made),
-            Fault::Lost if self.attempts == 0 => Some(made),
-            Fault::Lost | Fault::Trouble | Fault::Unrecognised => Some(made.without_status()),
-            Fault::OpenTransaction | Fault::Standby => Some(made),
-            Fault::Overload | Fault::Refused if made.with_status => Some(made.without_status()),
-            Fault::Conflict | Fault::Overload | Fault::Refused => None,
-        };
-        self.attempts += 1;
-        match again {
-            Some(next) if self.attempts < ATTEMPTS => RetryDecision::Again(next, Duration::ZERO),
-            _ => RetryDecision::Fail(operation.error(fault.kind(), error)),
+            () if !self.cannot_be_asked() => Some("the server answers others, but not this call"),
+            () => None,
         }
     }
-}
 
-/// Returns the pause after a conflict.
-fn pause(conflicts: u32) -> Duration {
-    let [first, longest] = PAUSES;
-    first.saturating_mul(1 << conflicts.saturating_sub(1).min(16)).min(longest).mul_f64(1.0 - fastrand::f64() / 2.0)
+    /// Returns whether no operation of the process, this one included, has had an answer for one timeout.
+    pub(super) fn cannot_be_asked(&self) -> bool {
+        let (begun, connections) = (self.begun.0, self.connections);
+        let lasts =
+            begun.elapsed() >= connections.timeout_of_operations() && !connections.contact().has_answered(begun);
+        !self.progress.has_answer() && (lasts || connections.contact_is_lost())
+    }
 }

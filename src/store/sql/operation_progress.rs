@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::fault::Fault;
+use super::{contact::Contact, fault::Fault};
 
 /// Longer than a process lives.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -25,6 +25,7 @@ const ENDED: u8 = 2;
 /// The state that the attempts of an operation share.
 pub(super) struct OperationProgress {
     deadline: Instant,
+    contact: Arc<Contact>,
     /// Whether something was sent, and whether the operation has ended: [`SENT`] and [`ENDED`].
     state: AtomicU8,
     /// Whether the first attempt was sent together with those of other operations.
@@ -49,9 +50,10 @@ pub(super) struct OperationProgress {
 }
 
 impl OperationProgress {
-    pub(super) fn new(deadline: Instant) -> Self {
+    pub(super) fn new(deadline: Instant, contact: Arc<Contact>) -> Self {
         Self {
             deadline,
+            contact,
             state: AtomicU8::new(0),
             together: AtomicBool::new(false),
             answered: AtomicBool::new(false),
@@ -71,6 +73,7 @@ impl OperationProgress {
     }
 
     pub(super) fn server_answers(&self) {
+        self.contact.answers();
         self.answered.store(true, Ordering::Relaxed);
     }
 

@@ -5,12 +5,12 @@
 //! the connection keeps its place in the pool until it is answered; or until the server, asked on a separate connection, no longer has a
 //! statement that is so old: then the answer was lost on its way.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::{Either, select};
 use tokio::{
     runtime::Handle,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -85,10 +85,10 @@ impl<D: ConnectionPool> Connections<D> {
 async fn ask<D: ConnectionPool>(connections: Connections<D>) {
     let parked = Arc::clone(connections.parked());
     let asking = InquiryTask::new(&parked);
-    let [mut pause, longest] = PAUSES;
+    let [mut pause, _] = PAUSES;
     let mut is_told = false;
     while let Some((places, age)) = parked.asks() {
-        match timeout(QUESTION, connections.driver().ask_apart(AS_LOGIN, &running(age))).await {
+        let answered = match timeout(QUESTION, connections.driver().ask_apart(AS_LOGIN, &running(age))).await {
             Ok(Ok(running)) => {
                 parked.found(&places, usize::try_from(running).unwrap_or_default());
                 if running > 0 && !is_told {
@@ -100,15 +100,27 @@ async fn ask<D: ConnectionPool>(connections: Connections<D>) {
                          waiting for a synchronous standby"
                     );
                 }
+                true
             }
-            Ok(Err(error)) => tracing::debug!(error = %Chain(&error), "it is not known which statements still run"),
-            Err(_) => tracing::debug!("the server does not say in time which statements still run"),
-        }
-        if timeout(pause, parked.another()).await.is_ok() {
-            [pause, _] = PAUSES;
-        } else {
-            pause = (2 * pause).min(longest);
-        }
+            Ok(Err(error)) => {
+                tracing::debug!(error = %Chain(&error), "it is not known which statements still run");
+                false
+            }
+            Err(_) => {
+                tracing::debug!("the server does not say in time which statements still run");
+                false
+            }
+        };
+        // Each question is a login: a connection that is parked meanwhile waits, and all wait while questions fail.
+        let [shortest, longest] = PAUSES;
+        sleep(shortest).await;
+        let another = async {
+            if !answered {
+                pending::<()>().await;
+            }
+            parked.another().await;
+        };
+        pause = if timeout(pause, another).await.is_ok() { shortest } else { (2 * pause).min(longest) };
     }
     asking.end();
 }

@@ -123,7 +123,7 @@ impl<S: Store, D: Driver> Probe<'_, S, D> {
     /// Tries a batched statement. An error is a problem of the setup only if something is missing. Any other error is left to the calls, which
     /// are then sent alone: a policy of the application may raise it.
     async fn shared<K: Kind>(&mut self, call: &'static str, items: &[&K::Item]) -> Result<(), StoreError> {
-        let acquired = self.connections.driver().acquire().await;
+        let acquired = self.connections.acquire().await;
         let mut connection = acquired.map_err(|error| {
             StoreError::new(kind_without_connection(&error, self.connections.are_exhausted()), error)
         })?;

@@ -106,7 +106,7 @@ async fn ask(
         let mut asked = operation.connect(attempt, Reset::RollBack).await?;
         match asked.begin(BEGIN, statement, None).await {
             Ok(rows) => Ok(rows),
-            Err(error) => Err(asked.failed(error)),
+            Err(error) => Err(asked.failed(error).await),
         }
     };
     let rows = operation.run(look, |_| true).await?;

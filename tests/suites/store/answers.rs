@@ -17,8 +17,8 @@ struct Report {
     tried_again: bool,
 }
 
-/// Runs an operation whose statement fails like this each time.
-async fn report_of(database: &Database, failure: &str) -> Report {
+/// Runs an operation whose statement fails like this each time, for at most this time.
+async fn report_of(database: &Database, failure: &str, timeout: Duration) -> Report {
     let owner = database.owner().await;
     let sql = format!(
         "DROP SEQUENCE IF EXISTS attempts; CREATE SEQUENCE attempts; GRANT USAGE ON SEQUENCE attempts TO public;
@@ -29,7 +29,7 @@ async fn report_of(database: &Database, failure: &str) -> Report {
     );
     owner.batch_execute(&sql).await.expect(failure);
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
-    let error = patient(database.pool(2)).extend(&claim.reservation, HOUR).await.expect_err(failure);
+    let error = patient(database.pool(2)).timeout(timeout).extend(&claim.reservation, HOUR).await.expect_err(failure);
     let attempts: i64 = owner.query_one("SELECT last_value FROM attempts", &[]).await.expect("a count").get(0);
     Report { kind: error.kind(), may_have_happened: error.may_have_happened(), tried_again: attempts > 1 }
 }
@@ -38,9 +38,9 @@ async fn report_of(database: &Database, failure: &str) -> Report {
 async fn each_kind_of_failure_is_told_from_the_others() {
     let database = Database::new().await;
     let table = [
-        // Lost: the answer tells nothing about the statement, which is repeated.
-        ("08000 08003 08006 08P01 57P01 57P02 57P03", Interrupted, true, true),
-        // Lost as well, but the server answers: it has ended the connection alone, or is broken.
+        // Lost: another server is away, as that of a dblink. This one answers on the same connection.
+        ("08000 08003 08006 08P01 57P01 57P02 57P03", Overloaded, true, true),
+        // Lost as well: the server has ended the connection alone, or is broken.
         ("40003 57P04 57P05 58000 58030 XX000 XX001 XX002", Refused, true, true),
         // A standby: another connection may lead to its primary.
         ("25006", Overloaded, false, true),
@@ -49,7 +49,7 @@ async fn each_kind_of_failure_is_told_from_the_others() {
         // Lost against another transaction.
         ("40001 40P01", Conflict, false, true),
         // The server is busy, or the statement took too long.
-        ("53000 53100 53200 53300 53400 55P03 57014", Overloaded, false, false),
+        ("53000 53100 53200 53300 53400 57014", Overloaded, false, false),
         // As of a prepared statement that is stale.
         ("0A000 26000 42P05", Refused, false, true),
         // Refused, and rolled back.
@@ -62,9 +62,24 @@ async fn each_kind_of_failure_is_told_from_the_others() {
     ];
     for (codes, kind, may_have_happened, tried_again) in table {
         for code in codes.split(' ') {
-            let report = report_of(&database, &format!("RAISE EXCEPTION 'no' USING ERRCODE = '{code}'")).await;
+            let report = report_of(&database, &raise(code), Duration::from_secs(30)).await;
             assert_eq!(report, Report { kind, may_have_happened, tried_again }, "{code}");
         }
+    }
+}
+
+fn raise(code: &str) -> String {
+    format!("RAISE EXCEPTION 'no' USING ERRCODE = '{code}'")
+}
+
+/// A FATAL ends the connection, and the server answers on others. A lock may be had later.
+#[tokio::test]
+async fn an_end_of_the_connection_and_a_lock_are_tried_again_until_the_deadline() {
+    let database = Database::new().await;
+    let end = "PERFORM pg_terminate_backend(pg_backend_pid())";
+    for failure in [end, &*raise("55P03")] {
+        let report = report_of(&database, failure, Duration::from_secs(1)).await;
+        assert_eq!(report, Report { kind: Overloaded, may_have_happened: true, tried_again: true }, "{failure}");
     }
 }
 
@@ -160,15 +175,6 @@ async fn the_kinds_of_errors_of_tokio_postgres_have_the_texts_that_are_known() {
     assert!(text(tokio_postgres::Error::__private_api_timeout()).starts_with("timeout waiting for server"));
 }
 
-/// A FATAL ends the connection, whatever its code.
-#[tokio::test]
-async fn a_fatal_error_is_a_lost_answer() {
-    let database = Database::new().await;
-    let end = "PERFORM pg_terminate_backend(pg_backend_pid())";
-    let report = report_of(&database, end).await;
-    assert_eq!(report, Report { kind: Interrupted, may_have_happened: true, tried_again: true });
-}
-
 #[tokio::test]
 async fn a_missing_function_or_grant_is_a_refusal_and_not_asked_for_again() {
     let (database, owner) = Database::with_owner().await;
@@ -196,7 +202,7 @@ async fn a_login_that_is_refused_is_a_refusal() {
         (database.pool_with(1, "DO $$ BEGIN RAISE 'starting' USING ERRCODE = '57P03'; END $$"), Unreachable),
         (pool_of_another_database(&database), Refused),
     ] {
-        let error = patient(pool).claim(&claim).await.expect_err("no connection");
+        let error = patient(pool).timeout(Duration::from_secs(1)).claim(&claim).await.expect_err("no connection");
         assert_eq!((error.kind(), error.may_have_happened()), (kind, false), "{error:?}");
     }
 }
@@ -208,7 +214,7 @@ fn pool_of_another_database(database: &Database) -> Pool {
     Pool::builder(manager).max_size(1).build().expect("a pool")
 }
 
-/// PgBouncer keeps its client's connection and answers `08P01`, if it loses the server's.
+/// PgBouncer answers `08P01` if it loses the server's connection, and as long as it has none.
 #[tokio::test]
 async fn a_claim_that_stands_is_not_reported_as_refused_behind_a_pgbouncer_that_lost_its_server() {
     if let Some(why) = PgBouncer::missing() {
@@ -226,6 +232,10 @@ async fn a_claim_that_stands_is_not_reported_as_refused_behind_a_pgbouncer_that_
     acquire(&store, &first).await;
 
     assert_in_flight(&store, &first).await;
+
+    proxy.cut();
+    let error = store.timeout(Duration::from_secs(2)).claim(&again(&first)).await.expect_err("no server");
+    assert!(error.kind().is_unavailable(), "{error:?}");
 }
 
 /// The claim was sent, its answer was lost, and nothing could be asked then.
@@ -233,7 +243,7 @@ async fn a_claim_that_stands_is_not_reported_as_refused_behind_a_pgbouncer_that_
 async fn a_lost_answer_is_remembered_when_there_is_no_connection_any_more() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(2).await;
-    let store = PostgresStore::new(pool, organization::resource_types());
+    let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(1));
     let proxy = std::sync::Arc::new(proxy);
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
     let gone = std::sync::Arc::clone(&proxy);

@@ -13,7 +13,7 @@ async fn reports_that_nothing_was_done_if_there_is_no_connection() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
     proxy.cut();
-    let store = PostgresStore::new(pool, organization::resource_types());
+    let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(1));
     let error = store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("no connection");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false));
 }
@@ -71,7 +71,7 @@ async fn works_again_once_the_database_is_back() {
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &first).await;
     proxy.cut();
-    store.claim(&again(&first)).await.expect_err("no connection");
+    store.clone().timeout(Duration::from_secs(1)).claim(&again(&first)).await.expect_err("no connection");
     proxy.mend();
     assert_in_flight(&store, &first).await;
 }

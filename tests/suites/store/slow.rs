@@ -244,3 +244,29 @@ async fn a_timeout_of_zero_counts_as_one_millisecond() {
     let store = database.store().timeout(Duration::ZERO);
     assert!(format!("{store:?}").contains("timeout: 1ms"), "{store:?}");
 }
+
+/// As while an earlier attempt of the same call waits in its COMMIT. Further ones do not take connections from all other calls.
+#[tokio::test]
+async fn a_key_whose_row_is_locked_takes_two_connections_at_most() {
+    let (database, mut owner) = Database::with_owner().await;
+    let held = claim(Uuid::new_v4(), Uuid::new_v4());
+    acquire(&database.store(), &held).await;
+    let lock = owner.transaction().await.expect("a transaction");
+    lock.batch_execute("SELECT FROM tenant.idempotency_keys FOR UPDATE").await.expect("the lock");
+    let (pool, reservation) = (database.pool(8), &held.reservation);
+    let store = &PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_millis(400));
+    let done = completion("done");
+    for step in 0..16 {
+        let kind = match step % 4 {
+            0 => store.extend(reservation, HOUR).await.map(drop),
+            1 => store.complete(reservation, &done).await.map(drop),
+            2 => store.release(reservation).await.map(drop),
+            _ => store.abandon(reservation).await.map(drop),
+        };
+        assert_eq!(kind.expect_err("the row is locked").kind(), StoreErrorKind::Overloaded, "{step}");
+        let in_use = pool.status().size - pool.status().available;
+        assert!(in_use <= 2, "{in_use} connections after step {step}");
+    }
+    lock.rollback().await.expect("the lock is gone");
+    store.extend(reservation, HOUR).await.expect("the store answers");
+}

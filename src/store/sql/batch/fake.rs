@@ -165,6 +165,10 @@ impl ConnectionPool for Fake {
         16
     }
 
+    fn has_idle(&self) -> bool {
+        true
+    }
+
     fn is_exhausted(&self) -> bool {
         false
     }

@@ -172,7 +172,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
     async fn carry_out(&self, slot: u64) {
         let connections = &self.0.connections;
         self.state().slots.begin(slot);
-        let connection = match timeout(connections.share(), connections.driver().acquire()).await {
+        let connection = match timeout(connections.share(), connections.acquire()).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(_)) => return self.take().into_iter().for_each(|call| call.answer(QueueAnswer::Failed(None))),
             Err(_) => return,
@@ -223,7 +223,12 @@ impl<D: Driver, K: Kind> Lane<D, K> {
                 if is_missing(&error) {
                     telemetry::shared_statement_is_missing(self.0.name, &error);
                 }
-                let fault = connections.fault_of(begun.into_std(), &error);
+                connections.forget_if_stale(&error);
+                let fault = match asked.0.as_mut() {
+                    Some(connection) => connections.fault_of(&error, connection).await,
+                    None => return,
+                };
+                connections.note(fault, begun.into_std());
                 if !fault.spoils_connection() {
                     drop(asked.0.take());
                 }

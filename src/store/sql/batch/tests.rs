@@ -27,7 +27,7 @@ fn lane(database: &Fake) -> Lane<Fake, CountKind> {
 }
 
 async fn enter<const WRITES: bool>(lane: &Lane<Fake, CountKind<WRITES>>, call: Call) -> EnterResult<WRITES> {
-    let progress = OperationProgress::new(Instant::now() + Duration::from_secs(3600)).into();
+    let progress = OperationProgress::new(Instant::now() + Duration::from_secs(3600), Arc::default()).into();
     lane.enter(&progress, || call).await
 }
 
@@ -165,7 +165,7 @@ async fn a_call_whose_operation_has_ended_is_not_sent() {
     let database = Fake::new();
     let lane = lane(&database);
     let first = alone(&lane).await;
-    let progress = Arc::new(OperationProgress::new(Instant::now() + Duration::from_secs(3600)));
+    let progress = Arc::new(OperationProgress::new(Instant::now() + Duration::from_secs(3600), Arc::default()));
     let (entering, of_ended) = (lane.clone(), Arc::clone(&progress));
     let ended = tokio::spawn(async move { entering.enter(&of_ended, || Call::new(1)).await });
     until(|| lane.queued() == 1).await;

@@ -60,14 +60,15 @@ impl DriverError {
     }
 
     /// Returns whether the connection was lost.
-    ///
-    /// PgBouncer keeps its client's connection when it loses the server's, and answers with a code of class 08.
     pub fn is_connection_lost(&self) -> bool {
-        match &self.answer {
-            None => self.is_lost,
-            Some(ServerError { is_fatal: true, .. }) => true,
-            Some(_) => self.code().is_some_and(|code| class(code) == "08" || code.starts_with("57P0")),
-        }
+        self.answer.as_ref().map_or(self.is_lost, |answer| answer.is_fatal)
+    }
+
+    /// Returns whether the server's answer leaves open whether the server can be asked: its code is that of a server that goes, and of a pooler
+    /// that has none, but also that of a statement for which another server is away, such as a worker of Citus, or the server that a trigger
+    /// asks. Poolers differ in their severities, and in whether they end the connection. So the store asks the same connection once more.
+    pub fn leaves_doubt(&self) -> bool {
+        self.code().is_some_and(may_go)
     }
 
     /// Returns whether the statement lost against another transaction (a serialization failure or a deadlock): the same
@@ -86,6 +87,11 @@ impl DriverError {
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         self.source.downcast_ref()
     }
+}
+
+/// Returns whether this SQLSTATE may be that of a server that is shutting down or starting up, or of a pooler that has no server.
+pub(in crate::store::sql) fn may_go(code: &str) -> bool {
+    class(code) == "08" || matches!(code, "57P01" | "57P02" | "57P03" | "58000")
 }
 
 /// Returns whether this is the SQLSTATE of a serialization failure or a deadlock.

@@ -39,7 +39,10 @@ pub use self::{
     usage::{InUse, Usage},
     value::Value,
 };
-pub(super) use self::{error::class, value::FromValue};
+pub(super) use self::{
+    error::{class, may_go},
+    value::FromValue,
+};
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use super::statements::statements;

@@ -19,6 +19,9 @@ pub trait ConnectionPool: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns the greatest number of connections that the pool may have.
     fn max_connections(&self) -> usize;
 
+    /// Returns whether the pool has an idle connection, so that [`acquire`](Self::acquire) need not make one.
+    fn has_idle(&self) -> bool;
+
     /// Returns whether all connections that the pool may have are in use.
     fn is_exhausted(&self) -> bool;
 

@@ -179,6 +179,7 @@ impl<D: Driver> OpenTransaction<D> {
         let sent = self.send_commit(&mut connection, completion.as_ref());
         let (rolled_back, lost) = match timeout_at(deadline, sent).await {
             Ok(Ok(())) => {
+                self.transactions.connections.contact().answers();
                 connection.set_committing(None);
                 connection.give_back();
                 return Ok(CommitOutcome::Committed);

@@ -50,7 +50,7 @@ pub(super) async fn take<'a, D: Driver>(
     let mut asked = operation.connect(attempt, Reset::RollBack).await?;
     let until = match clock::shows_at(connections.clock(), operation.progress().deadline(), &mut *asked).await {
         Ok(until) => until,
-        Err(error) => return Err(asked.failed(error)),
+        Err(error) => return Err(asked.failed(error).await),
     };
     let sql = connections.sql();
     let settings = settings(&claim.session);
@@ -85,7 +85,7 @@ pub(super) async fn start<'a, D: Driver>(
 ) -> Result<(AttemptConnection<'a, D>, RowOf<D>), Failure> {
     match asked.begin(begin(options.isolation), first, savepoint(options)).await.and_then(only_row) {
         Ok(row) => Ok((asked, row)),
-        Err(error) => Err(asked.failed(error)),
+        Err(error) => Err(asked.failed(error).await),
     }
 }
 
@@ -127,7 +127,7 @@ async fn find<'a, D: Driver>(
             in_time(&row)?;
             Ok(BegunTransaction { asked, found: Some((row, attempt)) })
         }
-        Err(error) => Err(asked.failed(error)),
+        Err(error) => Err(asked.failed(error).await),
     }
 }
 

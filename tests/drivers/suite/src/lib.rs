@@ -20,6 +20,7 @@
 //! | [`late_attempts`] | attempts that arrive after their call has abandoned them |
 //! | [`lost_answers`] | a COMMIT whose answer is lost |
 //! | [`operations`] | operations that are no gRPC calls |
+//! | [`outages`] | servers that are away or full |
 //! | [`owned`] | transactions without a call |
 //! | [`reserved`] | reserved mode, and stores that cannot be asked |
 //! | [`round_trips`] | how many round trips to the server calls take |
@@ -44,7 +45,7 @@ macro_rules! modules {
     };
 }
 
-modules!(atomicity bouncer connections cuts disconnects duplicates errors failover functions handle isolation late_attempts lost_answers operations owned reserved savepoints session without_key);
+modules!(atomicity bouncer connections cuts disconnects duplicates errors failover functions handle isolation late_attempts lost_answers operations outages owned reserved savepoints session without_key);
 
 #[doc(hidden)]
 pub use tonic_idempotency::store::conformance::conformance_tests;

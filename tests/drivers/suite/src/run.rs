@@ -177,6 +177,10 @@ macro_rules! driver_tests {
                 that_lose_against_another_transaction_may_be_tried_again
                 whose_future_is_dropped_end_as_their_policy_says
             }
+            outages {
+                cause_few_logins_whatever_number_of_calls_wait
+                of_a_role_with_few_connections_let_all_calls_pass
+            }
             owned {
                 are_committed_by_their_owner
                 are_rolled_back_if_dropped_or_told_to

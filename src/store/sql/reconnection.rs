@@ -1,0 +1,159 @@
+//! Makes connections one at a time while the last one was lost or could not be made. So a server that recovers, or that is full, is not overrun.
+
+use std::{
+    fmt, mem,
+    pin::pin,
+    sync::{Mutex, MutexGuard as StateGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::future::{Either, select};
+use tokio::{
+    sync::{Mutex as Turns, MutexGuard, Notify},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    driver::{AcquireError, AcquireErrorKind, ConnectionPool},
+    fault::{is_full, kind_without_connection},
+    pause::pause,
+};
+use crate::store::StoreErrorKind;
+
+/// The time after which the caller whose turn it is looks again for an idle connection.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The time after which a connection that was not made counts as one that cannot be made, if its caller gives it up.
+const SLOW: Duration = Duration::from_millis(250);
+
+/// The turns of the callers that need a connection.
+#[derive(Debug, Default)]
+pub(super) struct Reconnection {
+    turns: Turns<()>,
+    /// `None`: the last connection was made, and callers do not wait for each other.
+    failed: Mutex<Option<FailedConnection>>,
+    has_failed: Notify,
+}
+
+/// The last connection, which was lost or could not be made.
+#[derive(Debug)]
+struct FailedConnection {
+    times: u32,
+    next: Instant,
+    why: (AcquireErrorKind, String),
+}
+
+impl Reconnection {
+    /// Takes a connection out of the pool, or makes one, when it is this caller's turn. `is_lost` says whether the server cannot be asked: then
+    /// the caller also waits for no more than the next failure of another.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the next caller has its turn.
+    pub(super) async fn acquire<P: ConnectionPool>(
+        &self,
+        pool: &P,
+        is_lost: impl Fn() -> bool,
+    ) -> Result<P::Connection, AcquireError> {
+        let turn = self.turn(pool, is_lost).await?;
+        let making = ConnectionAttempt { reconnection: self, pool, begun: Instant::now(), takes_idle: pool.has_idle() };
+        let acquired = pool.acquire().await;
+        making.ends(acquired.as_ref().err());
+        drop(turn);
+        acquired
+    }
+
+    /// Notes that a connection was lost: others may not be made, either.
+    pub(super) fn loses(&self) {
+        let failed = || FailedConnection {
+            times: 0,
+            next: Instant::now(),
+            why: (AcquireErrorKind::Unreachable, "a connection was lost".to_owned()),
+        };
+        self.failed().get_or_insert_with(failed);
+    }
+
+    async fn turn<P: ConnectionPool>(
+        &self,
+        pool: &P,
+        is_lost: impl Fn() -> bool,
+    ) -> Result<Option<MutexGuard<'_, ()>>, AcquireError> {
+        let mut failure = pin!(self.has_failed.notified());
+        failure.as_mut().enable();
+        if self.next().is_none() {
+            return Ok(None);
+        }
+        let mut turn = pin!(self.turns.lock());
+        let turn = loop {
+            match select(turn.as_mut(), failure.as_mut()).await {
+                Either::Left((turn, _)) => break turn,
+                Either::Right(_) => {
+                    if is_lost()
+                        && let Some(FailedConnection { why: (kind, text), .. }) = &*self.failed()
+                    {
+                        return Err(AcquireError::new(kind.clone(), text.clone()));
+                    }
+                    failure.set(self.has_failed.notified());
+                }
+            }
+        };
+        while let Some(next) = self.next() {
+            let now = Instant::now();
+            if next <= now || pool.has_idle() {
+                return Ok(Some(turn));
+            }
+            sleep_until(next.min(now + LOOK)).await;
+        }
+        Ok(None)
+    }
+
+    /// Returns when the next connection may be made; `None` if at any time.
+    fn next(&self) -> Option<Instant> {
+        self.failed().as_ref().map(|failed| failed.next)
+    }
+
+    fn fails(&self, kind: AcquireErrorKind, text: impl fmt::Display) {
+        let mut failed = self.failed();
+        let times = failed.as_ref().map_or(0, |failed| failed.times).saturating_add(1);
+        *failed = Some(FailedConnection { times, next: Instant::now() + pause(times), why: (kind, text.to_string()) });
+        drop(failed);
+        self.has_failed.notify_waiters();
+    }
+
+    /// Ignores poisoning: no operation leaves it half changed.
+    fn failed(&self) -> StateGuard<'_, Option<FailedConnection>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection that is taken out of the pool or made.
+struct ConnectionAttempt<'a, P: ConnectionPool> {
+    reconnection: &'a Reconnection,
+    pool: &'a P,
+    begun: Instant,
+    takes_idle: bool,
+}
+
+impl<P: ConnectionPool> ConnectionAttempt<'_, P> {
+    fn ends(self, error: Option<&AcquireError>) {
+        match error {
+            None if !self.takes_idle => *self.reconnection.failed() = None,
+            Some(error)
+                if is_full(error)
+                    || kind_without_connection(error, self.pool.is_exhausted()) == StoreErrorKind::Unreachable =>
+            {
+                self.reconnection.fails(error.kind().clone(), error);
+            }
+            _ => {}
+        }
+        mem::forget(self);
+    }
+}
+
+impl<P: ConnectionPool> Drop for ConnectionAttempt<'_, P> {
+    fn drop(&mut self) {
+        if !self.takes_idle && self.begun.elapsed() >= SLOW && !self.pool.is_exhausted() {
+            self.reconnection.fails(AcquireErrorKind::Unreachable, "no connection could be made in time");
+        }
+    }
+}
