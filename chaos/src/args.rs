@@ -92,6 +92,10 @@ pub struct Args {
     #[arg(long)]
     pub(crate) serializable: bool,
 
+    /// Let a trigger of the application fail a tenth of the writes of records, as if the server were gone that it asks (SQLSTATE 08006).
+    #[arg(long)]
+    pub(crate) failing_trigger: bool,
+
     /// The most calls that share a statement of a server's store; 1 turns that off, and with it the faults of such statements. Defaults
     /// to the store's own.
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(1..=1024))]

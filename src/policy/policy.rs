@@ -149,7 +149,7 @@ pub enum Mode {
     Transactional,
 }
 
-/// The policy for calls while the store cannot be asked: there is no connection to it, or no answer within its timeout
+/// The policy for calls while the store cannot be asked: no call of the process has had an answer within its timeout
 /// ([`StoreErrorKind::is_unavailable`](crate::store::StoreErrorKind::is_unavailable)). It does not apply to a store that
 /// answers and fails, nor to one that is too busy: those calls are always refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

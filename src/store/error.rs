@@ -65,18 +65,18 @@ pub enum StoreErrorKind {
     Conflict,
     /// The store returned invalid data.
     Corrupt,
-    /// The store cannot be asked: the answer was lost, and no other attempt got one. It is not known whether the
+    /// The store cannot be asked: the answer was lost, and no other attempt or call got one in time. It is not known whether the
     /// operation was carried out.
     Interrupted,
-    /// The store can be asked, and cannot carry out the operation now: its pool has no free connection, the statement takes
-    /// too long, or the server that answers is a standby.
+    /// The store can be asked, and cannot carry out the operation now: it has no free connection, the statement takes too long,
+    /// the server that answers is a standby, or another server that it depends on is away.
     Overloaded,
     /// The store refused the operation: a privilege or a function is missing, say. It was not carried out, except perhaps
     /// [after a lost answer](StoreError::after_a_lost_answer): a server with a broken disk refuses as well.
     Refused,
     /// All users together have as many transactions as there may be.
     TransactionLimit,
-    /// The store cannot be asked: there was no connection to it. The operation was not carried out.
+    /// The store cannot be asked: there was no connection to it for one timeout. The operation was not carried out.
     Unreachable,
     /// The user of the call has as many records as one user may have.
     UserFull,

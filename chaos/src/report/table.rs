@@ -48,6 +48,7 @@ impl Table<'_> {
             Topology::Partitioned | Topology::Single => String::new(),
         };
         let serializable = if args.serializable { ", serializable" } else { "" };
+        let trigger = if args.failing_trigger { ", failing trigger" } else { "" };
         let batches = match args.max_batch {
             Some(1) => ", no shared statements".to_owned(),
             Some(calls) => format!(", at most {calls} calls a statement"),
@@ -55,7 +56,7 @@ impl Table<'_> {
         };
         let moved = if args.moving { "moved to " } else { "" };
         let partitions = args.partitions.map(|partitions| format!(", {moved}{partitions} partitions"));
-        format!("{mode}{topology}{serializable}{batches}{}", partitions.unwrap_or_default())
+        format!("{mode}{topology}{serializable}{trigger}{batches}{}", partitions.unwrap_or_default())
     }
 
     fn rows(&self) -> MarkdownTable {

@@ -21,7 +21,7 @@ const NO_CONNECTION: [&str; 5] = [
 pub(crate) fn driver_error(error: Error) -> DriverError {
     match answer(&error) {
         ReportedAnswer::Error { code: Some(code), message } => {
-            let (fatal, message) = (is_fatal(message), message.to_owned());
+            let (fatal, message) = (is_fatal(code, message), message.to_owned());
             DriverError::answered(code, message, fatal, error)
         }
         ReportedAnswer::Error { code: None, message } => DriverError::unrecognised(message.to_owned(), error),

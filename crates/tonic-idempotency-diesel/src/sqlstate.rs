@@ -9,8 +9,11 @@ const HINTS: [&str; 3] = ["42703", "TI001", "TI002"];
 /// How the messages of connections begin that the server ends.
 const FATAL: &str = "terminating connection";
 
+/// The SQLSTATE of PgBouncer's own errors.
+const OF_PGBOUNCER: &str = "08P01";
+
 /// Messages of PostgreSQL and PgBouncer. `*` is any text. The first that matches counts.
-const MESSAGES: [(&str, &str); 46] = [
+const MESSAGES: [(&str, &str); 50] = [
     // A connection that came with a transaction, or is in none.
     ("SET TRANSACTION *", "25001"),
     ("transaction read-write mode must be set before any query", "25001"),
@@ -56,6 +59,11 @@ const MESSAGES: [(&str, &str); 46] = [
     ("relation \"*\" does not exist", "42P01"),
     ("schema \"*\" does not exist", "3F000"),
     ("syntax error *", "42601"),
+    // A worker of Citus, or the server of a dblink or a foreign table, is away.
+    ("connection to the remote node *", "08006"),
+    ("could not connect to server *", "08001"),
+    ("could not establish connection*", "08001"),
+    ("server closed the connection unexpectedly*", "08006"),
     // PgBouncer has lost the server, or does not reach it.
     ("idle transaction timeout", "08P01"),
     ("pgbouncer *", "08P01"),
@@ -96,9 +104,9 @@ pub(crate) fn sqlstate_of_login(message: &str) -> Option<&'static str> {
     of_message(message, &LOGINS).or_else(|| of_message(message, &MESSAGES))
 }
 
-/// Returns whether the server ends the connection after an error with this message.
-pub(crate) fn is_fatal(message: &str) -> bool {
-    message.starts_with(FATAL)
+/// Returns whether the server ends the connection after an error with this message, or PgBouncer after one with this SQLSTATE.
+pub(crate) fn is_fatal(code: &str, message: &str) -> bool {
+    code == OF_PGBOUNCER || message.starts_with(FATAL)
 }
 
 fn of_hint(hint: Option<&str>) -> Option<&'static str> {

@@ -75,7 +75,7 @@ impl SeaOrmSession {
             };
             let error = self.failed(level, error);
             let said = driver_error(&error, Arc::clone(&error));
-            if said.code().is_none() || said.is_connection_lost() {
+            if said.code().is_none() || said.is_connection_lost() || said.leaves_doubt() {
                 return Err(error);
             }
         }

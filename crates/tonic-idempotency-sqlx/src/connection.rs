@@ -105,7 +105,7 @@ impl SqlxConnection {
     async fn settle(&mut self) -> Result<(), DriverError> {
         loop {
             match self.ping().await.map_err(|error| self.failed(error)) {
-                Err(error) if error.code().is_some() && !error.is_connection_lost() => {}
+                Err(error) if is_of_statement(&error) => {}
                 settled => return settled,
             }
         }
@@ -128,7 +128,7 @@ impl SqlxConnection {
         loop {
             match Manager::rollback(self).await.map_err(|error| self.failed(error)) {
                 // Of a statement that was given up: the ROLLBACK was not sent.
-                Err(error) if error.code().is_some() && !error.is_connection_lost() => {}
+                Err(error) if is_of_statement(&error) => {}
                 rolled_back => return rolled_back,
             }
         }
@@ -257,6 +257,11 @@ impl Connection for SqlxConnection {
     fn close(mut self) {
         self.is_spoilt = true;
     }
+}
+
+/// Returns whether the server has answered a statement with this error, and answers the next.
+fn is_of_statement(error: &DriverError) -> bool {
+    error.code().is_some() && !error.is_connection_lost() && !error.leaves_doubt()
 }
 
 impl ServerTransaction {

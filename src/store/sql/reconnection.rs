@@ -44,8 +44,8 @@ struct FailedConnection {
 }
 
 impl Reconnection {
-    /// Takes a connection out of the pool, or makes one, when it is this caller's turn. `is_lost` says whether the server cannot be asked: then
-    /// the caller also waits for no more than the next failure of another.
+    /// Takes a connection out of the pool, or makes one, when it is this caller's turn. If the server cannot be asked, which `is_lost` says, the
+    /// next failure of another caller is this one's, too.
     ///
     /// # Cancel safety
     ///
@@ -55,11 +55,14 @@ impl Reconnection {
         pool: &P,
         is_lost: impl Fn() -> bool,
     ) -> Result<P::Connection, AcquireError> {
-        let turn = self.turn(pool, is_lost).await?;
-        let making = ConnectionAttempt { reconnection: self, pool, begun: Instant::now(), takes_idle: pool.has_idle() };
+        let turn = match self.next() {
+            Some(_) => self.turn(pool, is_lost).await?,
+            None => None,
+        };
+        let takes_idle = turn.is_some() && pool.has_idle();
+        let attempt = ConnectionAttempt { reconnection: self, pool, begun: Instant::now(), takes_idle };
         let acquired = pool.acquire().await;
-        making.ends(acquired.as_ref().err());
-        drop(turn);
+        attempt.ends(acquired.as_ref().err(), turn.is_some());
         acquired
     }
 
@@ -135,9 +138,10 @@ struct ConnectionAttempt<'a, P: ConnectionPool> {
 }
 
 impl<P: ConnectionPool> ConnectionAttempt<'_, P> {
-    fn ends(self, error: Option<&AcquireError>) {
+    /// Notes the outcome. `is_turn` says whether other callers waited for it.
+    fn ends(self, error: Option<&AcquireError>, is_turn: bool) {
         match error {
-            None if !self.takes_idle => *self.reconnection.failed() = None,
+            None if is_turn && !self.takes_idle => *self.reconnection.failed() = None,
             Some(error)
                 if is_full(error)
                     || kind_without_connection(error, self.pool.is_exhausted()) == StoreErrorKind::Unreachable =>

@@ -174,9 +174,10 @@ impl<D: Driver> SqlStore<D> {
     /// hour; another timeout counts as the nearer of these. Defaults to 5 seconds.
     ///
     /// An attempt that has not answered after a quarter of it, at most 2 seconds, does not hold up the operation: a further
-    /// attempt is made beside it, on another connection. If there is no answer in time, the error says whether the server
-    /// could be asked: [`Overloaded`](crate::store::StoreErrorKind::Overloaded) if it could, or if the pool has no free
-    /// connection; else [`Interrupted`](crate::store::StoreErrorKind::Interrupted) or
+    /// attempt is made beside it, on another connection. A lost answer, and a connection that cannot be made, are tried again.
+    /// If there is no answer in time, the error says whether the server could be asked:
+    /// [`Overloaded`](crate::store::StoreErrorKind::Overloaded) if it could, if any other call was answered, or if the pool has no
+    /// free connection; else [`Interrupted`](crate::store::StoreErrorKind::Interrupted) or
     /// [`Unreachable`](crate::store::StoreErrorKind::Unreachable).
     ///
     /// The outcome of a COMMIT that takes longer is looked up, for at most the same time again. The handler of a

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use tonic::{Code, Status};
 use tonic_idempotency::store::{
     Claim, ClaimOutcome, Completion, Reservation, SetupProblem, Store as _, StoreErrorKind, StoredResponse, VerifyError,
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 
 use crate::{
-    PoolOptions, Stack, all_are_back, assert_clean, behind_bouncer, execute_on_one, new_claim, patient, pool, pool_at, pool_through,
-    pool_through_proxy, store,
+    Call, PoolOptions, Service, Stack, all_are_back, assert_clean, behind_bouncer, execute_on_one, new_claim, patient, pool, pool_at, pool_through,
+    pool_through_proxy, status, store,
 };
 
 async fn kind<S: Stack>(url: String) -> StoreErrorKind {
@@ -97,6 +98,22 @@ pub async fn of_texts_are_not_made_by_the_settings_of_the_role<S: Stack>() {
             assert_eq!(replay.response, StoredResponse::message(message.clone()));
         }
     }
+}
+
+/// As those of a dblink: the call's connection is not lost.
+pub async fn of_another_server_are_refusals_and_leave_the_connection<S: Stack>() {
+    let database = Database::new().await;
+    let service = Service::new(&database, pool::<S>(&database, 1), |call: Call<S>| async move {
+        let process = call.select("SELECT pg_backend_pid()::text").await?.expect("a process");
+        let away = "DO $$ BEGIN RAISE 'could not establish connection' USING ERRCODE = '08001'; END $$";
+        let error = call.execute(away).await.expect_err("another server is away");
+        let kind = S::kind(&error);
+        Err(Status::new(status(error).code(), format!("{kind:?} {process}")))
+    });
+    let service = service.await;
+    let [first, second] = [service.create("shop").await, service.create("shop").await].map(|call| call.expect_err("no call"));
+    assert!(first.code() == Code::Internal && first.message().starts_with("Refused "), "{first}");
+    assert_eq!(first.message(), second.message(), "the connection is the same");
 }
 
 /// Each statement of the check is one of several on its connection, with a transaction that the library does not know of.

@@ -118,6 +118,7 @@ macro_rules! driver_tests {
                 another_procedure_is_refused_while_the_first_runs_and_afterwards
             }
             errors {
+                of_another_server_are_refusals_and_leave_the_connection
                 of_a_login_are_told_apart
                 of_stale_statements_are_not_seen
                 of_lost_connections_are_not_seen
