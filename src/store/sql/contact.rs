@@ -33,9 +33,9 @@ impl Contact {
         };
     }
 
-    /// Returns whether no operation has had an answer for one timeout since the first failure.
+    /// Returns whether no operation has had an answer for one timeout since the first failure, of which the last is not older.
     pub(super) fn is_lost(&self, timeout: Duration) -> bool {
-        self.state().failed.is_some_and(|[first, _]| first.elapsed() >= timeout)
+        self.state().failed.is_some_and(|[first, last]| first.elapsed() >= timeout && last.elapsed() < timeout)
     }
 
     /// Returns whether any operation has had an answer since this time.
@@ -72,7 +72,8 @@ mod tests {
         contact.fails(TIMEOUT);
         assert!(!contact.is_lost(TIMEOUT), "a new outage");
         advance(2 * TIMEOUT).await;
-        contact.fails(TIMEOUT);
         assert!(!contact.is_lost(TIMEOUT), "the last failure was long ago");
+        contact.fails(TIMEOUT);
+        assert!(!contact.is_lost(TIMEOUT), "a new outage");
     }
 }
