@@ -170,6 +170,10 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
     let (subject, detail): (Option<&str>, Option<&str>) = (column(row, "subject")?, column(row, "detail")?);
     let (subject, text) = (subject.unwrap_or_default().to_owned(), detail.unwrap_or_default().to_owned());
     Ok(Some(match column::<&str>(row, "problem")? {
+        "excess_privilege" => {
+            let (privilege, role) = privilege_and_role(&text)?;
+            SetupProblem::ExcessPrivilege { object: subject, privilege, role }
+        }
         "exempt_role" => SetupProblem::ExemptRole { role: subject },
         "messages" => {
             if !is_english(&subject) {
@@ -188,8 +192,7 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         "missing_pack" => SetupProblem::MissingPack { name: LIMITS.name },
         "missing_migration" => SetupProblem::MissingMigrations { versions: vec![subject.parse().map_err(corrupt)?] },
         "missing_privilege" => {
-            let (privilege, role) = text.split_once(' ').ok_or_else(|| corrupt("a privilege without a role"))?;
-            let (privilege, role) = (privilege.to_owned(), role.to_owned());
+            let (privilege, role) = privilege_and_role(&text)?;
             SetupProblem::MissingPrivilege { object: subject, privilege, role }
         }
         "missing_routine" => {
@@ -215,6 +218,12 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         "unregistered_type" => SetupProblem::UnregisteredType { name: subject, column: text },
         other => return Err(corrupt(format!("unknown problem: {other:?}"))),
     }))
+}
+
+/// Splits a privilege and a role.
+fn privilege_and_role(text: &str) -> Result<(String, String), StoreError> {
+    let (privilege, role) = text.split_once(' ').ok_or_else(|| corrupt("a privilege without a role"))?;
+    Ok((privilege.to_owned(), role.to_owned()))
 }
 
 /// Returns whether the messages of a server with this `lc_messages` are in English.
@@ -292,6 +301,16 @@ const RUN: &str =
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupProblem {
+    /// PUBLIC has a privilege, or the role one that only the owner, or an operator, should have.
+    #[error("{role} has {privilege} on {object}; as the owner of the tables, REVOKE {privilege} ON {object} FROM {role}")]
+    ExcessPrivilege {
+        /// The kind and name of the object.
+        object: String,
+        /// The privilege.
+        privilege: String,
+        /// The role that it was granted to: that of the pool, one that it is a member of, or `PUBLIC`.
+        role: String,
+    },
     /// Row-level security does not apply to the role, or to the one that the connection logged in as and can return to.
     #[error(
         "row-level security does not apply to the role {role}: it is a superuser or has BYPASSRLS; log in as a role \

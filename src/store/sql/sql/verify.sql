@@ -103,7 +103,30 @@ SELECT 'missing_privilege', 'routine authn.current_user_id', 'EXECUTE ' || curre
 FROM pg_proc p
 JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = 'authn' AND p.proname = 'current_user_id' AND p.pronargs = 0
+  AND EXISTS (
+          SELECT FROM pg_depend d
+          WHERE d.classid = 'pg_policy'::regclass AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
+      )
   AND NOT has_function_privilege(p.oid, 'EXECUTE')
+UNION ALL
+-- PUBLIC has no right. This role may neither truncate, nor operate, nor read the notes, unless it is the owner.
+SELECT DISTINCT 'excess_privilege', o.kind || ' ' || o.name,
+       concat(a.privilege_type, ' ', CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
+FROM (
+    SELECT 'routine', r.proname, r.name, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+    FROM routines r JOIN pg_proc p ON p.oid = r.id
+    UNION ALL
+    SELECT 'table', c.relname, format('%I.%I', n.nspname, c.relname), c.relowner, c.relacl
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = $4::text AND (starts_with(c.relname, 'idempotency_') OR c.relname = $5::text)
+) AS o (kind, object, name, owner, rights)
+CROSS JOIN aclexplode(o.rights) a
+WHERE a.grantee = 0
+   OR a.grantee <> o.owner
+  AND (a.privilege_type = 'TRUNCATE'
+       OR o.object IN ('idempotency_audit', 'idempotency_inspect', 'idempotency_operator_release', 'idempotency_stuck'))
+  AND NOT EXISTS (SELECT FROM pg_roles s WHERE s.rolname = current_user AND s.rolsuper)
+  AND pg_has_role(a.grantee, 'USAGE')
 UNION ALL
 SELECT 'unregistered_type', wanted.name, wanted.resource_column
 FROM keys
