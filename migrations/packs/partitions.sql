@@ -77,6 +77,8 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Each node has parts of the table already.';
     END IF;
 
+    -- The new table's foreign keys are valid.
+    PERFORM tenant.idempotency_validate();
     SELECT string_agg(found.what, ', ' ORDER BY found.what) INTO v_in_the_way
     FROM (
         SELECT format('the view %s', r.ev_class::regclass) AS what
@@ -85,6 +87,9 @@ BEGIN
         UNION
         SELECT format('the foreign key %I of %s', c.conname, c.conrelid::regclass)
         FROM pg_constraint c WHERE c.contype = 'f' AND c.confrelid = v_table
+        UNION
+        SELECT format('records that do not fit the foreign key %I', c.conname)
+        FROM pg_constraint c WHERE c.contype = 'f' AND c.conrelid = v_table AND NOT c.convalidated
         UNION
         SELECT format('the inheritance of %s', i.inhrelid::regclass)
         FROM pg_inherits i WHERE i.inhparent = v_table OR i.inhrelid = v_table

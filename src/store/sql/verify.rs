@@ -58,6 +58,7 @@ async fn in_catalogue(
     let registered = || types.iter().filter(|known| known.table().is_some());
     let names: Vec<_> = registered().map(|known| known.name().to_owned()).collect();
     let columns: Vec<_> = registered().map(|known| known.column().to_owned()).collect();
+    let tables: Vec<_> = types.iter().filter_map(|known| known.table().map(str::to_owned)).collect();
     let kinds: Vec<_> = registered().map(|known| kind(known.id_kind()).to_owned()).collect();
     let tracked = types.iter().filter(|known| known.is_tracked());
     let tracked: Vec<_> = tracked.map(|known| known.name().to_owned()).collect();
@@ -80,6 +81,7 @@ async fn in_catalogue(
         routines.as_slice().into(),
         versions.as_slice().into(),
         checks.as_slice().into(),
+        tables.as_slice().into(),
     ];
     Ok(whole_migrations(ask(connections, Statement { sql: include_str!("sql/verify.sql"), parameters }).await?))
 }
@@ -200,10 +202,19 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         }
         "missing_table" => SetupProblem::MissingTable { table: subject },
         "no_index_of_users" => SetupProblem::NoIndexOfUsers { table: subject },
+        "no_reference" => {
+            tracing::warn!(
+                resource_type = subject,
+                "records refer to resources that their table does not have, and there is no foreign key: register the type again when they \
+                 have expired"
+            );
+            return Ok(None);
+        }
         "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
         "no_status" => SetupProblem::NoStatus { function: subject, resource_types: text },
         "other_id_kind" => SetupProblem::OtherIdKind { name: subject, found: text },
         "other_owner" => SetupProblem::OtherOwner { repairs: vec![subject] },
+        "other_table" => SetupProblem::OtherTable { name: subject, found: text },
         "other_version" => {
             SetupProblem::OtherVersion { found: detail.map(str::parse).transpose().map_err(corrupt)?, needed: VERSION }
         }
@@ -432,6 +443,14 @@ pub enum SetupProblem {
     OtherOwner {
         /// The statements that make it right.
         repairs: Vec<String>,
+    },
+    /// The foreign key of a resource type leads to another table: one that had this name when the type was registered.
+    #[error("the ids of the resource type {name} refer to {found}, which is not its table; run migrations::register")]
+    OtherTable {
+        /// The type's name.
+        name: String,
+        /// The table to which the foreign key leads.
+        found: String,
     },
     /// The functions are of another version of the crate.
     #[error(

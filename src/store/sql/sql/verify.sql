@@ -13,6 +13,7 @@
 --   $11 all routines that the migrations make
 --   $12 the numbers of the migrations that make them
 --   $13 the checks of the table
+--   $14 the tables of the resource types
 WITH keys AS (
     SELECT c.oid AS id, format('%I.%I', n.nspname, c.relname) AS name
     FROM pg_class c
@@ -135,12 +136,37 @@ WHERE NOT EXISTS (
           SELECT FROM pg_attribute a
           JOIN pg_constraint c ON c.conrelid = a.attrelid AND c.contype = 'f' AND a.attnum = ANY (c.conkey)
           WHERE a.attrelid = keys.id AND a.attname = wanted.resource_column
+          UNION ALL
+          SELECT FROM pg_partitioned_table p WHERE p.partrelid = keys.id
       )
    OR NOT EXISTS (
           SELECT FROM routines r
           WHERE r.proname = 'idempotency_complete_row'
             AND position(', ' || quote_literal(wanted.resource_column) IN r.prosrc) > 0
       )
+UNION ALL
+-- Of partitions, if there are records that it does not fit.
+SELECT 'no_reference', wanted.name, NULL
+FROM keys
+JOIN pg_partitioned_table p ON p.partrelid = keys.id
+CROSS JOIN unnest($2::text[], $3::text[]) AS wanted (name, resource_column)
+JOIN pg_attribute a ON a.attrelid = keys.id AND a.attname = wanted.resource_column
+WHERE NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = keys.id AND c.contype = 'f' AND a.attnum = ANY (c.conkey))
+UNION ALL
+-- A table that was renamed keeps the foreign key.
+SELECT 'other_table', wanted.name, min(f.name)
+FROM keys
+CROSS JOIN unnest($2::text[], $3::text[], $14::text[]) AS wanted (name, resource_column, resource_table)
+JOIN pg_attribute a ON a.attrelid = keys.id AND a.attname = wanted.resource_column
+JOIN pg_constraint c ON c.conrelid = keys.id AND c.contype = 'f' AND c.conkey = ARRAY[a.attnum]
+CROSS JOIN LATERAL (
+    SELECT format('%I.%I', n.nspname, t.relname) AS name,
+           parse_ident(wanted.resource_table) IN (ARRAY[t.relname::text], ARRAY[n.nspname::text, t.relname::text]) AS is_wanted
+    FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    WHERE t.oid = c.confrelid
+) f
+GROUP BY wanted.name
+HAVING NOT bool_or(f.is_wanted)
 UNION ALL
 SELECT 'other_id_kind', wanted.name, format_type(a.atttypid, NULL)
 FROM keys
