@@ -11,7 +11,7 @@
 -- PostgreSQL would choose the partitions by `user_id = ...` once, before the first row, and find nothing in the others. So the policy says
 -- `user_id >= ... AND user_id <= ...`, which chooses no partition of a hash; the statement's own condition on user_id does, row by row. It is
 -- a condition of the index, too, as in a table without partitions: what a reader adds, such as `user_id < ...`, reads no entries of the index
--- but the reader's own, so that neither EXPLAIN (ANALYZE) nor the time that it takes tells of other users. (The planner evaluates what it
+-- but the reader's own, so that neither EXPLAIN (ANALYZE) nor the time that it takes tells of other users by it. (The planner evaluates what it
 -- compares with, but no sub-select: authn.current_user_id() of some applications raises an error if no user is set.)
 --
 -- The other policies say `CASE WHEN ... THEN true ELSE false END`, which PostgreSQL does not look into.
@@ -238,11 +238,16 @@ BEGIN
     PERFORM tenant.idempotency_revoke_all('pg_class', t.id)
     FROM (SELECT v_next::oid AS id UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = v_next) t;
     FOR v_statement IN
-        SELECT format('GRANT %s ON TABLE tenant.idempotency_keys_next TO %s%s', a.privilege_type,
+        SELECT format('GRANT %s%s ON TABLE tenant.idempotency_keys_next TO %s%s', a.privilege_type, r.columns,
                       CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END,
                       CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
-        FROM pg_class c CROSS JOIN aclexplode(c.relacl) a
-        WHERE c.oid = v_table AND a.grantee <> c.relowner
+        FROM (
+            SELECT c.oid, '', c.relacl, c.relowner FROM pg_class c
+            UNION ALL
+            SELECT c.oid, format(' (%I)', a.attname), a.attacl, c.relowner FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        ) AS r (id, columns, rights, owner)
+        CROSS JOIN aclexplode(r.rights) a
+        WHERE r.id = v_table AND a.grantee <> r.owner
     LOOP
         EXECUTE v_statement;
     END LOOP;

@@ -83,8 +83,7 @@ async fn moves_the_foreign_key_to_the_table_that_has_the_name_now() {
             let insert = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
             let id: Uuid = owner.query_one(insert, &[]).await.expect("an invoice").get(0);
             let resource = Some(Resource { resource_type: "invoice".to_owned(), id: id.into() });
-            let claim =
-                Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+            let claim = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
             commit(&store, &claim, Completion { resource, ..completion("done") }).await;
             (claim, id)
         };

@@ -14,6 +14,14 @@ const OWNERS: &str = "\
     operator_release operator_release_row owner partition partitions register_resource revoke_all run_grants \
     see stop_moving stuck sweep_more switch_tables unregistered uuidv8 validate write_mirror write_statements";
 
+const PAGE: &str = include_str!("../../../docs/database.md");
+
+/// Returns the SQL of the page with this word.
+fn on_the_page(word: &str) -> &'static str {
+    let mut blocks = PAGE.split("```sql\n").skip(1).filter_map(|block| block.split("```").next());
+    blocks.find(|block| block.contains(word)).expect("a block")
+}
+
 fn unprotected() -> SetupProblem {
     SetupProblem::NoRowLevelSecurity { table: "tenant.idempotency_keys".to_owned() }
 }
@@ -31,6 +39,9 @@ const RIGHTS: &str = "
     SELECT format('%s: %s %s', CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, o.name, a.privilege_type)
     FROM (
         SELECT c.oid::regclass::text, c.relowner, c.relacl, c.relnamespace FROM pg_class c
+        UNION ALL
+        SELECT format('%s.%s', c.oid::regclass, a.attname), c.relowner, a.attacl, c.relnamespace
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
         UNION ALL
         SELECT p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner)), p.pronamespace FROM pg_proc p
         UNION ALL
@@ -56,11 +67,12 @@ async fn are_the_owners_alone_whatever_default_privileges_say() {
         assert_eq!(names(&owner, RIGHTS).await, Vec::<String>::new(), "{}", migration.name());
     }
     let by_hand = format!(
-        "SELECT tenant.idempotency_grant('{API_ROLE}'); GRANT SELECT ON tenant.idempotency_keys TO {analyst};
+        "SELECT tenant.idempotency_grant('{API_ROLE}'); {grant}
          CREATE FUNCTION tenant.of_row(k tenant.idempotency_keys) RETURNS text LANGUAGE sql AS 'SELECT k.procedure';
          REVOKE ALL ON FUNCTION tenant.of_row FROM PUBLIC, {anyone}; GRANT EXECUTE ON FUNCTION tenant.of_row TO {analyst};
          GRANT EXECUTE ON FUNCTION tenant.idempotency_version() TO {anyone};
-         CREATE SCHEMA billing; CREATE TABLE billing.invoices (id uuid PRIMARY KEY);"
+         CREATE SCHEMA billing; CREATE TABLE billing.invoices (id uuid PRIMARY KEY);",
+        grant = on_the_page("my_analyst_role").replace("my_analyst_role", &analyst),
     );
     owner.batch_execute(&by_hand).await.expect("grants");
     let granted = names(&owner, RIGHTS).await;
@@ -81,6 +93,20 @@ async fn are_the_owners_alone_whatever_default_privileges_say() {
         steps += 1;
     }
     assert_eq!((names(&owner, RIGHTS).await, steps > 8), (granted, true));
+    let listed = format!(
+        "SELECT concat_ws(' ', grantee, name, privilege_type) FROM ({}) r",
+        on_the_page("information_schema").trim_end().trim_end_matches(';')
+    );
+    let listed = names(&owner, &listed).await;
+    for (role, rights) in [
+        (&analyst, &["idempotency_keys SELECT", "of_row EXECUTE"][..]),
+        (&anyone, &["idempotency_version EXECUTE"]),
+        (&"PUBLIC".to_owned(), &[]),
+    ] {
+        let of_role: Vec<_> =
+            listed.iter().filter_map(|right| right.strip_prefix(role.as_str())).map(str::trim).collect();
+        assert_eq!(of_role, rights);
+    }
     let store = PostgresStore::new(database.pool_of_login(2).await, types);
     assert_eq!(problems(&store).await, []);
     owner
@@ -116,6 +142,9 @@ async fn are_verified_and_too_many_are_found() {
         owner.batch_execute(remedy).await.expect(remedy);
         assert_eq!(problems(&store).await, [], "{remedy}");
     }
+    let of_column = "GRANT SELECT (user_id) ON tenant.idempotency_keys TO PUBLIC";
+    owner.batch_execute(of_column).await.expect("a right");
+    assert!(matches!(problems(&store).await[..], [SetupProblem::ExcessPrivilege { .. }]));
 }
 
 async fn names(client: &Client, query: &str) -> Vec<String> {

@@ -117,8 +117,9 @@ FROM (
     SELECT 'routine', r.proname, r.name, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
     FROM routines r JOIN pg_proc p ON p.oid = r.id
     UNION ALL
-    SELECT 'table', c.relname, format('%I.%I', n.nspname, c.relname), c.relowner, c.relacl
+    SELECT 'table', c.relname, format('%I.%I', n.nspname, c.relname), c.relowner, r.rights
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT a.attacl FROM pg_attribute a WHERE a.attrelid = c.oid) AS r (rights)
     WHERE n.nspname = $4::text AND (starts_with(c.relname, 'idempotency_') OR c.relname = $5::text)
 ) AS o (kind, object, name, owner, rights)
 CROSS JOIN aclexplode(o.rights) a

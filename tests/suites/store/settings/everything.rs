@@ -67,7 +67,8 @@ pub(crate) async fn works_with_setting(setting: &str) {
 async fn is_gone(client: &Client, error: &Error) -> bool {
     let version = "SELECT current_setting('server_version_num')::int4 >= 190000";
     let refused = [SqlState::UNDEFINED_OBJECT, SqlState::FEATURE_NOT_SUPPORTED];
-    client.query_one(version, &[]).await.expect("a version").get(0) && error.code().is_some_and(|code| refused.contains(code))
+    client.query_one(version, &[]).await.expect("a version").get(0)
+        && error.code().is_some_and(|code| refused.contains(code))
 }
 
 /// Makes a database of an encoding, and does everything there.
