@@ -11,7 +11,7 @@
 -- PostgreSQL would choose the partitions by `user_id = ...` once, before the first row, and find nothing in the others. So the policy says
 -- `user_id >= ... AND user_id <= ...`, which chooses no partition of a hash; the statement's own condition on user_id does, row by row. It is
 -- a condition of the index, too, as in a table without partitions: what a reader adds, such as `user_id < ...`, reads no entries of the index
--- but the reader's own, so that neither EXPLAIN (ANALYZE) nor the time that it takes tells of other users by it. (The planner evaluates what it
+-- but the reader's own, so that neither EXPLAIN (ANALYZE) nor the time that it takes tells of other users. (The planner evaluates what it
 -- compares with, but no sub-select: authn.current_user_id() of some applications raises an error if no user is set.)
 --
 -- The other policies say `CASE WHEN ... THEN true ELSE false END`, which PostgreSQL does not look into.
