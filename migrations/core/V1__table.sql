@@ -35,6 +35,46 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_migrations (
 CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 9 $version$;
 
+-- Returns the function authn.current_user_id() if it returns a uuid, as that of the Go interceptor does, and NULL if it returns the user of
+-- another kind, which is no owner. Called by all that name it.
+CREATE OR REPLACE FUNCTION tenant.idempotency_user_function() RETURNS regprocedure
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp AS $user$
+BEGIN
+    RETURN (
+        SELECT p.oid FROM pg_proc p JOIN pg_type t ON t.oid = p.prorettype
+        WHERE p.oid = to_regprocedure('authn.current_user_id()')
+          AND coalesce(nullif(t.typbasetype, 0), t.oid) = 'uuid'::regtype AND NOT p.proretset
+    );
+END
+$user$;
+
+-- Revokes all rights on an object that was just made from all roles but its owner: those of PUBLIC, and those that default privileges of
+-- the owner have added. Called wherever a table, a routine or a schema is made.
+CREATE OR REPLACE FUNCTION tenant.idempotency_revoke_all(p_catalog regclass, p_object oid) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $revoke$
+DECLARE
+    v_revoke text;
+BEGIN
+    FOR v_revoke IN
+        SELECT DISTINCT format('REVOKE ALL ON %s FROM %s', o.name, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
+        FROM (
+            SELECT c.tableoid, c.oid, 'TABLE ' || c.oid::regclass, c.relowner, c.relacl FROM pg_class c
+            UNION ALL
+            SELECT p.tableoid, p.oid, 'ROUTINE ' || p.oid::regprocedure, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+            FROM pg_proc p
+            UNION ALL
+            SELECT n.tableoid, n.oid, 'SCHEMA ' || n.oid::regnamespace, n.nspowner, n.nspacl FROM pg_namespace n
+        ) AS o (catalog, id, name, owner, rights)
+        CROSS JOIN aclexplode(o.rights) a
+        WHERE o.catalog = p_catalog AND o.id = p_object AND a.grantee <> o.owner
+    LOOP
+        EXECUTE v_revoke;
+    END LOOP;
+END
+$revoke$;
+
 -- Returns the user of the transaction: the setting `app.current_user_id`, or NULL if it is not set. If the application
 -- already has a function with this name, it is not replaced.
 DO $adopt$
@@ -43,7 +83,9 @@ BEGIN
         CREATE FUNCTION authn.current_user_id() RETURNS uuid
         LANGUAGE sql STABLE PARALLEL SAFE
         RETURN nullif(current_setting('app.current_user_id', true), '')::uuid;
-        REVOKE EXECUTE ON FUNCTION authn.current_user_id() FROM PUBLIC;
+    ELSIF to_regprocedure('authn.current_user_id()') IS DISTINCT FROM tenant.idempotency_user_function() THEN
+        RAISE NOTICE 'authn.current_user_id() does not return a uuid: the policies of the layer leave it out'
+            USING HINT = 'The layer sets the owner of its records itself. Other statements see none.';
     END IF;
 END
 $adopt$;
@@ -94,6 +136,9 @@ BEGIN
         CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid
         LANGUAGE sql VOLATILE PARALLEL SAFE
         RETURN uuidv7();
+    END IF;
+    IF v_made IS NULL THEN
+        PERFORM tenant.idempotency_revoke_all('pg_proc', 'tenant.idempotency_uuidv7()'::regprocedure);
     END IF;
 
     IF has_function_privilege(to_regprocedure('tenant.idempotency_repairs()'), 'EXECUTE') THEN
@@ -244,6 +289,17 @@ BEGIN
 END
 $rows$;
 
+-- Returns the expression of the owner's policies: the owner that is set, or else the user.
+CREATE OR REPLACE FUNCTION tenant.idempotency_owner_set() RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp AS $owner$
+BEGIN
+    RETURN format('coalesce(%s)', concat_ws(
+        ', ', 'nullif(current_setting(''idempotency.owner'', true), '''')::uuid', tenant.idempotency_user_function()
+    ));
+END
+$owner$;
+
 -- Returns the policies: of the table, and of each part of it that holds rows, if it has any (`is_of_parts`). Called by
 -- tenant.idempotency_policies.
 CREATE OR REPLACE FUNCTION tenant.idempotency_policies_of_keys() RETURNS TABLE (
@@ -255,8 +311,7 @@ DECLARE
     v_swept CONSTANT text := 'expires <= now() AND current_setting(''app.idempotency_sight'', true) = ''sweep''';
 BEGIN
     RETURN QUERY VALUES
-        ('idempotency_keys_owner_policy'::name, 'ALL', false, false,
-         'user_id = coalesce(nullif(current_setting(''idempotency.owner'', true), '''')::uuid, authn.current_user_id())', ''),
+        ('idempotency_keys_owner_policy'::name, 'ALL', false, false, 'user_id = ' || tenant.idempotency_owner_set(), ''),
         ('idempotency_keys_sweep_policy', 'SELECT', true, true, v_swept, ''),
         ('idempotency_keys_sweep_lock_policy', 'UPDATE', true, true, v_swept, ' WITH CHECK (false)'),
         ('idempotency_keys_sweep_delete_policy', 'DELETE', true, true, v_swept, ''),
@@ -307,7 +362,7 @@ BEGIN
     RETURN QUERY
     SELECT format('GRANT EXECUTE ON FUNCTION %s TO %s', p.oid::regprocedure, v_owner)
     FROM pg_proc p
-    WHERE p.oid = to_regprocedure('authn.current_user_id()') AND NOT has_function_privilege(v_owner, p.oid, 'EXECUTE');
+    WHERE p.oid = tenant.idempotency_user_function() AND NOT has_function_privilege(v_owner, p.oid, 'EXECUTE');
 
     -- Tables and routines with this prefix are the layer's, except for the one function that the application replaces.
     RETURN QUERY

@@ -277,7 +277,7 @@ END;
 -- Registers a resource type: its name, its column in tenant.idempotency_keys (added if it does not exist), and the
 -- table whose `id` the column references, and whose kind it has. Run it as the owner of tenant.idempotency_keys, and tenant.idempotency_validate
 -- in a later transaction: the constraints are enforced from here on, but are not validated for existing rows. A type that
--- is registered changes nothing and locks nothing.
+-- is registered changes nothing and locks nothing. If another table has been given the name since, the foreign key moves to it.
 --
 -- Otherwise it waits at most half a second for each lock, since every claim would wait behind it, and then fails with
 -- lock_not_available. The index is what deleting a resource looks its record up by. It is built while claims wait: for a
@@ -294,6 +294,7 @@ DECLARE
     v_missing text[] := ARRAY(SELECT tenant.idempotency_unregistered(p_name, p_column, p_table));
     v_type    text;
     v_columns text;
+    v_renamed name;
 BEGIN
     IF v_missing = '{}' THEN
         RETURN;
@@ -319,15 +320,30 @@ BEGIN
         NULL;
     END;
     IF 'foreign key' = ANY (v_missing) THEN
+        -- A registered type's foreign key to another table: one that had this name before.
+        FOR v_renamed IN
+            SELECT c.conname
+            FROM pg_constraint c
+            JOIN pg_attribute a ON a.attrelid = c.conrelid AND c.conkey = ARRAY[a.attnum]
+            WHERE c.conrelid = 'tenant.idempotency_keys'::regclass AND c.contype = 'f' AND c.conparentid = 0
+              AND a.attname = p_column AND 'types' <> ALL (v_missing)
+        LOOP
+            EXECUTE format('ALTER TABLE tenant.idempotency_keys DROP CONSTRAINT %I', v_renamed);
+        END LOOP;
         -- A partitioned table has no foreign key that is not valid: its rows are read here.
-        EXECUTE format(
-            'ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT %I FOREIGN KEY (%I) REFERENCES %s (id) '
-            'ON DELETE SET NULL%s',
-            'idempotency_keys_fk_' || p_name, p_column, p_table,
-            CASE WHEN EXISTS (
-                SELECT FROM pg_partitioned_table p WHERE p.partrelid = 'tenant.idempotency_keys'::regclass
-            ) THEN '' ELSE ' NOT VALID' END
-        );
+        BEGIN
+            EXECUTE format(
+                'ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT %I FOREIGN KEY (%I) REFERENCES %s (id) '
+                'ON DELETE SET NULL%s',
+                'idempotency_keys_fk_' || p_name, p_column, p_table,
+                CASE WHEN EXISTS (
+                    SELECT FROM pg_partitioned_table p WHERE p.partrelid = 'tenant.idempotency_keys'::regclass
+                ) THEN '' ELSE ' NOT VALID' END
+            );
+        EXCEPTION WHEN foreign_key_violation THEN
+            RAISE WARNING 'records refer to a % that % does not have: it is not referenced', p_name, p_table
+                USING HINT = 'Register the type again when these records have expired.';
+        END;
     END IF;
     IF 'index' = ANY (v_missing) THEN
         EXECUTE format(
@@ -362,7 +378,8 @@ END
 $register$;
 
 -- Validates the constraints of tenant.idempotency_keys that were added without reading its rows. It reads them now; claims
--- go on meanwhile, if it runs in a transaction of its own. Validated constraints change nothing and lock nothing.
+-- go on meanwhile, if it runs in a transaction of its own. Validated constraints change nothing and lock nothing. A foreign key that some
+-- rows do not fit stays as it is, with a warning.
 CREATE OR REPLACE FUNCTION tenant.idempotency_validate() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -377,7 +394,12 @@ BEGIN
           AND starts_with(c.conname, 'idempotency_keys_')
         ORDER BY c.conname
     LOOP
-        EXECUTE format('ALTER TABLE tenant.idempotency_keys VALIDATE CONSTRAINT %I', v_constraint);
+        BEGIN
+            EXECUTE format('ALTER TABLE tenant.idempotency_keys VALIDATE CONSTRAINT %I', v_constraint);
+        EXCEPTION WHEN foreign_key_violation THEN
+            RAISE WARNING 'records do not fit the foreign key %, which holds for others', v_constraint
+                USING HINT = 'Validate it again when these records have expired.';
+        END;
     END LOOP;
 END
 $validate$;

@@ -19,7 +19,6 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_audit (
         action = 'list' OR action IN ('inspect', 'release') AND num_nulls(idempotency_key, user_id, state) = 0
     )
 );
-REVOKE ALL ON TABLE tenant.idempotency_audit FROM PUBLIC;
 
 -- Returns a UUIDv8 (RFC 9562 section 5.8) of a hash. Called by the next two functions.
 CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv8(p_hash bytea) RETURNS uuid

@@ -1,22 +1,4 @@
--- The rights: they are revoked from PUBLIC, and the API's own role and operators get those that they need.
-
--- Revokes the right to execute the layer's routines from PUBLIC, which has it on each new routine. Called by this migration, and by packs.
-CREATE OR REPLACE FUNCTION tenant.idempotency_revoke_from_public() RETURNS void
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $revoke$
-DECLARE
-    v_routine regprocedure;
-BEGIN
-    FOR v_routine IN
-        SELECT p.oid FROM pg_proc p
-        WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
-          AND starts_with(p.proname, 'idempotency_')
-          AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
-    LOOP
-        EXECUTE format('REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC', v_routine);
-    END LOOP;
-END
-$revoke$;
+-- The rights: no role has any on what the migrations make, but the owner; the API's own role and operators get those that they need.
 
 -- Returns the grants that a role lacks to use the store, as statements. A table of a pack has rows of users if it has an owner's policy, and
 -- a routine of a pack says in its comment that it is for this role. Called by tenant.idempotency_grant.
@@ -53,14 +35,14 @@ BEGIN ATOMIC
                'idempotency_hold_as', 'idempotency_holder_pid', 'idempotency_in_time', 'idempotency_insert_record', 'idempotency_is_free', 'idempotency_limit_idle',
                'idempotency_lock_id', 'idempotency_look', 'idempotency_look_up', 'idempotency_look_up_row',
                'idempotency_may_take_over', 'idempotency_microseconds', 'idempotency_milliseconds_until',
-               'idempotency_needs_primary', 'idempotency_needs_transaction', 'idempotency_needs_type', 'idempotency_policies', 'idempotency_policies_of_keys',
+               'idempotency_needs_primary', 'idempotency_needs_transaction', 'idempotency_needs_type', 'idempotency_owner_set', 'idempotency_policies', 'idempotency_policies_of_keys',
                'idempotency_release', 'idempotency_release_row', 'idempotency_repairs', 'idempotency_reserve_many',
                'idempotency_resource_id', 'idempotency_resource_status', 'idempotency_resource_type', 'idempotency_same_request',
                'idempotency_seed', 'idempotency_set', 'idempotency_settings_of', 'idempotency_soft_status', 'idempotency_state',
-               'idempotency_status', 'idempotency_sweep', 'idempotency_sweep_rows', 'idempotency_uuidv7', 'idempotency_version',
+               'idempotency_status', 'idempotency_sweep', 'idempotency_sweep_rows', 'idempotency_user_function', 'idempotency_uuidv7', 'idempotency_version',
                'idempotency_write_many'
            ))
-           OR p.oid = 'authn.current_user_id()'::regprocedure)
+           OR p.oid = tenant.idempotency_user_function())
       AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
 END;
 
@@ -147,5 +129,4 @@ BEGIN
 END
 $grant$;
 
-SELECT tenant.idempotency_revoke_from_public();
 SELECT tenant.idempotency_validate();

@@ -257,7 +257,6 @@ BEGIN
             v_definition, format('%s := %s;', v_part[1], v_part[2]), format('SELECT * INTO %s FROM %s;', v_part[1], v_part[2])
         );
     END LOOP;
-    PERFORM tenant.idempotency_revoke_from_public();
 
     -- The functions that the *_row functions call.
     FOR v_routine IN

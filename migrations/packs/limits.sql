@@ -24,15 +24,13 @@ BEGIN
     IF EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = v_table) THEN
         RETURN;
     END IF;
-    REVOKE ALL ON TABLE tenant.idempotency_allowances FROM PUBLIC;
     ALTER TABLE tenant.idempotency_allowances ALTER COLUMN user_id SET STATISTICS 0;
     ALTER TABLE tenant.idempotency_allowances ENABLE ROW LEVEL SECURITY;
     ALTER TABLE tenant.idempotency_allowances FORCE ROW LEVEL SECURITY;
-    CREATE POLICY idempotency_allowances_owner_policy ON tenant.idempotency_allowances
-        FOR ALL
-        USING (user_id = coalesce(
-            nullif(current_setting('idempotency.owner', true), '')::uuid, authn.current_user_id()
-        ));
+    EXECUTE format(
+        'CREATE POLICY idempotency_allowances_owner_policy ON tenant.idempotency_allowances FOR ALL USING (user_id = %s)',
+        tenant.idempotency_owner_set()
+    );
     -- For tenant.idempotency_sweep_more.
     EXECUTE format(
         'CREATE POLICY idempotency_allowances_sweep_policy ON tenant.idempotency_allowances FOR ALL TO %s '
@@ -187,4 +185,3 @@ COMMENT ON FUNCTION tenant.idempotency_usage(uuid, bigint) IS 'for the role of t
 COMMENT ON FUNCTION tenant.idempotency_usage_row(uuid, bigint) IS 'for the role of the API';
 COMMENT ON FUNCTION tenant.idempotency_allow(uuid, uuid, bigint, bigint, bigint, double precision)
     IS 'for the role of the API';
-SELECT tenant.idempotency_revoke_from_public();

@@ -34,7 +34,7 @@ BEGIN
                WHEN NOT t.is_parent THEN p.condition
                WHEN p.name = 'idempotency_keys_owner_policy' THEN format(
                    'user_id >= %1$s AND user_id <= %1$s',
-                   'coalesce(nullif(current_setting(''idempotency.owner'', true), '''')::uuid, (SELECT authn.current_user_id()))'
+                   replace(tenant.idempotency_owner_set(), 'authn.current_user_id()', '(SELECT authn.current_user_id())')
                )
                ELSE format('CASE WHEN %s THEN true ELSE false END', p.condition)
            END,
@@ -77,6 +77,8 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Each node has parts of the table already.';
     END IF;
 
+    -- The new table's foreign keys are valid.
+    PERFORM tenant.idempotency_validate();
     SELECT string_agg(found.what, ', ' ORDER BY found.what) INTO v_in_the_way
     FROM (
         SELECT format('the view %s', r.ev_class::regclass) AS what
@@ -85,6 +87,9 @@ BEGIN
         UNION
         SELECT format('the foreign key %I of %s', c.conname, c.conrelid::regclass)
         FROM pg_constraint c WHERE c.contype = 'f' AND c.confrelid = v_table
+        UNION
+        SELECT format('records that do not fit the foreign key %I', c.conname)
+        FROM pg_constraint c WHERE c.contype = 'f' AND c.conrelid = v_table AND NOT c.convalidated
         UNION
         SELECT format('the inheritance of %s', i.inhrelid::regclass)
         FROM pg_inherits i WHERE i.inhparent = v_table OR i.inhrelid = v_table
@@ -131,8 +136,9 @@ DECLARE
     v_table CONSTANT regclass := 'tenant.idempotency_keys';
     v_owner CONSTANT regrole := (SELECT c.relowner FROM pg_class c WHERE c.oid = v_table);
     -- As PostgreSQL prints it in the policy of the core.
-    v_owner_set CONSTANT text :=
-        $owner$COALESCE((NULLIF(current_setting('idempotency.owner'::text, true), ''::text))::uuid, authn.current_user_id())$owner$;
+    v_owner_set CONSTANT text := format('COALESCE(%s)', concat_ws(
+        ', ', '(NULLIF(current_setting(''idempotency.owner''::text, true), ''''::text))::uuid', tenant.idempotency_user_function()
+    ));
     v_next regclass;
     v_partition regclass;
     v_statement text;
@@ -228,21 +234,20 @@ BEGIN
         END LOOP;
     END LOOP;
 
-    -- The rights of the table, and none that default privileges have added. Only the owner has rights on a partition.
+    -- The rights of the table. Only the owner has rights on a partition.
+    PERFORM tenant.idempotency_revoke_all('pg_class', t.id)
+    FROM (SELECT v_next::oid AS id UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = v_next) t;
     FOR v_statement IN
-        SELECT format('REVOKE ALL ON TABLE %s FROM %s', t.id::regclass, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
-        FROM (SELECT v_next::oid AS id UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = v_next) t
-        JOIN pg_class c ON c.oid = t.id
-        CROSS JOIN LATERAL (SELECT DISTINCT e.grantee FROM aclexplode(c.relacl) e WHERE e.grantee <> c.relowner) a
-    LOOP
-        EXECUTE v_statement;
-    END LOOP;
-    FOR v_statement IN
-        SELECT format('GRANT %s ON TABLE tenant.idempotency_keys_next TO %s%s', a.privilege_type,
+        SELECT format('GRANT %s%s ON TABLE tenant.idempotency_keys_next TO %s%s', a.privilege_type, r.columns,
                       CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END,
                       CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
-        FROM pg_class c CROSS JOIN aclexplode(c.relacl) a
-        WHERE c.oid = v_table AND a.grantee <> c.relowner
+        FROM (
+            SELECT c.oid, '', c.relacl, c.relowner FROM pg_class c
+            UNION ALL
+            SELECT c.oid, format(' (%I)', a.attname), a.attacl, c.relowner FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        ) AS r (id, columns, rights, owner)
+        CROSS JOIN aclexplode(r.rights) a
+        WHERE r.id = v_table AND a.grantee <> r.owner
     LOOP
         EXECUTE v_statement;
     END LOOP;
@@ -303,16 +308,15 @@ BEGIN
         SELECT f.place, f.id, 1 AS part, pg_get_functiondef(f.id) AS statement
         FROM tenant.idempotency_functions_of(v_table) f
         UNION ALL
-        SELECT f.place, f.id, 2, format('REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC', f.id::regprocedure)
-        FROM tenant.idempotency_functions_of(v_table) f JOIN pg_proc p ON p.oid = f.id
+        SELECT f.place, f.id, 2, format('SELECT tenant.idempotency_revoke_all(''pg_proc'', %L::regprocedure)', f.id::regprocedure)
+        FROM tenant.idempotency_functions_of(v_table) f
         WHERE f.place = 1
-          AND NOT EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
         UNION ALL
         SELECT f.place, f.id, 3,
                format('GRANT EXECUTE ON ROUTINE %s TO %s', f.id::regprocedure,
                       CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
         FROM tenant.idempotency_functions_of(v_table) f JOIN pg_proc p ON p.oid = f.id
-        CROSS JOIN aclexplode(p.proacl) a
+        CROSS JOIN aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
         WHERE f.place = 1 AND a.grantee <> p.proowner
         UNION ALL
         SELECT f.place, f.id, 4, format('ALTER ROUTINE %s OWNER TO %s', f.id::regprocedure, p.proowner::regrole)
@@ -451,10 +455,9 @@ SET search_path = pg_catalog, pg_temp AS $begin_move$
 DECLARE
     v_owner CONSTANT regrole := (SELECT c.relowner FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass);
     v_table regclass;
-    v_grantee text;
 BEGIN
     CREATE TABLE tenant.idempotency_move (
-        next_table  oid    NOT NULL,
+        next_table  oid    CONSTRAINT idempotency_move_pk PRIMARY KEY,
         -- The id from which on rows are to be copied; NULL if there are none left.
         copy_at     uuid            DEFAULT '00000000-0000-0000-0000-000000000000',
         -- The same for their comparison; NULL before it, too.
@@ -465,19 +468,17 @@ BEGIN
         triggers    text[]
     );
     INSERT INTO tenant.idempotency_move (next_table) VALUES ('tenant.idempotency_keys_next'::regclass);
-    -- The keys of records that have changed since the comparison has begun.
-    CREATE TABLE tenant.idempotency_move_changes (user_id uuid NOT NULL, idempotency_key uuid NOT NULL);
+    -- The keys of records that have changed since the comparison has begun, as often as they have. The id lets a publication of all tables
+    -- have them, too.
+    CREATE TABLE tenant.idempotency_move_changes (
+        user_id         uuid NOT NULL,
+        idempotency_key uuid NOT NULL,
+        id              uuid DEFAULT gen_random_uuid() CONSTRAINT idempotency_move_changes_pk PRIMARY KEY
+    );
 
-    -- The owner's alone, whatever default privileges have added.
     FOREACH v_table IN ARRAY ARRAY['tenant.idempotency_move', 'tenant.idempotency_move_changes']::regclass[] LOOP
         EXECUTE format('ALTER TABLE %s OWNER TO %s', v_table, v_owner);
-        FOR v_grantee IN
-            SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
-            FROM pg_class c CROSS JOIN aclexplode(c.relacl) a
-            WHERE c.oid = v_table AND a.grantee <> c.relowner
-        LOOP
-            EXECUTE format('REVOKE ALL ON TABLE %s FROM %s', v_table, v_grantee);
-        END LOOP;
+        PERFORM tenant.idempotency_revoke_all('pg_class', v_table);
     END LOOP;
 END
 $begin_move$;
@@ -631,8 +632,11 @@ BEGIN
         $function$,
         v_names
     );
-    REVOKE EXECUTE ON FUNCTION tenant.idempotency_mirror(), tenant.idempotency_note_change(),
-        tenant.idempotency_copy_rows(uuid[], boolean), tenant.idempotency_compare_rows(uuid[], uuid[]) FROM PUBLIC;
+    PERFORM tenant.idempotency_revoke_all('pg_proc', f)
+    FROM unnest(ARRAY[
+        'tenant.idempotency_mirror()', 'tenant.idempotency_note_change()', 'tenant.idempotency_copy_rows(uuid[], boolean)',
+        'tenant.idempotency_compare_rows(uuid[], uuid[])'
+    ]::regprocedure[]) f;
 END
 $write_mirror$;
 
@@ -983,5 +987,3 @@ BEGIN
     PERFORM tenant.idempotency_end_move();
 END
 $stop$;
-
-SELECT tenant.idempotency_revoke_from_public();

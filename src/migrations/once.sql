@@ -20,6 +20,7 @@ DECLARE
     v_set    pg_catalog.text;
     v_ran    pg_catalog.text;
     v_locked pg_catalog.bool := false;
+    v_there  pg_catalog.text[];
 BEGIN
     IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) {oldest_server}0000 THEN
         RAISE EXCEPTION 'tonic-idempotency needs PostgreSQL {oldest_server} or later, and this server is PostgreSQL %',
@@ -56,13 +57,34 @@ BEGIN
         v_set := pg_catalog.set_config(v_names[v_index], v_values[v_index], true);
     END LOOP;
 
+    v_there := ARRAY(
+        SELECT format('%s %s', o.catalog, o.id)
+        FROM (
+            SELECT c.tableoid, c.oid, c.relnamespace FROM pg_class c
+            UNION ALL SELECT p.tableoid, p.oid, p.pronamespace FROM pg_proc p
+            UNION ALL SELECT n.tableoid, n.oid, n.oid FROM pg_namespace n
+        ) AS o (catalog, id, space)
+        JOIN pg_namespace n ON n.oid = o.space AND n.nspname IN ('{schema}', 'authn')
+    );
+
     EXECUTE $migration$
 {sql}$migration$;
+
+    INSERT INTO tenant.idempotency_migrations (version, name, checksum) VALUES ({version}, '{name}', '{checksum}');
+    -- Default privileges give no role rights on what is new: written by this migration, as its row is, and not there before.
+    PERFORM tenant.idempotency_revoke_all(o.catalog, o.id)
+    FROM (
+        SELECT c.tableoid, c.oid, c.relnamespace, c.xmin FROM pg_class c
+        UNION ALL SELECT p.tableoid, p.oid, p.pronamespace, p.xmin FROM pg_proc p
+        UNION ALL SELECT n.tableoid, n.oid, n.oid, n.xmin FROM pg_namespace n
+    ) AS o (catalog, id, space, written)
+    JOIN pg_namespace n ON n.oid = o.space AND n.nspname IN ('{schema}', 'authn')
+    JOIN tenant.idempotency_migrations m ON m.version = {version} AND m.xmin = o.written
+    WHERE format('%s %s', o.catalog, o.id) <> ALL (v_there);
 
     FOR v_index IN 1..pg_catalog.cardinality(v_names) LOOP
         v_set := pg_catalog.set_config(v_names[v_index], v_role[v_index], true);
     END LOOP;
-    INSERT INTO tenant.idempotency_migrations (version, name, checksum) VALUES ({version}, '{name}', '{checksum}');
 END
 $once$;
 

@@ -25,6 +25,7 @@ mod query;
 mod reconnection;
 mod record_limit;
 mod row;
+mod setup_problem;
 #[expect(clippy::module_inception, reason = "the statements themselves")]
 mod sql;
 #[cfg(feature = "testing")]
@@ -36,7 +37,5 @@ mod transaction_error;
 mod verify;
 
 pub use self::{
-    store::SqlStore,
-    transaction_error::TransactionErrorKind,
-    verify::{SetupProblem, VerifyError},
+    setup_problem::SetupProblem, store::SqlStore, transaction_error::TransactionErrorKind, verify::VerifyError,
 };

@@ -12,8 +12,8 @@ use super::{
     driver::{Connection as _, Driver, class},
     fault::{Fault, is_missing, kind_without_connection, sql_state},
     record_limit::AdmittedCall,
+    setup_problem::SetupProblem,
     transaction::{OpenTransaction, Transactions},
-    verify::SetupProblem,
 };
 use crate::{
     caller::OwnerId,

@@ -8,6 +8,7 @@ use super::{
     driver::{Connection as _, Driver, Row, Statement},
     operation::Operation,
     row::{column, corrupt},
+    setup_problem::SetupProblem,
 };
 use crate::{
     status::IdKind,
@@ -20,6 +21,9 @@ use crate::{
 
 /// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
 const VERSION: i32 = 9;
+
+/// The maximum number of missing privileges that the message names after the first.
+const NAMED: usize = 3;
 
 /// The names in the statement are PostgreSQL's own, whatever the role's search_path is.
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp";
@@ -58,6 +62,7 @@ async fn in_catalogue(
     let registered = || types.iter().filter(|known| known.table().is_some());
     let names: Vec<_> = registered().map(|known| known.name().to_owned()).collect();
     let columns: Vec<_> = registered().map(|known| known.column().to_owned()).collect();
+    let tables: Vec<_> = types.iter().filter_map(|known| known.table().map(str::to_owned)).collect();
     let kinds: Vec<_> = registered().map(|known| kind(known.id_kind()).to_owned()).collect();
     let tracked = types.iter().filter(|known| known.is_tracked());
     let tracked: Vec<_> = tracked.map(|known| known.name().to_owned()).collect();
@@ -80,6 +85,7 @@ async fn in_catalogue(
         routines.as_slice().into(),
         versions.as_slice().into(),
         checks.as_slice().into(),
+        tables.as_slice().into(),
     ];
     Ok(whole_migrations(ask(connections, Statement { sql: include_str!("sql/verify.sql"), parameters }).await?))
 }
@@ -170,6 +176,10 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
     let (subject, detail): (Option<&str>, Option<&str>) = (column(row, "subject")?, column(row, "detail")?);
     let (subject, text) = (subject.unwrap_or_default().to_owned(), detail.unwrap_or_default().to_owned());
     Ok(Some(match column::<&str>(row, "problem")? {
+        "excess_privilege" => {
+            let (privilege, role) = privilege_and_role(&text)?;
+            SetupProblem::ExcessPrivilege { object: subject, privilege, role }
+        }
         "exempt_role" => SetupProblem::ExemptRole { role: subject },
         "messages" => {
             if !is_english(&subject) {
@@ -188,8 +198,7 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         "missing_pack" => SetupProblem::MissingPack { name: LIMITS.name },
         "missing_migration" => SetupProblem::MissingMigrations { versions: vec![subject.parse().map_err(corrupt)?] },
         "missing_privilege" => {
-            let (privilege, role) = text.split_once(' ').ok_or_else(|| corrupt("a privilege without a role"))?;
-            let (privilege, role) = (privilege.to_owned(), role.to_owned());
+            let (privilege, role) = privilege_and_role(&text)?;
             SetupProblem::MissingPrivilege { object: subject, privilege, role }
         }
         "missing_routine" => {
@@ -197,10 +206,19 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         }
         "missing_table" => SetupProblem::MissingTable { table: subject },
         "no_index_of_users" => SetupProblem::NoIndexOfUsers { table: subject },
+        "no_reference" => {
+            tracing::warn!(
+                resource_type = subject,
+                "records refer to resources that their table does not have, and there is no foreign key: register the type again when they \
+                 have expired"
+            );
+            return Ok(None);
+        }
         "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
         "no_status" => SetupProblem::NoStatus { function: subject, resource_types: text },
         "other_id_kind" => SetupProblem::OtherIdKind { name: subject, found: text },
         "other_owner" => SetupProblem::OtherOwner { repairs: vec![subject] },
+        "other_table" => SetupProblem::OtherTable { name: subject, found: text },
         "other_version" => {
             SetupProblem::OtherVersion { found: detail.map(str::parse).transpose().map_err(corrupt)?, needed: VERSION }
         }
@@ -215,6 +233,12 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         "unregistered_type" => SetupProblem::UnregisteredType { name: subject, column: text },
         other => return Err(corrupt(format!("unknown problem: {other:?}"))),
     }))
+}
+
+/// Splits a privilege and a role.
+fn privilege_and_role(text: &str) -> Result<(String, String), StoreError> {
+    let (privilege, role) = text.split_once(' ').ok_or_else(|| corrupt("a privilege without a role"))?;
+    Ok((privilege.to_owned(), role.to_owned()))
 }
 
 /// Returns whether the messages of a server with this `lc_messages` are in English.
@@ -282,196 +306,6 @@ impl From<StoreError> for VerifyError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
-}
-
-/// The remedy for what the migrations make.
-const RUN: &str =
-    "as the owner of the tables, call migrations::run, or run the files that `tonic-idempotency migrations` writes";
-
-/// Something that is wrong with the database of a store.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetupProblem {
-    /// Row-level security does not apply to the role, or to the one that the connection logged in as and can return to.
-    #[error(
-        "row-level security does not apply to the role {role}: it is a superuser or has BYPASSRLS; log in as a role \
-         of the API's own"
-    )]
-    ExemptRole {
-        /// The role.
-        role: String,
-    },
-    /// A statement of a call does not work. It was tried on a row of an owner that exists for this check alone.
-    #[error("{call} does not work: {error}")]
-    FailedCall {
-        /// The call that was tried.
-        call: String,
-        /// The error, or what was found instead.
-        error: String,
-    },
-    /// The table lacks a constraint.
-    #[error(
-        "the table {table} lacks the check {name}; delete the row of migration 1 from idempotency_migrations, and run migrations::run"
-    )]
-    MissingCheck {
-        /// The constraint.
-        name: String,
-        /// The table, with its schema.
-        table: String,
-    },
-    /// Migrations were not run, or were run with different SQL.
-    #[error("the database lacks {}; {RUN}", named(.versions))]
-    MissingMigrations {
-        /// Their numbers.
-        versions: Vec<u32>,
-    },
-    /// A pack was not run, or was run with different SQL.
-    #[error(
-        "the store needs the pack {name}, and the database lacks it; as the owner of the tables, call migrations::{name} and \
-         migrations::grant, or run the files that `tonic-idempotency migrations --{name}` writes; if a part of it is gone, delete its row \
-         from idempotency_migrations before"
-    )]
-    MissingPack {
-        /// Its name: `limits`.
-        name: &'static str,
-    },
-    /// The role lacks a privilege.
-    #[error(
-        "the role {role} lacks {privilege} on {object}; as the owner of the tables, call migrations::grant for it, or run the file that \
-         `tonic-idempotency migrations --grant {role}` writes"
-    )]
-    MissingPrivilege {
-        /// The kind and name of the object.
-        object: String,
-        /// The privilege.
-        privilege: String,
-        /// The role that the pool logs in as.
-        role: String,
-    },
-    /// A routine is gone.
-    #[error(
-        "the routine {routine} does not exist; delete the row of migration {migration} from idempotency_migrations, and run \
-         migrations::run and migrations::grant"
-    )]
-    MissingRoutine {
-        /// The routine, with its schema.
-        routine: String,
-        /// The number of the migration that makes it.
-        migration: u32,
-    },
-    /// There is no table of keys.
-    #[error("the table {table} does not exist; {RUN}")]
-    MissingTable {
-        /// The table, with its schema.
-        table: String,
-    },
-    /// The store limits the records of one user, and no index finds them.
-    #[error(
-        "the store limits the records of one user, but no index of {table} is led by user_id and expires; make one: \
-         CREATE INDEX CONCURRENTLY my_index ON {table} (user_id, expires)"
-    )]
-    NoIndexOfUsers {
-        /// The table, with its schema.
-        table: String,
-    },
-    /// Row-level security is off, or the role owns the table and it is not forced.
-    #[error(
-        "row-level security of {table} does not apply to the role; ENABLE it, and FORCE it if the role owns the table"
-    )]
-    NoRowLevelSecurity {
-        /// The table, with its schema.
-        table: String,
-    },
-    /// Resource types are tracked, and the function that knows their status is the one that the migrations made, which knows
-    /// none.
-    #[error(
-        "the store knows the status of {resource_types} (ResourceType::tracked), but {function} is as the migrations made it, and knows no status; \
-         replace it, with the parameters (p_resource_type text, p_resource text)"
-    )]
-    NoStatus {
-        /// The function, with its schema.
-        function: String,
-        /// The names of the types.
-        resource_types: String,
-    },
-    /// The ids of a resource type are of another kind in the database.
-    #[error(
-        "the ids of the resource type {name} have the type {found} in the database; say their kind with ResourceType::ids"
-    )]
-    OtherIdKind {
-        /// The type's name.
-        name: String,
-        /// The type of its column.
-        found: String,
-    },
-    /// An object is gone, or was made for an owner other than the table's present one.
-    #[error(
-        "the owner of the table of keys has changed, or a part of it is gone; run migrations::run, as that owner or as a \
-         superuser: {}",
-        first(.repairs)
-    )]
-    OtherOwner {
-        /// The statements that make it right.
-        repairs: Vec<String>,
-    },
-    /// The functions are of another version of the crate.
-    #[error(
-        "the functions in the database {}, and the store needs those of version {needed}; {RUN}",
-        .found.map_or("are missing".to_owned(), |found| format!("have version {found}"))
-    )]
-    OtherVersion {
-        /// The version in the database; `None` if it has none.
-        found: Option<i32>,
-        /// The version that the store needs.
-        needed: i32,
-    },
-    /// A setting of the role, the database or the pool makes calls fail, or changes their meaning.
-    #[error(
-        "the setting {name} is {value:?} in the store's sessions, which is not what calls need; take it back: ALTER ROLE ... RESET, ALTER \
-         DATABASE ... RESET, or in the pool"
-    )]
-    Setting {
-        /// The setting.
-        name: String,
-        /// Its value.
-        value: String,
-    },
-    /// A resource type of the store is not registered in the database.
-    #[error("the resource type {name} with the column {column} is not registered; run migrations::register")]
-    UnregisteredType {
-        /// The type's name.
-        name: String,
-        /// Its column.
-        column: String,
-    },
-}
-
-/// The maximum number of missing privileges that the message names after the first.
-const NAMED: usize = 3;
-
-impl SetupProblem {
-    /// Names the privilege that is missing.
-    fn privilege(&self) -> Option<String> {
-        match self {
-            Self::MissingPrivilege { object, privilege, .. } => Some(format!("{privilege} on {object}")),
-            _ => None,
-        }
-    }
-}
-
-/// Names the first of several statements.
-fn first(repairs: &[String]) -> String {
-    match repairs {
-        [] => String::new(),
-        [one] => one.clone(),
-        [one, others @ ..] => format!("{one}, and {} more", others.len()),
-    }
-}
-
-/// Names migrations by their numbers.
-fn named(versions: &[u32]) -> String {
-    let numbers: Vec<_> = versions.iter().map(u32::to_string).collect();
-    format!("migration{} {}", if numbers.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
 #[cfg(test)]

@@ -174,6 +174,41 @@ async fn changes_nothing_for_the_owner_of_the_table() {
     adopted.drop_roles().await;
 }
 
+/// Other applications' users are texts or numbers, which are no owners.
+#[tokio::test]
+async fn leaves_out_a_function_of_the_user_that_returns_no_uuid() {
+    for kind in ["text", "bigint", "SETOF uuid"] {
+        let (database, mut owner) = Database::empty_with_owner().await;
+        let own = format!(
+            "CREATE SCHEMA authn; CREATE FUNCTION authn.current_user_id() RETURNS {kind} LANGUAGE plpgsql STABLE AS
+             $$ BEGIN RAISE 'there is no user'; END $$; REVOKE EXECUTE ON FUNCTION authn.current_user_id() FROM PUBLIC"
+        );
+        owner.batch_execute(&own).await.expect("a function of the application");
+        let schema = Schema::default();
+        migrations::run(&mut owner, &schema).await.expect(kind);
+        migrations::limits(&owner, &schema).await.expect(kind);
+        let index = "CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)";
+        owner.batch_execute(index).await.expect("the index of users");
+        for partitioned in [false, true] {
+            if partitioned {
+                migrations::move_to_partitions(&owner, &schema, 2).await.expect(kind);
+            }
+            migrations::grant(&owner, &schema, API_ROLE).await.expect(kind);
+            let store = limited(PostgresStore::new(database.pool_of_login(2).await, ResourceTypes::none()), 10);
+            store.verify().await.expect(kind);
+            works(&database).await;
+            let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+            commit(&store, &claim, completion("done")).await;
+            replay_of(&store, &claim).await;
+            let claims = [(); 3].map(|()| super::record::claim(Uuid::new_v4(), Uuid::new_v4()));
+            let reserved = statements::reserve(&database.api().await, &claims.each_ref()).await;
+            assert_eq!(reserved.expect("a statement for several calls"), [true; 3], "{kind}");
+        }
+        let policy = "SELECT FROM pg_policies WHERE qual LIKE '((user_id >= COALESCE(%) AND (user_id <= COALESCE(%))'";
+        assert_eq!(owner.query(policy, &[]).await.expect("policies").len(), 1, "it chooses no partition");
+    }
+}
+
 /// It is the owner's decision.
 #[tokio::test]
 async fn forces_row_level_security_if_the_owner_says_so() {

@@ -1,4 +1,5 @@
-//! The API's role cannot list users: nothing that PostgreSQL tells of a statement depends on other users' rows.
+//! A condition on the user lists none: nothing that PostgreSQL tells of such a statement depends on other users' rows. (docs/threat-model.md
+//! says what does.)
 
 use tonic_idempotency_tests::KNOWN_TO_PLANNER;
 

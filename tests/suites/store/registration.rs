@@ -67,6 +67,64 @@ async fn gives_up_on_a_lock_before_claims_have_waited_for_long() {
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
 }
 
+/// A table is replaced by another of its name, as a migration that copies it does. The record of the old one fits if its resource was copied.
+#[tokio::test]
+async fn moves_the_foreign_key_to_the_table_that_has_the_name_now() {
+    let schema = Schema::default();
+    for (partitioned, fits) in [(false, true), (false, false), (true, true), (true, false)] {
+        let (database, types) = with_billing().await;
+        let mut owner = database.owner().await;
+        migrations::register(&mut owner, &schema, &types).await.expect("the registration");
+        if partitioned {
+            migrations::partition(&owner, &schema, partitions().unwrap_or(2)).await.expect("the partitions");
+        }
+        let store = PostgresStore::new(database.pool_of_login(1).await, types.clone());
+        let invoice = async || {
+            let insert = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
+            let id: Uuid = owner.query_one(insert, &[]).await.expect("an invoice").get(0);
+            let resource = Some(Resource { resource_type: "invoice".to_owned(), id: id.into() });
+            let claim = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+            commit(&store, &claim, Completion { resource, ..completion("done") }).await;
+            (claim, id)
+        };
+        let old = invoice().await;
+        let copy = if fits { "INSERT INTO billing.invoices SELECT * FROM billing.invoices_old" } else { "" };
+        let swap = format!(
+            "ALTER TABLE billing.invoices RENAME TO invoices_old;
+             CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT gen_random_uuid()); {copy}"
+        );
+        owner.batch_execute(&swap).await.expect("another table");
+        let told = store.verify().await.expect_err("the foreign key stays with the table").to_string();
+        assert!(told.contains("invoice refer to billing.invoices_old") && told.lines().count() == 2, "{told}");
+
+        let mut registering = database.owner().await;
+        migrations::register(&mut registering, &schema, &types).await.expect("the registration");
+        store.verify().await.expect("calls work");
+        for (claim, id) in [invoice().await, old] {
+            assert_eq!(replay_of(&store, &claim).await.resource, Some(id.into()), "{partitioned}, {fits}");
+        }
+        let keys = "SELECT concat(confrelid::regclass, ' ', convalidated) FROM pg_constraint
+                    WHERE conrelid = 'tenant.idempotency_keys'::regclass AND conname = 'idempotency_keys_fk_invoice'";
+        let keys: Vec<String> = owner.query(keys, &[]).await.expect("keys").iter().map(|row| row.get(0)).collect();
+        // Partitions have no foreign key that some rows do not fit.
+        let partitioned = partitioned || partitions().is_some();
+        let expected: &[&str] = match (partitioned, fits) {
+            (_, true) => &["billing.invoices t"],
+            (false, false) => &["billing.invoices f"],
+            (true, false) => &[],
+        };
+        assert_eq!(keys, expected);
+        if !fits {
+            let moved = migrations::move_to_partitions(&owner, &schema, 2).await;
+            assert!(partitioned || moved.is_err(), "a record does not fit");
+            owner.batch_execute("UPDATE tenant.idempotency_keys SET invoice_id = NULL").await.expect("they expire");
+            migrations::register(&mut registering, &schema, &types).await.expect("the registration");
+            let keys = "SELECT FROM pg_constraint WHERE conname = 'idempotency_keys_fk_invoice' AND convalidated";
+            assert!(!owner.query(keys, &[]).await.expect("a key").is_empty());
+        }
+    }
+}
+
 #[tokio::test]
 async fn validates_what_it_adds() {
     let (database, types) = with_billing().await;

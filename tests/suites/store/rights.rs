@@ -11,8 +11,16 @@ const OWNERS: &str = "\
     adapt begin_comparing begin_mirroring begin_move check_partitioning compare_batch compare_changes copy_batch \
     drop_before empty_changes end_move functions_of grant grant_operator id_type inspect key_id lock_move make_next \
     mirrors missing_grants missing_operator_grants missing_references move_step move_to_partitions needs_sight node \
-    operator_release operator_release_row owner partition partitions register_resource revoke_from_public run_grants \
+    operator_release operator_release_row owner partition partitions register_resource revoke_all run_grants \
     see stop_moving stuck sweep_more switch_tables unregistered uuidv8 validate write_mirror write_statements";
+
+const PAGE: &str = include_str!("../../../docs/database.md");
+
+/// Returns the SQL of the page with this word.
+fn on_the_page(word: &str) -> &'static str {
+    let mut blocks = PAGE.split("```sql\n").skip(1).filter_map(|block| block.split("```").next());
+    blocks.find(|block| block.contains(word)).expect("a block")
+}
 
 fn unprotected() -> SetupProblem {
     SetupProblem::NoRowLevelSecurity { table: "tenant.idempotency_keys".to_owned() }
@@ -24,6 +32,119 @@ async fn core() -> (Database, Client) {
     migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     (database, owner)
+}
+
+/// Lists the rights of all roles but the owners on what the migrations make: the role, the object and the privilege.
+const RIGHTS: &str = "
+    SELECT format('%s: %s %s', CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, o.name, a.privilege_type)
+    FROM (
+        SELECT c.oid::regclass::text, c.relowner, c.relacl, c.relnamespace FROM pg_class c
+        UNION ALL
+        SELECT format('%s.%s', c.oid::regclass, a.attname), c.relowner, a.attacl, c.relnamespace
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        UNION ALL
+        SELECT p.oid::regprocedure::text, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner)), p.pronamespace FROM pg_proc p
+        UNION ALL
+        SELECT n.nspname, n.nspowner, n.nspacl, n.oid FROM pg_namespace n
+    ) AS o (name, owner, rights, space)
+    CROSS JOIN aclexplode(o.rights) a
+    WHERE o.space::regnamespace::text IN ('tenant', 'authn') AND a.grantee <> o.owner
+    ORDER BY 1";
+
+/// As in a database whose objects are for a web client unless somebody says otherwise.
+#[tokio::test]
+async fn are_the_owners_alone_whatever_default_privileges_say() {
+    let (database, mut owner) = Database::empty_with_owner().await;
+    let [anyone, analyst] = [(); 2].map(|()| format!("idempotency_tests_{}", Uuid::new_v4().simple()));
+    let given: String = ["TABLES", "ROUTINES", "SCHEMAS", "SEQUENCES"]
+        .map(|kind| format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind} TO {anyone}, PUBLIC;"))
+        .concat();
+    let sql = format!("CREATE ROLE {anyone}; CREATE ROLE {analyst}; {given}");
+    owner.batch_execute(&sql).await.expect("the roles");
+    let schema = Schema::default();
+    for migration in migrations::all(&schema) {
+        owner.batch_execute(migration.sql()).await.expect("a migration");
+        assert_eq!(names(&owner, RIGHTS).await, Vec::<String>::new(), "{}", migration.name());
+    }
+    let by_hand = format!(
+        "SELECT tenant.idempotency_grant('{API_ROLE}'); {grant}
+         CREATE FUNCTION tenant.of_row(k tenant.idempotency_keys) RETURNS text LANGUAGE sql AS 'SELECT k.procedure';
+         REVOKE ALL ON FUNCTION tenant.of_row FROM PUBLIC, {anyone}; GRANT EXECUTE ON FUNCTION tenant.of_row TO {analyst};
+         GRANT EXECUTE ON FUNCTION tenant.idempotency_version() TO {anyone};
+         CREATE SCHEMA billing; CREATE TABLE billing.invoices (id uuid PRIMARY KEY);",
+        grant = on_the_page("my_analyst_role").replace("my_analyst_role", &analyst),
+    );
+    owner.batch_execute(&by_hand).await.expect("grants");
+    let granted = names(&owner, RIGHTS).await;
+    assert!(granted.len() > 60 && !granted.iter().any(|right| right.starts_with("PUBLIC")), "{granted:?}");
+
+    let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
+    migrations::register(&mut owner, &schema, &types).await.expect("the registration");
+    migrations::limits(&owner, &schema).await.expect("the limits");
+    migrations::partitions(&owner, &schema).await.expect("what partitions need");
+    migrations::run(&mut owner, &schema).await.expect("the migrations run again");
+    assert_eq!(names(&owner, RIGHTS).await, granted);
+    let mut steps = 0;
+    while names(&owner, "SELECT s.step FROM tenant.idempotency_move_step(2, 500, NULL) s").await != ["done"] {
+        let held = names(&owner, RIGHTS).await;
+        let new: Vec<_> = held.iter().filter(|right| !granted.contains(right)).collect();
+        let as_granted = |right: &&String| right.contains("tenant.idempotency_keys_") || right.contains(".of_row(");
+        assert!(new.iter().all(as_granted) && !new.iter().any(|right| right.contains(&anyone)), "{new:?}");
+        steps += 1;
+    }
+    assert_eq!((names(&owner, RIGHTS).await, steps > 8), (granted, true));
+    let listed = format!(
+        "SELECT concat_ws(' ', grantee, name, privilege_type) FROM ({}) r",
+        on_the_page("information_schema").trim_end().trim_end_matches(';')
+    );
+    let listed = names(&owner, &listed).await;
+    for (role, rights) in [
+        (&analyst, &["idempotency_keys SELECT", "of_row EXECUTE"][..]),
+        (&anyone, &["idempotency_version EXECUTE"]),
+        (&"PUBLIC".to_owned(), &[]),
+    ] {
+        let of_role: Vec<_> =
+            listed.iter().filter_map(|right| right.strip_prefix(role.as_str())).map(str::trim).collect();
+        assert_eq!(of_role, rights);
+    }
+    let store = PostgresStore::new(database.pool_of_login(2).await, types);
+    assert_eq!(problems(&store).await, []);
+    owner
+        .batch_execute(&format!("DROP OWNED BY {anyone}, {analyst}; DROP ROLE {anyone}, {analyst}"))
+        .await
+        .expect("the roles go");
+}
+
+/// A right that no other role should have, and the remedy that the message says.
+#[tokio::test]
+async fn are_verified_and_too_many_are_found() {
+    let (database, owner) = core().await;
+    let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
+    for (privilege, object, role) in [
+        ("SELECT", "table tenant.idempotency_keys", "PUBLIC"),
+        ("SELECT", "table tenant.idempotency_resource_types", "PUBLIC"),
+        ("EXECUTE", "routine tenant.idempotency_claim", "PUBLIC"),
+        ("TRUNCATE", "table tenant.idempotency_keys", API_ROLE),
+        ("TRUNCATE", "table tenant.idempotency_migrations", API_LOGIN),
+        ("INSERT", "table tenant.idempotency_audit", API_ROLE),
+        ("EXECUTE", "routine tenant.idempotency_operator_release", API_ROLE),
+        ("EXECUTE", "routine tenant.idempotency_stuck", API_LOGIN),
+    ] {
+        owner.batch_execute(&format!("GRANT {privilege} ON {object} TO {role}")).await.expect("a right");
+        let wrong = SetupProblem::ExcessPrivilege {
+            object: object.to_owned(),
+            privilege: privilege.to_owned(),
+            role: role.to_owned(),
+        };
+        assert_eq!(problems(&store).await, std::slice::from_ref(&wrong));
+        let message = wrong.to_string();
+        let remedy = message.rsplit(", ").next().expect("a statement");
+        owner.batch_execute(remedy).await.expect(remedy);
+        assert_eq!(problems(&store).await, [], "{remedy}");
+    }
+    let of_column = "GRANT SELECT (user_id) ON tenant.idempotency_keys TO PUBLIC";
+    owner.batch_execute(of_column).await.expect("a right");
+    assert!(matches!(problems(&store).await[..], [SetupProblem::ExcessPrivilege { .. }]));
 }
 
 async fn names(client: &Client, query: &str) -> Vec<String> {

@@ -13,6 +13,7 @@
 --   $11 all routines that the migrations make
 --   $12 the numbers of the migrations that make them
 --   $13 the checks of the table
+--   $14 the tables of the resource types
 WITH keys AS (
     SELECT c.oid AS id, format('%I.%I', n.nspname, c.relname) AS name
     FROM pg_class c
@@ -103,7 +104,31 @@ SELECT 'missing_privilege', 'routine authn.current_user_id', 'EXECUTE ' || curre
 FROM pg_proc p
 JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = 'authn' AND p.proname = 'current_user_id' AND p.pronargs = 0
+  AND EXISTS (
+          SELECT FROM pg_depend d
+          WHERE d.classid = 'pg_policy'::regclass AND d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
+      )
   AND NOT has_function_privilege(p.oid, 'EXECUTE')
+UNION ALL
+-- PUBLIC has no right. This role may neither truncate, nor operate, nor read the notes, unless it is the owner.
+SELECT DISTINCT 'excess_privilege', o.kind || ' ' || o.name,
+       concat(a.privilege_type, ' ', CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
+FROM (
+    SELECT 'routine', r.proname, r.name, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
+    FROM routines r JOIN pg_proc p ON p.oid = r.id
+    UNION ALL
+    SELECT 'table', c.relname, format('%I.%I', n.nspname, c.relname), c.relowner, r.rights
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT a.attacl FROM pg_attribute a WHERE a.attrelid = c.oid) AS r (rights)
+    WHERE n.nspname = $4::text AND (starts_with(c.relname, 'idempotency_') OR c.relname = $5::text)
+) AS o (kind, object, name, owner, rights)
+CROSS JOIN aclexplode(o.rights) a
+WHERE a.grantee = 0
+   OR a.grantee <> o.owner
+  AND (a.privilege_type = 'TRUNCATE'
+       OR o.object IN ('idempotency_audit', 'idempotency_inspect', 'idempotency_operator_release', 'idempotency_stuck'))
+  AND NOT EXISTS (SELECT FROM pg_roles s WHERE s.rolname = current_user AND s.rolsuper)
+  AND pg_has_role(a.grantee, 'USAGE')
 UNION ALL
 SELECT 'unregistered_type', wanted.name, wanted.resource_column
 FROM keys
@@ -112,12 +137,37 @@ WHERE NOT EXISTS (
           SELECT FROM pg_attribute a
           JOIN pg_constraint c ON c.conrelid = a.attrelid AND c.contype = 'f' AND a.attnum = ANY (c.conkey)
           WHERE a.attrelid = keys.id AND a.attname = wanted.resource_column
+          UNION ALL
+          SELECT FROM pg_partitioned_table p WHERE p.partrelid = keys.id
       )
    OR NOT EXISTS (
           SELECT FROM routines r
           WHERE r.proname = 'idempotency_complete_row'
             AND position(', ' || quote_literal(wanted.resource_column) IN r.prosrc) > 0
       )
+UNION ALL
+-- Of partitions, if there are records that it does not fit.
+SELECT 'no_reference', wanted.name, NULL
+FROM keys
+JOIN pg_partitioned_table p ON p.partrelid = keys.id
+CROSS JOIN unnest($2::text[], $3::text[]) AS wanted (name, resource_column)
+JOIN pg_attribute a ON a.attrelid = keys.id AND a.attname = wanted.resource_column
+WHERE NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = keys.id AND c.contype = 'f' AND a.attnum = ANY (c.conkey))
+UNION ALL
+-- A table that was renamed keeps the foreign key.
+SELECT 'other_table', wanted.name, min(f.name)
+FROM keys
+CROSS JOIN unnest($2::text[], $3::text[], $14::text[]) AS wanted (name, resource_column, resource_table)
+JOIN pg_attribute a ON a.attrelid = keys.id AND a.attname = wanted.resource_column
+JOIN pg_constraint c ON c.conrelid = keys.id AND c.contype = 'f' AND c.conkey = ARRAY[a.attnum]
+CROSS JOIN LATERAL (
+    SELECT format('%I.%I', n.nspname, t.relname) AS name,
+           parse_ident(wanted.resource_table) IN (ARRAY[t.relname::text], ARRAY[n.nspname::text, t.relname::text]) AS is_wanted
+    FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    WHERE t.oid = c.confrelid
+) f
+GROUP BY wanted.name
+HAVING NOT bool_or(f.is_wanted)
 UNION ALL
 SELECT 'other_id_kind', wanted.name, format_type(a.atttypid, NULL)
 FROM keys

@@ -2,7 +2,7 @@
 
 use super::{
     PARTITIONS, claims, count, expire, fill, go, partitions, plain, statements_for_several_calls_work,
-    steps::until_step,
+    steps::{step, until_step},
 };
 use crate::migrations::schema;
 use crate::prelude::*;
@@ -298,4 +298,25 @@ async fn goes_on_after_an_interruption() {
     go(&database).await.expect("the rest of the way");
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 501);
     take_over(&store, &again(&early)).await;
+}
+
+/// Under a publication of all tables, no row of a table without a primary key can be changed.
+#[tokio::test]
+async fn has_tables_with_primary_keys_at_each_step() {
+    let database = plain().await;
+    let owner = database.owner().await;
+    migrations::limits(&owner, &Schema::default()).await.expect("the limits");
+    let name = format!("idempotency_tests_{}", Uuid::new_v4().simple());
+    owner.batch_execute(&format!("CREATE PUBLICATION {name} FOR ALL TABLES")).await.expect("a publication");
+    fill(&owner, 600).await;
+    let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
+    let without = "SELECT count(*) FROM pg_class c
+                   WHERE c.relnamespace = 'tenant'::regnamespace AND c.relkind IN ('r', 'p')
+                     AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)";
+    let mut steps = Vec::new();
+    while steps.last().is_none_or(|last| last != "done") {
+        complete(&store, &claims(1).remove(0), &completion("done")).await;
+        steps.push(step(&owner).await);
+        assert_eq!(count(&owner, without).await, 0, "{steps:?}");
+    }
 }
