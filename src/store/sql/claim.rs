@@ -6,12 +6,13 @@ use tokio::time::Instant;
 
 use super::{
     attempt_connection::{Failure, Reset},
+    attempt_plan::AttemptPlan,
     batch::{Lanes, Look, LookAt, SendMode, WriteRequest},
     clock,
     columns::{arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, settings},
     connection::Connections,
     driver::{Connection as _, Driver, Row, Statement, Value},
-    operation::{AttemptPlan, Operation},
+    operation::Operation,
     row::{claim_outcome, column, only_row},
 };
 use crate::{

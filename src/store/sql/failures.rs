@@ -1,4 +1,4 @@
-//! Decides what follows a failed attempt of an operation.
+//! Decides what follows a failed attempt of an operation, and to which error the failures lead.
 //!
 //! | the attempt | is repeated |
 //! |---|---|
@@ -8,160 +8,196 @@
 //! | came too late, or had any other fault that may pass | 3 times, at once |
 //! | was refused | never; without the status, if that was asked for |
 
-use std::time::Duration;
+use std::{error::Error, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
 
 use super::{
     attempt_connection::Failure,
+    attempt_plan::AttemptPlan,
+    connection::{Connections, share_of},
     driver::{AcquireError, AcquireErrorKind, Driver, DriverError},
     fault::{Fault, is_full, kind_without_connection},
-    operation::{AttemptPlan, Operation},
+    operation_progress::OperationProgress,
     pause::pause,
 };
 use crate::store::{StoreError, StoreErrorKind};
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The number of attempts, without those after a conflict, a lost answer, or a connection that could not be made.
+/// The number of attempts, without those that are repeated until the deadline.
 const ATTEMPTS: u32 = 4;
 
 /// The number of attempts that may end in a conflict. With the pauses they take about a second.
 const CONFLICTS: u32 = 10;
 
 /// The failed attempts of an operation.
-#[derive(Default)]
-pub(super) struct Failures {
+pub(super) struct Failures<'a, D: Driver> {
+    connections: &'a Connections<D>,
+    progress: &'a Arc<OperationProgress>,
+    /// When the operation began, by tokio's clock and by the system's.
+    begun: (Instant, std::time::Instant),
+    /// Whether attempts leave nothing behind if their answers are lost.
+    leaves_nothing: bool,
     attempts: u32,
     conflicts: u32,
-    /// Those that are repeated until the deadline.
+    /// The attempts that are repeated until the deadline, and why the last of them failed.
     passing: u32,
-    /// Why the last of these failed.
     cause: Option<BoxError>,
     /// The error of the operation if no other attempt succeeds.
-    pub(super) last: Option<StoreError>,
+    last: Option<StoreError>,
 }
 
-/// The decision after a failed attempt.
-pub(super) enum RetryDecision {
-    Again(AttemptPlan, Duration),
-    Fail(StoreError),
-}
+impl<'a, D: Driver> Failures<'a, D> {
+    pub(super) fn new(
+        connections: &'a Connections<D>,
+        progress: &'a Arc<OperationProgress>,
+        begun: (Instant, std::time::Instant),
+        leaves_nothing: bool,
+    ) -> Self {
+        let (attempts, conflicts, passing, cause, last) = Default::default();
+        Self { connections, progress, begun, leaves_nothing, attempts, conflicts, passing, cause, last }
+    }
 
-impl Failures {
-    /// Decides what follows a failed attempt.
-    pub(super) fn next(
-        &mut self,
-        operation: &Operation<'_, impl Driver>,
-        made: AttemptPlan,
-        failure: Failure,
-    ) -> RetryDecision {
+    /// Returns the next attempt and the pause before it; `None` if there is none.
+    pub(super) fn next(&mut self, made: AttemptPlan, failure: Failure) -> Option<(AttemptPlan, Duration)> {
         let made = made.alone();
         let (fault, error) = match failure {
             Failure::Together { fault } => {
-                fault.into_iter().for_each(|fault| operation.progress().note(fault));
-                return RetryDecision::Again(made, Duration::ZERO);
+                fault.into_iter().for_each(|fault| self.progress.note(fault));
+                return Some((made, Duration::ZERO));
             }
             // The server's clock differs from what was assumed, and the answer has corrected that; or the server is slow.
             Failure::Late => {
-                operation.progress().server_answers();
-                self.attempts += 1;
-                return if self.attempts < ATTEMPTS {
-                    RetryDecision::Again(made, Duration::ZERO)
-                } else {
-                    RetryDecision::Fail(
-                        operation.error(StoreErrorKind::Overloaded, "the claim has come too late each time"),
-                    )
-                };
+                self.progress.server_answers();
+                return self.at_once(Some(made), StoreErrorKind::Overloaded, "the claim has come too late each time");
             }
-            Failure::NoConnection(error) => return self.without_connection(operation, made, error),
-            Failure::Corrupt(error) => return RetryDecision::Fail(error),
+            Failure::NoConnection(error) => return self.without_connection(made, error),
+            Failure::Corrupt(error) => {
+                self.last = Some(error);
+                return None;
+            }
             Failure::Statement { fault, error } => (fault, error),
         };
-        operation.progress().note(fault);
-        operation.connections().note(fault, operation.begun());
+        self.progress.note(fault);
+        self.connections.note(fault, self.begun.1);
         if fault == Fault::Conflict && self.conflicts + 1 < CONFLICTS {
             self.conflicts += 1;
-            return RetryDecision::Again(made, pause(self.conflicts));
+            return Some((made, pause(self.conflicts)));
         }
-        let again = match fault {
-            _ if operation.connections().forget_if_stale(&error) => Some(made),
-            Fault::Lost => return self.without_answer(operation, made, error),
-            Fault::Locked => {
-                self.passing += 1;
-                return self.again(made, pause(self.passing), error);
-            }
+        let next = match fault {
+            _ if self.connections.forget_if_stale(&error) => Some(made),
+            Fault::Lost => return self.without_answer(made, error),
+            Fault::Locked => return self.later(made, error),
             Fault::Downstream | Fault::Trouble | Fault::Unrecognised => Some(made.without_status()),
             Fault::OpenTransaction | Fault::Standby => Some(made),
             Fault::Overload | Fault::Refused if made.with_status => Some(made.without_status()),
             Fault::Conflict | Fault::Overload | Fault::Refused => None,
         };
-        self.attempts += 1;
-        match again {
-            Some(next) if self.attempts < ATTEMPTS => RetryDecision::Again(next, Duration::ZERO),
-            _ => RetryDecision::Fail(operation.error(fault.kind(), error)),
+        self.at_once(next, fault.kind(), error)
+    }
+
+    /// Returns the error if no attempt is made any more.
+    pub(super) fn error(mut self) -> StoreError {
+        self.last.take().unwrap_or_else(|| self.out_of_time())
+    }
+
+    /// Returns the error at the deadline, while attempts have not answered.
+    pub(super) fn out_of_time(mut self) -> StoreError {
+        // From here on nothing more is sent, so that the next lines decide on all that was sent.
+        self.progress.ends();
+        if self.progress.is_sent() {
+            self.progress.loses();
         }
+        let (kind, reason) = match self.reason_without_answer() {
+            Some(reason) => (StoreErrorKind::Overloaded, reason),
+            None => (StoreErrorKind::Unreachable, "the server does not answer"),
+        };
+        let cause = self.cause.take().unwrap_or_else(|| reason.into());
+        self.error_of(kind, cause)
     }
 
     /// Repeats an attempt whose answer was lost, at first at once: its connection may have been idle for long. While the contact is lost, a
     /// second one decides.
-    fn without_answer(
-        &mut self,
-        operation: &Operation<'_, impl Driver>,
-        made: AttemptPlan,
-        error: DriverError,
-    ) -> RetryDecision {
-        self.passing += 1;
-        match self.passing {
-            1 => self.again(made, Duration::ZERO, error),
-            _ if operation.cannot_be_asked() => RetryDecision::Fail(operation.error(Fault::Lost.kind(), error)),
-            repeated => self.again(made.without_status(), pause(repeated - 1), error),
+    fn without_answer(&mut self, made: AttemptPlan, error: DriverError) -> Option<(AttemptPlan, Duration)> {
+        if self.passing == 0 {
+            return self.later(made, error).map(|(next, _)| (next, Duration::ZERO));
         }
+        if self.cannot_be_asked() {
+            self.last = Some(self.error_of(Fault::Lost.kind(), error));
+            return None;
+        }
+        self.later(made.without_status(), error)
     }
 
     /// Repeats an attempt that had no connection, if one may be had later: the server may be away, or full.
-    fn without_connection(
-        &mut self,
-        operation: &Operation<'_, impl Driver>,
-        made: AttemptPlan,
-        error: AcquireError,
-    ) -> RetryDecision {
-        let kind = kind_without_connection(&error, operation.connections().are_exhausted());
-        self.passing += 1;
+    fn without_connection(&mut self, made: AttemptPlan, error: AcquireError) -> Option<(AttemptPlan, Duration)> {
+        let kind = kind_without_connection(&error, self.connections.are_exhausted());
         if kind.is_unavailable() {
-            operation.connections().fails();
+            self.connections.fails();
         } else if matches!(error.kind(), AcquireErrorKind::Login(_)) {
-            operation.progress().server_answers();
+            self.progress.server_answers();
         }
-        match kind.is_unavailable() {
-            true if operation.cannot_be_asked() => RetryDecision::Fail(operation.error(kind, error)),
-            false if !is_full(&error) => RetryDecision::Fail(operation.error(kind, error)),
-            _ => self.again(made, pause(self.passing), error),
+        let passes = if kind.is_unavailable() { !self.cannot_be_asked() } else { is_full(&error) };
+        if passes {
+            return self.later(made, error);
         }
+        self.last = Some(self.error_of(kind, error));
+        None
     }
 
-    fn again(&mut self, next: AttemptPlan, pause: Duration, cause: impl Into<BoxError>) -> RetryDecision {
+    fn later(&mut self, next: AttemptPlan, cause: impl Into<BoxError>) -> Option<(AttemptPlan, Duration)> {
+        self.passing += 1;
         self.cause = Some(cause.into());
-        RetryDecision::Again(next, pause)
+        Some((next, pause(self.passing)))
     }
 
-    /// Returns the error if no attempt is made any more.
-    pub(super) fn error(self, operation: &Operation<'_, impl Driver>) -> StoreError {
-        match self.last {
-            Some(error) => error,
-            None => self.out_of_time(operation),
+    fn at_once(
+        &mut self,
+        next: Option<AttemptPlan>,
+        kind: StoreErrorKind,
+        cause: impl Into<BoxError>,
+    ) -> Option<(AttemptPlan, Duration)> {
+        self.attempts += 1;
+        let next = next.filter(|_| self.attempts < ATTEMPTS);
+        if next.is_none() {
+            self.last = Some(self.error_of(kind, cause));
         }
+        next.map(|next| (next, Duration::ZERO))
     }
 
-    /// Returns the error at the deadline, while attempts have not answered.
-    pub(super) fn out_of_time(self, operation: &Operation<'_, impl Driver>) -> StoreError {
-        // From here on nothing more is sent, so that the next lines decide on all that was sent.
-        operation.progress().ends();
-        if operation.progress().is_sent() {
-            operation.progress().loses();
-        }
-        let (kind, reason) = match operation.reason_without_answer() {
-            Some(reason) => (StoreErrorKind::Overloaded, reason),
-            None => (StoreErrorKind::Unreachable, "the server does not answer"),
+    /// Makes the operation's error. If any attempt may have taken effect, the operation may have.
+    fn error_of(&self, kind: StoreErrorKind, cause: impl Into<BoxError>) -> StoreError {
+        let lost = self.progress.has_lost() && !self.leaves_nothing;
+        let kind = match (kind.is_unavailable(), lost) {
+            (true, true) => StoreErrorKind::Interrupted,
+            (true, false) => StoreErrorKind::Unreachable,
+            (false, _) => kind,
         };
-        operation.error(kind, self.cause.unwrap_or_else(|| reason.into()))
+        let error = StoreError::new(kind, cause);
+        if lost { error.after_a_lost_answer() } else { error }
+    }
+
+    /// Returns why the server may be asked although the operation has no answer at its deadline; `None` if it cannot be asked.
+    fn reason_without_answer(&self) -> Option<&'static str> {
+        let (progress, connections, deadline) = (self.progress, self.connections, self.progress.deadline());
+        let last_share = deadline - share_of(deadline.saturating_duration_since(self.begun.0));
+        match () {
+            () if progress.has_answer() => Some("the server answers, but not this statement in time"),
+            () if progress.is_waiting() && connections.are_exhausted() => Some("the pool has no free connection"),
+            () if progress.first_sent().is_some_and(|sent| sent > last_share) => {
+                Some("the pool has given a connection too late for an answer")
+            }
+            () if !self.cannot_be_asked() => Some("the server answers others, but not this call"),
+            () => None,
+        }
+    }
+
+    /// Returns whether no operation of the process, this one included, has had an answer for one timeout.
+    fn cannot_be_asked(&self) -> bool {
+        let ((begun, _), connections) = (self.begun, self.connections);
+        let lasts =
+            begun.elapsed() >= connections.timeout_of_operations() && !connections.contact().has_answered(begun);
+        !self.progress.has_answer() && (lasts || connections.contact_is_lost())
     }
 }

@@ -3,10 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use super::{
+    attempt_plan::AttemptPlan,
     columns::settings,
     connection::Connections,
     driver::{Driver, Row, Statement},
-    operation::{AttemptPlan, Operation},
+    operation::Operation,
     row::{column, corrupt, status},
 };
 use crate::{

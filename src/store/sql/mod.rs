@@ -1,6 +1,7 @@
 //! The store that keeps records in PostgreSQL, on any driver.
 
 mod attempt_connection;
+mod attempt_plan;
 mod batch;
 mod begin;
 mod claim;

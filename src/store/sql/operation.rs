@@ -23,11 +23,12 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     attempt_connection::{AttemptConnection, Failure, Reset},
+    attempt_plan::AttemptPlan,
     batch::{Kind, Lane, SendMode},
     begin::{WHO, begin},
     connection::{Connections, share_of},
     driver::{Connection as _, Driver, Statement},
-    failures::{Failures, RetryDecision},
+    failures::Failures,
     operation_progress::{OperationProgress, RunningOperation, WaitingAttempt},
     row::{RowOf, only_row},
 };
@@ -70,32 +71,6 @@ enum Reaction {
     },
     /// Another attempt is made after the connections of the others are closed, because the pool has none left.
     TryInstead,
-}
-
-/// An attempt that is to be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AttemptPlan {
-    /// Whether to ask for the status of the created resource.
-    pub(super) with_status: bool,
-    /// Whether it may be sent in a batch with attempts of other operations. Only the first attempt may.
-    pub(super) together: bool,
-    /// Whether another attempt has not answered: then it is not known whether the server can be asked.
-    in_doubt: bool,
-}
-
-impl AttemptPlan {
-    /// Returns the resource type whose status to ask for.
-    pub(super) fn status_of(self, claim: &Claim) -> Option<&str> {
-        claim.resource_type.as_deref().filter(|_| self.with_status)
-    }
-
-    pub(super) fn alone(self) -> Self {
-        Self { together: false, ..self }
-    }
-
-    pub(super) fn without_status(self) -> Self {
-        Self { with_status: false, ..self }
-    }
 }
 
 impl<'a, D: Driver> Operation<'a, D> {
@@ -161,7 +136,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         let mut attempts = FuturesUnordered::new();
         attempts.push(make(first, Duration::ZERO));
         let _running = RunningOperation(&self.progress);
-        let mut failures = Failures::default();
+        let mut failures = Failures::new(self.connections, &self.progress, self.begun, self.leaves_nothing);
         let mut inconclusive = None;
         let mut again = ASK_AGAIN.0;
         let mut has_tried_beside = false;
@@ -176,11 +151,11 @@ impl<'a, D: Driver> Operation<'a, D> {
                         attempts.push(make(made, ASK_AGAIN.1));
                     }
                     Some((_, Ok(answer))) => inconclusive = Some(answer),
-                    Some((made, Err(failure))) => match failures.next(self, made, failure) {
-                        RetryDecision::Again(next, pause) => attempts.push(make(next, pause)),
-                        RetryDecision::Fail(error) => failures.last = Some(error),
-                    },
-                    None => return inconclusive.ok_or_else(|| failures.error(self)),
+                    Some((made, Err(failure))) => {
+                        let next = failures.next(made, failure);
+                        attempts.extend(next.map(|(next, pause)| make(next, pause)));
+                    }
+                    None => return inconclusive.ok_or_else(|| failures.error()),
                 }
             }
             let with_status = match self.reaction(alarm, has_tried_beside) {
@@ -197,7 +172,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             has_tried_beside = true;
             attempts.push(make(AttemptPlan { with_status, together: false, in_doubt: true }, Duration::ZERO));
         }
-        inconclusive.ok_or_else(|| failures.out_of_time(self))
+        inconclusive.ok_or_else(|| failures.out_of_time())
     }
 
     /// Returns the time after which an attempt that has not answered leads to a further one.
@@ -251,11 +226,6 @@ impl<'a, D: Driver> Operation<'a, D> {
                 Reaction::TryBeside { with_status: false }
             }
         }
-    }
-
-    /// Returns when the operation began, by the system's clock.
-    pub(super) fn begun(&self) -> std::time::Instant {
-        self.begun.1
     }
 
     pub(super) fn connections(&self) -> &'a Connections<D> {
@@ -338,44 +308,5 @@ impl<'a, D: Driver> Operation<'a, D> {
             asked.look_whether_it_answers().await;
         }
         Ok(asked)
-    }
-
-    /// Makes the operation's error. If any attempt may have taken effect, the operation may have.
-    pub(super) fn error(
-        &self,
-        kind: StoreErrorKind,
-        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> StoreError {
-        let lost = self.progress.has_lost() && !self.leaves_nothing;
-        let kind = match (kind.is_unavailable(), lost) {
-            (true, true) => StoreErrorKind::Interrupted,
-            (true, false) => StoreErrorKind::Unreachable,
-            (false, _) => kind,
-        };
-        let error = StoreError::new(kind, cause);
-        if lost { error.after_a_lost_answer() } else { error }
-    }
-
-    /// Returns the reason for which the server may be asked although this operation has no answer at its deadline; `None` if it cannot be asked.
-    pub(super) fn reason_without_answer(&self) -> Option<&'static str> {
-        let (progress, connections) = (&self.progress, self.connections);
-        let last_share = progress.deadline() - self.share_of_time();
-        match () {
-            () if progress.has_answer() => Some("the server answers, but not this statement in time"),
-            () if progress.is_waiting() && connections.are_exhausted() => Some("the pool has no free connection"),
-            () if progress.first_sent().is_some_and(|sent| sent > last_share) => {
-                Some("the pool has given a connection too late for an answer")
-            }
-            () if !self.cannot_be_asked() => Some("the server answers others, but not this call"),
-            () => None,
-        }
-    }
-
-    /// Returns whether no operation of the process, this one included, has had an answer for one timeout.
-    pub(super) fn cannot_be_asked(&self) -> bool {
-        let (begun, connections) = (self.begun.0, self.connections);
-        let lasts =
-            begun.elapsed() >= connections.timeout_of_operations() && !connections.contact().has_answered(begun);
-        !self.progress.has_answer() && (lasts || connections.contact_is_lost())
     }
 }

@@ -4,10 +4,11 @@ use tokio::time::Instant;
 
 use super::{
     attempt_connection::Failure,
+    attempt_plan::AttemptPlan,
     batch::{Kind, Lane, SendMode},
     connection::Connections,
     driver::{Driver, Statement, Value},
-    operation::{AttemptPlan, Operation},
+    operation::Operation,
     row::{RowOf, corrupt, only_row},
 };
 use crate::store::StoreError;

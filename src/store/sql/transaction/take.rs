@@ -6,13 +6,14 @@ use crate::store::{
     Claim, TransactionOptions,
     sql::{
         attempt_connection::{AttemptConnection, Failure, Reset},
+        attempt_plan::AttemptPlan,
         begin::begin,
         claim::{Begin, in_time},
         clock,
         columns::settings,
         connection::Connections,
         driver::{Connection as _, Driver, Statement, Value},
-        operation::{AttemptPlan, Operation},
+        operation::Operation,
         row::{RowOf, column, only_row},
     },
 };
