@@ -77,6 +77,51 @@ async fn do_not_make_two_statements_wait_for_each_other() {
     }
 }
 
+/// Each completes what the other reserves anew, and has done so when it comes to that. The server finds no deadlock here: it is the short
+/// wait that ends.
+#[tokio::test]
+async fn that_two_statements_hold_from_each_other_fail_them_after_a_short_while() {
+    let (database, owner) = Database::with_owner().await;
+    let meet = "CREATE FUNCTION public.meet() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    PERFORM pg_advisory_xact_lock_shared(42);
+                    FOR v_round IN 1..20000 LOOP
+                        EXIT WHEN (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42) = 2;
+                        PERFORM pg_sleep(0.001);
+                    END LOOP;
+                    RETURN NULL;
+                END $$";
+    let (store, calls) = (database.store(), calls(2, 2));
+    for call in &calls {
+        acquire(&store, call).await;
+    }
+    owner.batch_execute(meet).await.expect("the function");
+    let meets = "CREATE TRIGGER meet BEFORE INSERT ON tenant.idempotency_keys EXECUTE FUNCTION public.meet()";
+    owner.batch_execute(meets).await.expect("the trigger");
+    let write = async |mine: &Claim, theirs: &Claim| {
+        let client = database.owner().await;
+        let patient = format!("SET deadlock_timeout = '10min'; SET ROLE {API_ROLE}");
+        client.batch_execute(&patient).await.expect("the settings");
+        statements::write(&client, &[&again(theirs)], &[mine.reservation], &[Outcome::DONE]).await
+    };
+    let written = async { tokio::join!(write(&calls[0], &calls[1]), write(&calls[1], &calls[0])) };
+    let (one, other) = tokio::time::timeout(Duration::from_secs(60), written).await.expect("they end");
+    let mut failed = 0;
+    for (written, call) in [one, other].into_iter().zip(&calls) {
+        match written {
+            Ok(written) => assert_eq!(written, (vec![false], vec![true])),
+            Err(error) => {
+                failed += 1;
+                assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE), "{error}");
+                // It has changed nothing, and the call goes alone.
+                let alone = store.complete(&call.reservation, &completion("done")).await.expect("the store answers");
+                assert_eq!(alone, CompleteOutcome::Completed);
+            }
+        }
+        assert_eq!(replay_of(&store, call).await.response, StoredResponse::message("done"));
+    }
+    assert!(failed > 0, "they have waited for each other");
+}
+
 #[tokio::test]
 async fn that_another_transaction_holds_fail_the_statement_after_a_short_while() {
     let database = Database::new().await;
