@@ -119,3 +119,64 @@ async fn one_of_many_acquires_under_every_isolation_level() {
         }
     }
 }
+
+/// Two statements of a function: what happens between them is as if it had happened before or after both.
+#[tokio::test]
+async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
+    let pause = "PERFORM pg_advisory_xact_lock(42);";
+    for (function, place, paused) in [
+        ("claim", "IF state IN (''acquired''", format!("{pause} IF state IN (''acquired''")),
+        ("complete", "SELECT x.* INTO k", format!("{pause} SELECT x.* INTO k")),
+        ("release", "released := FOUND;", format!("released := FOUND; {pause}")),
+    ] {
+        let (database, owner) = Database::with_owner().await;
+        let (other, call) = (database.store().max_batch(1), claim(Uuid::new_v4(), Uuid::new_v4()));
+        if function == "claim" {
+            acquire(&other, &call).await;
+        }
+        let replace = format!(
+            "SELECT pg_advisory_lock(42);
+             DO $$ DECLARE
+                 v_function CONSTANT text := pg_get_functiondef('tenant.idempotency_{function}_row'::regproc);
+             BEGIN
+                 ASSERT position('{place}' IN v_function) > 0;
+                 EXECUTE replace(v_function, '{place}', '{paused}');
+             END $$"
+        );
+        owner.batch_execute(&replace).await.expect("the function is replaced");
+        let (reservation, store) = (call.reservation, database.store().max_batch(1));
+        let claim_again = call.clone();
+        let one_step = tokio::spawn(async move {
+            match function {
+                "claim" => acquire(&store, &claim_again).await,
+                "complete" => drop(store.complete(&reservation, &completion("done")).await.expect("the store answers")),
+                _ => return store.release(&reservation).await.expect("the store answers") == ReleaseOutcome::Released,
+            }
+            true
+        });
+        until("it is between its statements", async || {
+            count(&owner, "pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted").await > 0
+        })
+        .await;
+        let release = async || other.release(&reservation).await.expect("the store answers");
+        match function {
+            "claim" => assert_eq!(release().await, ReleaseOutcome::Released),
+            _ => acquire(&other, &call).await,
+        }
+        owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("it goes on");
+        let came_last = one_step.await.expect("it ends");
+        match function {
+            "claim" => {
+                let extended = other.extend(&reservation, HOUR).await.expect("the store answers");
+                assert_eq!(extended, ExtendOutcome::Extended, "it holds the key");
+            }
+            "complete" => assert_eq!(replay_of(&other, &call).await.response, StoredResponse::message("done")),
+            _ => {
+                if !came_last {
+                    assert_eq!(release().await, ReleaseOutcome::Released);
+                }
+                acquire(&other, &again(&Claim { on_lease_ended: LeasePolicy::Refuse, ..call })).await;
+            }
+        }
+    }
+}
