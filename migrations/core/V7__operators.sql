@@ -182,11 +182,12 @@ DECLARE
     v_holder record;
     k record;
 BEGIN
-    -- A transaction that holds the key may have locked its row, and is not waited for.
     IF v_held THEN
-        PERFORM FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user FOR UPDATE;
+        SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user FOR UPDATE;
+    ELSE
+        -- The transaction that holds the key may have locked its row, and is not waited for.
+        SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user;
     END IF;
-    SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user;
     IF k.id IS NOT NULL THEN
         state := nullif(tenant.idempotency_state(k, NULL, NULL, clock_timestamp()), 'expired');
         procedure := CASE WHEN state IS NOT NULL THEN k.procedure END;
