@@ -202,7 +202,7 @@ BEGIN
                    AND tenant.idempotency_same_request(x.request_hash, x.arrival_hash, p_request_hash, p_arrival_hash)
                    AND tenant.idempotency_may_take_over(
                        x.lease_expires, x.created, x.outcome_unknown, v_foreign_before, p_on_lease_ended, p_on_foreign, v_now)));
-        EXIT WHEN NOT FOUND;
+        -- Also if there was none to delete: the row may have gone since.
     END LOOP;
 
     RAISE EXCEPTION 'another call with this idempotency key was recorded or has reserved the key'

@@ -171,7 +171,7 @@ impl State {
         Ok(vec![Row::default().with("abandoned", abandoned?)])
     }
 
-    /// `tenant.idempotency_release`
+    /// `tenant.idempotency_release`. One step there, too: it locks the row first.
     pub(super) fn release(&mut self, session: u64, reservation: &Reservation) -> Result<Vec<Row>, Stop> {
         let released =
             self.change(session, reservation, |record| record.release(reservation) == ReleaseOutcome::Released)?;

@@ -126,13 +126,16 @@ async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
     let pause = "PERFORM pg_advisory_xact_lock(42);";
     for (function, place, paused) in [
         ("claim", "IF state IN (''acquired''", format!("{pause} IF state IN (''acquired''")),
+        ("commit", "v_foreign_before := ", format!("{pause} v_foreign_before := ")),
         ("complete", "SELECT x.* INTO k", format!("{pause} SELECT x.* INTO k")),
         ("release", "released := FOUND;", format!("released := FOUND; {pause}")),
     ] {
         let (database, owner) = Database::with_owner().await;
         let (other, call) = (database.store().max_batch(1), claim(Uuid::new_v4(), Uuid::new_v4()));
-        if function == "claim" {
-            acquire(&other, &call).await;
+        match function {
+            "claim" => acquire(&other, &call).await,
+            "commit" => complete(&other, &call, &Completion { retention: Duration::ZERO, ..completion("old") }).await,
+            _ => {}
         }
         let replace = format!(
             "SELECT pg_advisory_lock(42);
@@ -149,6 +152,7 @@ async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
         let one_step = tokio::spawn(async move {
             match function {
                 "claim" => acquire(&store, &claim_again).await,
+                "commit" => crate::record::commit(&store, &again(&claim_again), completion("done")).await,
                 "complete" => drop(store.complete(&reservation, &completion("done")).await.expect("the store answers")),
                 _ => return store.release(&reservation).await.expect("the store answers") == ReleaseOutcome::Released,
             }
@@ -161,6 +165,7 @@ async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
         let release = async || other.release(&reservation).await.expect("the store answers");
         match function {
             "claim" => assert_eq!(release().await, ReleaseOutcome::Released),
+            "commit" => assert_eq!(other.sweep(8).await.expect("the store answers"), 1),
             _ => acquire(&other, &call).await,
         }
         owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("it goes on");
@@ -170,7 +175,9 @@ async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
                 let extended = other.extend(&reservation, HOUR).await.expect("the store answers");
                 assert_eq!(extended, ExtendOutcome::Extended, "it holds the key");
             }
-            "complete" => assert_eq!(replay_of(&other, &call).await.response, StoredResponse::message("done")),
+            "commit" | "complete" => {
+                assert_eq!(replay_of(&other, &call).await.response, StoredResponse::message("done"))
+            }
             _ => {
                 if !came_last {
                     assert_eq!(release().await, ReleaseOutcome::Released);
