@@ -4,17 +4,6 @@ use tokio_postgres::Transaction;
 
 use crate::prelude::*;
 
-/// Waits until some backend of this database waits for a lock.
-async fn until_a_backend_waits(owner: &Client) {
-    until("the claim meets the uncommitted row", async || {
-        let sql = "SELECT count(*) FROM pg_stat_activity
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let waiting: i64 = owner.query_one(sql, &[]).await.expect("the activity").get(0);
-        waiting > 0
-    })
-    .await;
-}
-
 /// Inserts a row for the claim's key, waits until the claim waits for that row, and ends the transaction with `end`.
 async fn meets_an_uncommitted_row(
     response: Option<&[u8]>,
@@ -42,7 +31,7 @@ async fn meets_an_uncommitted_row(
         .expect("the row");
     let store = database.store();
     let claiming = tokio::spawn(async move { store.claim(&claim).await });
-    until_a_backend_waits(&observer).await;
+    until_held(&observer).await;
     end(transaction).await;
     claiming.await.expect("the claim does not panic")
 }
@@ -120,70 +109,60 @@ async fn one_of_many_acquires_under_every_isolation_level() {
     }
 }
 
-/// Two statements of a function: what happens between them is as if it had happened before or after both.
+/// Two statements of a function: a change between them is as if it had been made before or after both.
 #[tokio::test]
 async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
-    let pause = "PERFORM pg_advisory_xact_lock(42);";
-    for (function, place, paused) in [
-        ("claim", "IF state IN (''acquired''", format!("{pause} IF state IN (''acquired''")),
-        ("commit", "v_foreign_before := ", format!("{pause} v_foreign_before := ")),
-        ("complete", "SELECT x.* INTO k", format!("{pause} SELECT x.* INTO k")),
-        ("release", "released := FOUND;", format!("released := FOUND; {pause}")),
+    for (function, place, held) in [
+        ("claim", "IF state IN ('acquired'", format!("{HOLD} IF state IN ('acquired'")),
+        ("commit", "v_foreign_before := ", format!("{HOLD} v_foreign_before := ")),
+        ("complete", "SELECT x.* INTO k", format!("{HOLD} SELECT x.* INTO k")),
+        ("release", "released := FOUND;", format!("released := FOUND; {HOLD}")),
     ] {
         let (database, owner) = Database::with_owner().await;
-        let (other, call) = (database.store().max_batch(1), claim(Uuid::new_v4(), Uuid::new_v4()));
+        let (store, call) = (database.store().max_batch(1), claim(Uuid::new_v4(), Uuid::new_v4()));
         match function {
-            "claim" => acquire(&other, &call).await,
-            "commit" => complete(&other, &call, &Completion { retention: Duration::ZERO, ..completion("old") }).await,
+            "claim" => acquire(&store, &call).await,
+            "commit" => complete(&store, &call, &Completion { retention: Duration::ZERO, ..completion("old") }).await,
             _ => {}
         }
-        let replace = format!(
-            "SELECT pg_advisory_lock(42);
-             DO $$ DECLARE
-                 v_function CONSTANT text := pg_get_functiondef('tenant.idempotency_{function}_row'::regproc);
-             BEGIN
-                 ASSERT position('{place}' IN v_function) > 0;
-                 EXECUTE replace(v_function, '{place}', '{paused}');
-             END $$"
-        );
-        owner.batch_execute(&replace).await.expect("the function is replaced");
-        let (reservation, store) = (call.reservation, database.store().max_batch(1));
-        let claim_again = call.clone();
-        let one_step = tokio::spawn(async move {
-            match function {
-                "claim" => acquire(&store, &claim_again).await,
-                "commit" => crate::record::commit(&store, &again(&claim_again), completion("done")).await,
-                "complete" => drop(store.complete(&reservation, &completion("done")).await.expect("the store answers")),
-                _ => return store.release(&reservation).await.expect("the store answers") == ReleaseOutcome::Released,
+        hold_at(&owner, &format!("{function}_row"), place, &held).await;
+        let release = async || store.release(&call.reservation).await.expect("the store answers");
+        let step = async || match function {
+            "claim" => acquire(&store, &call).await,
+            "commit" => crate::record::commit(&store, &again(&call), completion("done")).await,
+            "complete" => {
+                assert_ne!(
+                    store.complete(&call.reservation, &completion("done")).await.expect("the store answers"),
+                    CompleteOutcome::Fenced
+                )
             }
-            true
-        });
-        until("it is between its statements", async || {
-            count(&owner, "pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted").await > 0
-        })
-        .await;
-        let release = async || other.release(&reservation).await.expect("the store answers");
-        match function {
-            "claim" => assert_eq!(release().await, ReleaseOutcome::Released),
-            "commit" => assert_eq!(other.sweep(8).await.expect("the store answers"), 1),
-            _ => acquire(&other, &call).await,
-        }
-        owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("it goes on");
-        let came_last = one_step.await.expect("it ends");
+            // Again, if it has come before the claim.
+            _ => {
+                let _ = release().await == ReleaseOutcome::Released || release().await == ReleaseOutcome::Released;
+            }
+        };
+        // By a store of its own, which knows of no claim that may come late.
+        let meanwhile = async {
+            until_held(&owner).await;
+            let other = database.store().max_batch(1);
+            match function {
+                "claim" => assert_eq!(
+                    other.release(&call.reservation).await.expect("the store answers"),
+                    ReleaseOutcome::Released
+                ),
+                "commit" => assert_eq!(other.sweep(8).await.expect("the store answers"), 1),
+                _ => acquire(&other, &call).await,
+            }
+            let_go(&owner).await;
+        };
+        tokio::join!(step(), meanwhile);
         match function {
             "claim" => {
-                let extended = other.extend(&reservation, HOUR).await.expect("the store answers");
+                let extended = store.extend(&call.reservation, HOUR).await.expect("the store answers");
                 assert_eq!(extended, ExtendOutcome::Extended, "it holds the key");
             }
-            "commit" | "complete" => {
-                assert_eq!(replay_of(&other, &call).await.response, StoredResponse::message("done"))
-            }
-            _ => {
-                if !came_last {
-                    assert_eq!(release().await, ReleaseOutcome::Released);
-                }
-                acquire(&other, &again(&Claim { on_lease_ended: LeasePolicy::Refuse, ..call })).await;
-            }
+            "release" => acquire(&store, &again(&Claim { on_lease_ended: LeasePolicy::Refuse, ..call })).await,
+            _ => assert_eq!(replay_of(&store, &call).await.response, StoredResponse::message("done")),
         }
     }
 }

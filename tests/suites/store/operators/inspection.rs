@@ -164,30 +164,27 @@ async fn see_the_connection_whose_transaction_holds_a_key_and_do_not_release_it(
 #[tokio::test]
 async fn see_a_call_whose_transaction_is_prepared_and_how_to_end_it() {
     let operated = Operated::new().await;
-    let held = any();
+    let held = Claim { lease: Duration::ZERO, ..any() };
+    acquire(&operated.store, &held).await;
     let [key, user] = texts(&held);
     let gid = format!("it's {key}");
-    let begin = |until: &str| {
-        format!(
-            "SELECT state FROM tenant.idempotency_begin('{user}', '{key}', '{key}', '{PROCEDURE}', decode(repeat('07', 32), 'hex'), NULL,
-                 60, 60, 'rerun', 'in_progress', NULL, NULL, NULL, '{until}')"
-        )
-    };
-    acquire(&operated.store, &Claim { lease: Duration::ZERO, ..held.clone() }).await;
-    let [coordinator, looking] = [operated.database.api().await, operated.database.api().await];
-    coordinator.batch_execute("BEGIN").await.expect("a transaction");
-    let begun = coordinator.query_typed_one(&begin("Infinity"), &[]).await.expect("it takes over");
-    assert_eq!(begun.get::<_, &str>(0), "taken_over");
-    // The record locks the row that it replaces.
-    let prepare =
-        format!("SELECT FROM tenant.idempotency_keys FOR UPDATE; PREPARE TRANSACTION '{}'", gid.replace('\'', "''"));
-    coordinator.batch_execute(&prepare).await.expect("it is prepared");
+    // A record locks the row that it replaces.
+    let prepare = format!(
+        "BEGIN; SELECT pg_advisory_xact_lock(tenant.idempotency_lock_id('{user}', '{key}'));
+         SELECT FROM tenant.idempotency_keys FOR UPDATE; PREPARE TRANSACTION '{}'",
+        gid.replace('\'', "''")
+    );
+    operated.superuser.batch_execute(&prepare).await.expect("it is prepared");
 
     let row = operated.inspect(&held).await;
     assert_eq!((row.get("state"), row.get("holder_gid"), row.get("holder_pid")), ("running", Some(&*gid), None::<i32>));
     assert!(row.get::<_, Option<SystemTime>>("holder_since").is_some());
-    let looked = looking.query_typed_one(&begin("-Infinity"), &[]).await.expect("a look");
-    assert_eq!(looked.get::<_, &str>(0), "running");
+    let look = format!(
+        "SELECT state FROM tenant.idempotency_begin('{user}', '{key}', '{key}', '{PROCEDURE}', decode(repeat('07', 32), 'hex'), NULL, 60, 60,
+             'rerun', 'in_progress', NULL, NULL, NULL, '-Infinity')"
+    );
+    let look = operated.database.api().await.query_typed_one(&look, &[]).await.expect("a look");
+    assert_eq!(look.get::<_, &str>(0), "running");
     let Reservation { owner, key: id, token } = held.reservation;
     let look_up = LookUp { owner, key: id, session: held.session.clone(), with_status: false };
     assert_eq!(operated.store.look_up(&look_up).await.expect("an answer").state, KeyState::Running);
