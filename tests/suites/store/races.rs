@@ -1,65 +1,34 @@
 //! Concurrent claims of one key.
 
-use tokio_postgres::Transaction;
-
 use crate::prelude::*;
 
-/// Inserts a row for the claim's key, waits until the claim waits for that row, and ends the transaction with `end`.
-async fn meets_an_uncommitted_row(
-    response: Option<&[u8]>,
-    end: impl AsyncFnOnce(Transaction<'_>),
-) -> Result<ClaimOutcome, StoreError> {
-    let database = Database::new().await;
-    let (observer, mut owner) = (database.owner().await, database.owner().await);
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
-    let transaction = owner.transaction().await.expect("a transaction");
-    let sql = "INSERT INTO tenant.idempotency_keys
-                 (idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
-             VALUES ($1, $2, $3, $4, $5, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')";
-    transaction
-        .execute(
-            sql,
-            &[
-                claim.reservation.key.as_uuid(),
-                claim.reservation.owner.as_uuid(),
-                &PROCEDURE,
-                &HASH.as_slice(),
-                &response,
-            ],
-        )
-        .await
-        .expect("the row");
-    let store = database.store();
-    let claiming = tokio::spawn(async move { store.claim(&claim).await });
-    until_held(&observer).await;
-    end(transaction).await;
-    claiming.await.expect("the claim does not panic")
-}
-
-async fn commit(transaction: Transaction<'_>) {
-    transaction.commit().await.expect("the commit");
+/// Claims a key of which a transaction has inserted a row, and ends the transaction when the claim waits for it.
+async fn claim_beside_an_uncommitted_row(response: Option<&[u8]>, end: &str) -> ClaimOutcome {
+    let (database, owner) = Database::with_owner().await;
+    let (observer, store, claim) = (database.owner().await, database.store(), claim(Uuid::new_v4(), Uuid::new_v4()));
+    let Reservation { owner: user, key, .. } = claim.reservation;
+    let insert = "INSERT INTO tenant.idempotency_keys
+                      (idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
+                  VALUES ($1, $2, $3, $4, $5, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')";
+    owner.batch_execute("BEGIN").await.expect("a transaction");
+    let row: [&(dyn ToSql + Sync); 5] = [key.as_uuid(), user.as_uuid(), &PROCEDURE, &HASH.as_slice(), &response];
+    owner.execute(insert, &row).await.expect("the row");
+    let ending = async {
+        until_held(&observer).await;
+        owner.batch_execute(end).await.expect("its end");
+    };
+    tokio::join!(store.claim(&claim), ending).0.expect("the store answers")
 }
 
 #[tokio::test]
-async fn replays_a_row_that_appears_between_two_snapshots() {
-    match meets_an_uncommitted_row(Some(b"first"), commit).await.expect("the store answers") {
+async fn finds_a_row_that_appears_between_two_snapshots() {
+    match claim_beside_an_uncommitted_row(Some(b"first"), "COMMIT").await {
         ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("first")),
         other => panic!("expected a replay, got {other:?}"),
     }
-}
-
-#[tokio::test]
-async fn finds_a_reservation_that_appears_between_two_snapshots() {
-    let outcome = meets_an_uncommitted_row(None, commit).await.expect("the store answers");
+    let outcome = claim_beside_an_uncommitted_row(None, "COMMIT").await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
-}
-
-#[tokio::test]
-async fn acquires_a_key_whose_row_is_rolled_back() {
-    let outcome = meets_an_uncommitted_row(Some(b"never"), async |transaction: Transaction<'_>| {
-        transaction.rollback().await.expect("the rollback");
-    });
-    let outcome = outcome.await.expect("the store answers");
+    let outcome = claim_beside_an_uncommitted_row(Some(b"never"), "ROLLBACK").await;
     assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
 }
 

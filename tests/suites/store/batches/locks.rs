@@ -3,6 +3,8 @@
 use super::statements::{self, Outcome};
 use crate::prelude::*;
 
+const OPEN: &str = "tenant.idempotency_keys WHERE response_bytes IS NULL";
+
 fn calls(users: usize, keys: usize) -> Vec<Claim> {
     let users: Vec<_> = (0..users).map(|_| Uuid::new_v4()).collect();
     (0..keys).map(|index| claim(users[index % users.len()], Uuid::new_v4())).collect()
@@ -10,11 +12,6 @@ fn calls(users: usize, keys: usize) -> Vec<Claim> {
 
 fn code<T: std::fmt::Debug>(answer: Result<T, Error>) -> SqlState {
     answer.expect_err("an error").code().expect("an answer of the server").clone()
-}
-
-async fn count(database: &Database, of: &str) -> i64 {
-    let select = format!("SELECT count(*) FROM tenant.idempotency_keys WHERE {of}");
-    database.owner().await.query_one(&select, &[]).await.expect("the count").get(0)
 }
 
 /// The rows are written in the order of owners and keys, whatever the order of the parameters is.
@@ -126,14 +123,14 @@ async fn that_another_transaction_holds_fail_the_statement_after_a_short_while()
     let found = statements::look(&api, &held.iter().collect::<Vec<_>>()).await.expect("a look");
     assert!(found.iter().all(Option::is_some));
     transaction.rollback().await.expect("the end");
-    assert_eq!(count(&database, "response_bytes IS NULL").await, 4, "nothing was changed");
+    assert_eq!(count(&owner, OPEN).await, 4, "nothing was changed");
     let reserved = statements::reserve(&api, &claims.iter().collect::<Vec<_>>()).await;
     assert_eq!(reserved.expect("a reservation"), [true; 4]);
 }
 
 #[tokio::test]
 async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
-    let database = Database::new().await;
+    let (database, owner) = Database::with_owner().await;
     let (api, store) = (database.api().await, database.store());
     let claims = calls(2, 3);
     for claim in &claims {
@@ -148,7 +145,7 @@ async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
     ] {
         let recorded = statements::complete(&api, &reservations, &[Outcome::DONE, bad, Outcome::DONE]).await;
         assert_eq!(code(recorded), expected);
-        assert_eq!(count(&database, "response_bytes IS NULL").await, 3, "{expected:?}");
+        assert_eq!(count(&owner, OPEN).await, 3, "{expected:?}");
     }
     let recorded = statements::complete(&api, &reservations, &[Outcome::DONE; 3]).await;
     assert_eq!(recorded.expect("a completion"), [true; 3]);
@@ -157,7 +154,7 @@ async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
 /// Changes made there would be lost with the transaction.
 #[tokio::test]
 async fn are_not_taken_in_a_transaction_that_someone_left_open() {
-    let database = Database::new().await;
+    let (database, owner) = Database::with_owner().await;
     let (api, store) = (database.api().await, database.store());
     let held = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &held).await;
@@ -172,5 +169,5 @@ async fn are_not_taken_in_a_transaction_that_someone_left_open() {
         assert_eq!(code(answer), SqlState::INVALID_TRANSACTION_TERMINATION, "{procedure}");
         api.batch_execute("ROLLBACK").await.expect("the end");
     }
-    assert_eq!(count(&database, "response_bytes IS NULL").await, 1);
+    assert_eq!(count(&owner, OPEN).await, 1);
 }
