@@ -32,10 +32,10 @@ $hooks$;
 --   not_stored  completed, but the response was too large to store
 --   failed      has the error that ended the operation
 --   unknown     the call ended, and it is not known whether it took effect
---   acquired    reserved with this token
---   taken_over  reserved with this token, after the lease of another token ended without an outcome
+--   acquired    reserved with this token, which has not given its lease back
+--   taken_over  the same, after the lease of another token ended without an outcome
 --   reserved    reserved with another token, whose lease has not ended
---   abandoned   reserved with another token, whose lease ended without an outcome
+--   abandoned   reserved with another token, whose lease ended without an outcome; or with this one, which gave its lease back
 --
 -- A claim may also be `late`: it has changed nothing, because its time was over.
 --
@@ -52,8 +52,7 @@ BEGIN
         WHEN k.response_not_stored THEN 'not_stored'
         WHEN k.response_bytes IS NOT NULL THEN 'completed'
         WHEN k.error_bytes IS NOT NULL THEN 'failed'
-        WHEN k.token = p_token AND k.attempts = 1 THEN 'acquired'
-        WHEN k.token = p_token THEN 'taken_over'
+        WHEN k.token = p_token AND k.lease_expires > 'epoch' THEN CASE k.attempts WHEN 1 THEN 'acquired' ELSE 'taken_over' END
         WHEN coalesce(k.lease_expires, k.created + p_foreign_lease, k.expires) > p_now THEN 'reserved'
         WHEN k.outcome_unknown THEN 'unknown'
         ELSE 'abandoned'

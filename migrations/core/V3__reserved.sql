@@ -12,7 +12,8 @@
 -- qualified.
 --
 -- The work on the row is in a function, *_row, which could run on another node than its procedure. Every transition is one guarded
--- statement.
+-- statement. A decision between two is made on a locked row: between two statements that decide by themselves, a row may appear that
+-- neither finds as it should.
 
 -- Fails if a claim has written after its time, because it had to wait for another transaction. Called by tenant.idempotency_claim_row.
 CREATE OR REPLACE FUNCTION tenant.idempotency_in_time(p_until timestamptz) RETURNS text
@@ -75,18 +76,22 @@ BEGIN
             -- The reservation is that of an earlier attempt, which may not have waited for a synchronous standby. This attempt does,
             -- because it writes as well.
             UPDATE tenant.idempotency_keys x
-            SET lease_expires = v_lease_expires
+            SET lease_expires = v_lease_expires,
+                expires       = greatest(x.expires, v_lease_expires)
             WHERE x.idempotency_key = p_key
               AND x.user_id = p_user
               AND x.token = p_token
               AND x.response_bytes IS NULL
               AND x.error_bytes IS NULL
               AND x.lease_expires > 'epoch';
+            CONTINUE WHEN NOT FOUND;
         ELSIF state = 'expired' THEN
             DELETE FROM tenant.idempotency_keys x
             WHERE x.idempotency_key = p_key AND x.user_id = p_user AND x.id = k.id AND x.expires <= v_now;
             CONTINUE;
         ELSIF state IN ('abandoned', 'unknown')
+              -- A token that gave its lease back is that of a call that has ended: an attempt of its claim that arrives late gets nothing.
+              AND k.token IS DISTINCT FROM p_token
               AND k.procedure = p_procedure
               AND tenant.idempotency_same_request(k.request_hash, k.arrival_hash, p_request_hash, p_arrival_hash)
               AND tenant.idempotency_may_take_over(
@@ -105,6 +110,7 @@ BEGIN
             WHERE x.idempotency_key = p_key
               AND x.user_id = p_user
               AND x.id = k.id
+              AND x.token IS DISTINCT FROM p_token
               AND x.response_bytes IS NULL
               AND x.error_bytes IS NULL
               AND x.expires > v_now
@@ -265,25 +271,24 @@ $complete$;
 -- Called by tenant.idempotency_release.
 CREATE OR REPLACE FUNCTION tenant.idempotency_release_row(p_user uuid, p_key uuid, p_token uuid, OUT released boolean)
 LANGUAGE plpgsql AS $release_row$
+DECLARE
+    k record;
 BEGIN
-    DELETE FROM tenant.idempotency_keys x
+    SELECT x.attempts, x.outcome_unknown INTO k
+    FROM tenant.idempotency_keys x
     WHERE x.idempotency_key = p_key
       AND x.user_id = p_user
       AND x.token = p_token
-      AND x.attempts = 1
-      AND NOT x.outcome_unknown
       AND x.response_bytes IS NULL
-      AND x.error_bytes IS NULL;
+      AND x.error_bytes IS NULL
+    FOR UPDATE;
     released := FOUND;
-    IF NOT released THEN
+    IF k.attempts = 1 AND NOT k.outcome_unknown THEN
+        DELETE FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user AND x.token = p_token;
+    ELSIF released THEN
         UPDATE tenant.idempotency_keys x
         SET lease_expires = 'epoch'
-        WHERE x.idempotency_key = p_key
-          AND x.user_id = p_user
-          AND x.token = p_token
-          AND x.response_bytes IS NULL
-          AND x.error_bytes IS NULL;
-        released := FOUND;
+        WHERE x.idempotency_key = p_key AND x.user_id = p_user AND x.token = p_token;
     END IF;
 END
 $release_row$;

@@ -66,7 +66,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin_row(
 LANGUAGE plpgsql AS $begin_row$
 DECLARE
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
-    v_held CONSTANT boolean := CASE WHEN p_until = '-Infinity' THEN tenant.idempotency_holder_pid(v_lock) IS NULL
+    v_held CONSTANT boolean := CASE WHEN p_until = '-Infinity' THEN tenant.idempotency_holder(v_lock) IS NULL
                                     WHEN date_part('epoch', clock_timestamp()) <= p_until THEN pg_try_advisory_xact_lock(v_lock) END;
     v_foreign_lease CONSTANT interval := CASE WHEN p_on_foreign <> 'in_progress' THEN make_interval(secs => p_lease) END;
     v_set text; -- an assignment costs less than PERFORM
@@ -202,7 +202,7 @@ BEGIN
                    AND tenant.idempotency_same_request(x.request_hash, x.arrival_hash, p_request_hash, p_arrival_hash)
                    AND tenant.idempotency_may_take_over(
                        x.lease_expires, x.created, x.outcome_unknown, v_foreign_before, p_on_lease_ended, p_on_foreign, v_now)));
-        EXIT WHEN NOT FOUND;
+        -- Also if there was none to delete: the row may have gone since.
     END LOOP;
 
     RAISE EXCEPTION 'another call with this idempotency key was recorded or has reserved the key'

@@ -5,9 +5,10 @@
 -- volatile function in a sub-select that is not pulled up (OFFSET 0), and what reads the table needs its result: the executor
 -- evaluates the setting of a row, and then looks the row up. If a plan did it in another order, row-level security would hide the
 -- rows, and nothing would be found. A row is found by the index of keys, and changed by its ctid, where all conditions are checked
--- again. The rows of a statement are in the order of owners and keys, so that two statements do not wait for each other, and
--- wait at most 50 ms for another transaction. A constraint that one row violates fails the statement for all. An AFTER trigger of
--- the application runs at the end of the statement, with the settings of the last row.
+-- again. The rows of a statement are in the order of owners and keys, so that two statements that reserve, or two that complete, do not wait
+-- for each other. One that completes what another reserves anew may. A statement waits at most 50 ms for another transaction, and then
+-- fails with 55P03 and changes nothing: each of its calls goes alone. A constraint that one row violates fails it for all, too. An AFTER
+-- trigger of the application runs at the end of the statement, with the settings of the last row.
 --
 -- The planner takes the condition on `owner_set` for one that hardly any row meets. It expects one row, whatever number there
 -- is: so it goes from each to its row in the table, and does not plan anew for each number. LIMIT 1 changes nothing, but without it the
@@ -159,8 +160,7 @@ $reserve_many$;
 -- reserve, and complete, for several keys each: the two writes of nearly every call in reserved mode. Returns the tokens of those that were
 -- reserved and of those that were completed, 16 bytes each, NULL if there are none. Called by the store when calls come together.
 --
--- First those that have settings of the layer alone: no call's settings of the application are left for another's row. Of two
--- statements, each has changed its rows before it inserts others, so that they do not wait for each other.
+-- First those that have settings of the layer alone: no call's settings of the application are left for another's row.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_write_many(
     p_users            uuid[], -- as in tenant.idempotency_reserve_many
     p_keys uuid[], p_tokens uuid[], p_procedures text[], p_request_hashes bytea[], p_arrival_hashes bytea[],

@@ -63,29 +63,33 @@ BEGIN
             IF p_resource_column <> ALL (ARRAY[''{known}]) THEN
                 v_set := tenant.idempotency_needs_type(p_resource_column);
             END IF;
-            UPDATE tenant.idempotency_keys x
-            SET response_bytes      = p_response,
-                response_metadata   = p_metadata,
-                response_not_stored = p_not_stored,
-                error_bytes         = p_error,
-                outcome_unknown     = false,
-                completed           = v_now,
-                expires             = CASE WHEN abs(date_part('epoch', x.expires - v_expires)) <= p_retention / 100
-                                           THEN x.expires ELSE v_expires END
-                {sets}
-            WHERE x.idempotency_key = p_key
-              AND x.user_id = p_user
-              AND x.token = p_token
-              AND x.response_bytes IS NULL
-              AND x.error_bytes IS NULL;
-            IF FOUND THEN
-                outcome := 'completed';
-                RETURN;
-            END IF;
+            -- Twice, if the claim commits between the two statements.
+            FOR v_round IN 1..2 LOOP
+                UPDATE tenant.idempotency_keys x
+                SET response_bytes      = p_response,
+                    response_metadata   = p_metadata,
+                    response_not_stored = p_not_stored,
+                    error_bytes         = p_error,
+                    outcome_unknown     = false,
+                    completed           = v_now,
+                    expires             = CASE WHEN abs(date_part('epoch', x.expires - v_expires)) <= p_retention / 100
+                                               THEN x.expires ELSE v_expires END
+                    {sets}
+                WHERE x.idempotency_key = p_key
+                  AND x.user_id = p_user
+                  AND x.token = p_token
+                  AND x.response_bytes IS NULL
+                  AND x.error_bytes IS NULL;
+                IF FOUND THEN
+                    outcome := 'completed';
+                    RETURN;
+                END IF;
 
-            SELECT x.* INTO k FROM tenant.idempotency_keys x
-            WHERE x.idempotency_key = p_key AND x.user_id = p_user AND x.token = p_token;
-            outcome := CASE WHEN num_nonnulls(k.response_bytes, k.error_bytes) = 1 THEN 'already_completed' ELSE 'fenced' END;
+                SELECT x.* INTO k FROM tenant.idempotency_keys x
+                WHERE x.idempotency_key = p_key AND x.user_id = p_user AND x.token = p_token;
+                outcome := CASE WHEN num_nonnulls(k.response_bytes, k.error_bytes) = 1 THEN 'already_completed' ELSE 'fenced' END;
+                EXIT WHEN k.id IS NULL OR outcome = 'already_completed';
+            END LOOP;
         END
         $complete_row$
         $template$,

@@ -111,20 +111,20 @@ $stuck$;
 --
 --   absent      there is no record, or it has expired: a call runs
 --   reserved    a call holds the key, for lease_left at least. NULL for a reservation of the Go interceptor
---   running     a call holds the key in an open transaction, in the connection holder_pid
+--   running     a call holds the key in a transaction: open in the connection holder_pid, or prepared as holder_gid
 --   abandoned   the lease of a call ended without an outcome; the procedure's policy decides what a retry does
 --   unknown     the call ended, and it is not known whether it took effect
 --   completed   has a response, which a retry gets
 --   not_stored  completed, but the response was too large to store
 --   failed      has the error that ended the operation, which a retry gets
 --
--- holder_since is the beginning of the transaction. It is NULL unless the table's owner has the rights of the API's role or
--- of pg_read_all_stats. Called by operators.
+-- holder_since is the beginning of the transaction, NULL unless the table's owner has the rights of the API's role or of
+-- pg_read_all_stats; or the time when it was prepared. Called by operators.
 CREATE OR REPLACE FUNCTION tenant.idempotency_inspect(
     p_key text, p_user text, p_scope text DEFAULT NULL,
     OUT state text, OUT procedure text, OUT token uuid, OUT lease_left interval, OUT attempts integer, OUT created timestamptz,
-    OUT expires timestamptz, OUT resource text, OUT holder_pid integer, OUT holder_application text, OUT holder_since timestamptz,
-    OUT key_id uuid, OUT owner uuid
+    OUT expires timestamptz, OUT resource text, OUT holder_pid integer, OUT holder_gid text, OUT holder_application text,
+    OUT holder_since timestamptz, OUT key_id uuid, OUT owner uuid
 )
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $inspect$
@@ -152,9 +152,10 @@ BEGIN
     IF state = 'reserved' THEN
         lease_left := v_record.lease_left;
     END IF;
-    IF v_record.holder_pid IS NOT NULL THEN
+    IF num_nonnulls(v_record.holder_pid, v_record.holder_gid) > 0 THEN
         state := 'running';
         holder_pid := v_record.holder_pid;
+        holder_gid := v_record.holder_gid;
         holder_application := coalesce('on ' || tenant.idempotency_node(owner), v_record.holder_application);
         holder_since := v_record.holder_since;
     END IF;
@@ -171,15 +172,21 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_operator_release_row(
     p_user uuid, p_key uuid, p_token uuid,
     OUT outcome text,
     OUT state      text, -- before; NULL for no record
-    OUT procedure text, OUT holder_pid integer
+    OUT procedure text, OUT holder_pid integer, OUT holder_gid text
 )
 LANGUAGE plpgsql AS $release_row$
 DECLARE
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
     v_held CONSTANT boolean := pg_try_advisory_xact_lock(v_lock);
+    v_holder record;
     k record;
 BEGIN
-    SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user FOR UPDATE;
+    IF v_held THEN
+        SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user FOR UPDATE;
+    ELSE
+        -- The transaction that holds the key may have locked its row, and is not waited for.
+        SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user;
+    END IF;
     IF k.id IS NOT NULL THEN
         state := nullif(tenant.idempotency_state(k, NULL, NULL, clock_timestamp()), 'expired');
         procedure := CASE WHEN state IS NOT NULL THEN k.procedure END;
@@ -189,7 +196,9 @@ BEGIN
         outcome := state;
     ELSIF NOT v_held THEN
         outcome := 'running';
-        holder_pid := tenant.idempotency_holder_pid(v_lock);
+        v_holder := tenant.idempotency_holder(v_lock);
+        holder_pid := v_holder.pid;
+        holder_gid := v_holder.gid;
     ELSIF state IS NULL THEN
         outcome := 'absent';
     ELSIF k.token IS DISTINCT FROM p_token THEN
@@ -208,7 +217,7 @@ $release_row$;
 --   released     the key is free
 --   absent       there was nothing to release
 --   other_token  the key is held, but not with this token
---   running      a transaction is open for the key, in the connection holder_pid
+--   running      a transaction holds the key: open in the connection holder_pid, or prepared. `hint` has the statement that ends it
 --   completed, not_stored, failed   the call has an outcome, which stays
 -- Called by operators, and by the operations service.
 CREATE OR REPLACE FUNCTION tenant.idempotency_operator_release(
@@ -239,8 +248,10 @@ BEGIN
         WHEN 'absent' THEN 'There is nothing to release: a call with this key runs the handler.'
         WHEN 'other_token' THEN 'Another call holds the key: inspect it again.'
         WHEN 'running' THEN concat(
-            'A transaction is open for the key. Wait until it has ended, or end it', ' on ' || tenant.idempotency_node(v_of),
-            ': SELECT pg_terminate_backend(', holder_pid, ')'
+            CASE WHEN v_found.holder_gid IS NULL THEN 'A transaction is open' ELSE 'A prepared transaction is left' END,
+            ' for the key. Wait until it has ended, or end it', ' on ' || tenant.idempotency_node(v_of), ': ',
+            CASE WHEN v_found.holder_gid IS NULL THEN concat('SELECT pg_terminate_backend(', holder_pid, ')')
+                 ELSE format('COMMIT PREPARED %1$L, or ROLLBACK PREPARED %1$L', v_found.holder_gid) END
         )
         ELSE 'The call has an outcome, which a retry gets. It is not released.'
     END;

@@ -9,12 +9,19 @@ RETURN CASE
     ELSE floor(1000000 * greatest(0, least(253402300799, date_part('epoch', p_time))))
 END;
 
--- Returns the process id of the other connection whose transaction holds this lock of a key; NULL for none. Called by
--- tenant.idempotency_look_up_row, tenant.idempotency_begin_row and tenant.idempotency_operator_release_row.
-CREATE OR REPLACE FUNCTION tenant.idempotency_holder_pid(p_lock bigint) RETURNS integer
-LANGUAGE sql VOLATILE
-RETURN (
-    SELECT max(l.pid)
+-- Returns the other transaction that holds this lock of a key: by the process id of its connection, or by its gid if it is prepared, and so has
+-- no connection. All are NULL for none. Called by tenant.idempotency_look_up_row, tenant.idempotency_begin_row and
+-- tenant.idempotency_operator_release_row.
+CREATE OR REPLACE FUNCTION tenant.idempotency_holder(
+    p_lock bigint,
+    OUT pid integer, OUT gid text, OUT application text,
+    OUT since timestamptz -- its beginning, or when it was prepared; NULL if this role may not see it
+)
+LANGUAGE plpgsql AS $holder$
+DECLARE
+    v_transaction text;
+BEGIN
+    SELECT l.pid, l.virtualtransaction INTO pid, v_transaction
     FROM pg_locks l
     WHERE l.locktype = 'advisory'
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
@@ -23,10 +30,20 @@ RETURN (
       AND l.mode = 'ExclusiveLock'
       AND l.classid = ((p_lock >> 32) & 4294967295)::oid
       AND l.objid = (p_lock & 4294967295)::oid
-      AND l.pid <> pg_backend_pid()
-);
+      AND l.pid IS DISTINCT FROM pg_backend_pid();
+    IF pid IS NOT NULL THEN
+        SELECT a.application_name, a.xact_start INTO application, since FROM pg_stat_get_activity(pid) a;
+    ELSIF v_transaction IS NOT NULL THEN
+        -- Each transaction that is prepared has the lock of its own number.
+        SELECT x.gid, x.prepared INTO gid, since
+        FROM pg_locks l
+        JOIN pg_prepared_xacts x ON x.transaction = l.transactionid
+        WHERE l.locktype = 'transactionid' AND l.pid IS NULL AND l.virtualtransaction = v_transaction;
+    END IF;
+END
+$holder$;
 
--- Returns what is recorded of a key, and which connection holds it in a transaction: for tenant.idempotency_look_up and
+-- Returns what is recorded of a key, and which transaction holds it: for tenant.idempotency_look_up and
 -- tenant.idempotency_inspect, which call it.
 --
 -- The row is read again after the locks: a transaction that has committed in between is seen by its record. On a standby it
@@ -36,13 +53,12 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_look_up_row(
     OUT state              text, -- tenant.idempotency_state; NULL for no record
     OUT procedure text, OUT created timestamptz, OUT completed timestamptz, OUT expires timestamptz, OUT lease_left interval,
     OUT token uuid, OUT attempts integer, OUT resource_type text, OUT resource text,
-    OUT holder_pid         integer, -- of the connection whose transaction holds the key; NULL for none
-    OUT holder_application text,
-    OUT holder_since       timestamptz -- the beginning of its transaction; NULL if this role may not see it
+    OUT holder_pid integer, OUT holder_gid text, OUT holder_application text, OUT holder_since timestamptz -- tenant.idempotency_holder
 )
 LANGUAGE plpgsql AS $look_up_row$
 DECLARE
     v_set text; -- an assignment costs less than PERFORM
+    v_holder record;
     k record;
 BEGIN
     IF current_setting('transaction_read_only') = 'on' THEN
@@ -52,7 +68,7 @@ BEGIN
         SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user;
         state := CASE WHEN k.id IS NOT NULL THEN tenant.idempotency_state(k, NULL, NULL, clock_timestamp()) END;
         EXIT WHEN v_round = 2 OR state IN ('completed', 'not_stored', 'failed', 'reserved');
-        holder_pid := tenant.idempotency_holder_pid(tenant.idempotency_lock_id(p_user, p_key));
+        v_holder := tenant.idempotency_holder(tenant.idempotency_lock_id(p_user, p_key));
     END LOOP;
     procedure := k.procedure;
     created := k.created;
@@ -63,11 +79,12 @@ BEGIN
     attempts := k.attempts;
     resource_type := tenant.idempotency_resource_type(k);
     resource := tenant.idempotency_resource_id(k);
-    IF state IN ('completed', 'not_stored', 'failed', 'reserved') THEN
-        -- The lock's holder may be a replay that has not ended yet.
-        holder_pid := NULL;
-    ELSIF holder_pid IS NOT NULL THEN
-        SELECT a.application_name, a.xact_start INTO holder_application, holder_since FROM pg_stat_get_activity(holder_pid) a;
+    IF state IS NULL OR state IN ('expired', 'unknown', 'abandoned') THEN
+        -- Otherwise the lock's holder may be a replay that has not ended yet.
+        holder_pid := v_holder.pid;
+        holder_gid := v_holder.gid;
+        holder_application := v_holder.application;
+        holder_since := v_holder.since;
     END IF;
 END
 $look_up_row$;
@@ -125,7 +142,7 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    IF v_found.holder_pid IS NOT NULL THEN
+    IF num_nonnulls(v_found.holder_pid, v_found.holder_gid) > 0 THEN
         IF state IS NULL OR state = 'expired' THEN
             procedure := NULL;
             expires := NULL;

@@ -32,7 +32,7 @@ BEGIN ATOMIC
                'idempotency_claim', 'idempotency_claim_row', 'idempotency_commit', 'idempotency_commit_row',
                'idempotency_committed', 'idempotency_committed_row', 'idempotency_complete', 'idempotency_complete_many',
                'idempotency_complete_row', 'idempotency_expensive', 'idempotency_extend', 'idempotency_extend_row',
-               'idempotency_hold_as', 'idempotency_holder_pid', 'idempotency_in_time', 'idempotency_insert_record', 'idempotency_is_free', 'idempotency_limit_idle',
+               'idempotency_hold_as', 'idempotency_holder', 'idempotency_in_time', 'idempotency_insert_record', 'idempotency_is_free', 'idempotency_limit_idle',
                'idempotency_lock_id', 'idempotency_look', 'idempotency_look_up', 'idempotency_look_up_row',
                'idempotency_may_take_over', 'idempotency_microseconds', 'idempotency_milliseconds_until',
                'idempotency_needs_primary', 'idempotency_needs_transaction', 'idempotency_needs_type', 'idempotency_owner_set', 'idempotency_policies', 'idempotency_policies_of_keys',

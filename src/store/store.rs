@@ -34,7 +34,8 @@ use crate::{
 /// - **One clock**, the store's own, decides leases and expiry.
 /// - **Owners are isolated.** An operation of one owner neither reads nor changes another owner's record.
 /// - **Operations are idempotent.** If an answer was lost, the operation can be repeated with the same token. A claim
-///   returns the same outcome again. A completion returns [`AlreadyCompleted`](CompleteOutcome::AlreadyCompleted), a
+///   returns the same outcome again, also after its lease has ended; but never gets a record that its own token has
+///   released or abandoned: it comes late. A completion returns [`AlreadyCompleted`](CompleteOutcome::AlreadyCompleted), a
 ///   release [`NotHeld`](ReleaseOutcome::NotHeld), and neither changes anything.
 ///
 /// # Cancel safety

@@ -90,6 +90,7 @@ impl Reservation {
 /// | reserved | yes | ended | `Refuse` | `OutcomeUnknown` |
 /// | abandoned | yes | | `Reconcile` | `TakenOver` |
 /// | abandoned | yes | | `Rerun`, `Refuse` | `OutcomeUnknown` |
+/// | released or abandoned by this token | yes | | | `OutcomeUnknown` |
 /// | completed | yes | | | `Replay` |
 ///
 /// For a reservation without a lease, the policy is [`Claim::on_foreign_reservation`].

@@ -30,8 +30,13 @@ impl StoredRow {
             Some((StoredResponse::Message(_), _)) => "completed",
             Some((StoredResponse::Error(_), _)) => "failed",
             Some(_) => unreachable!("a response of no kind"),
-            None if token == Some(record.token) && record.attempts == 1 => "acquired",
-            None if token == Some(record.token) => "taken_over",
+            None if token == Some(record.token) && record.lease_expires.is_some() => {
+                if record.attempts == 1 {
+                    "acquired"
+                } else {
+                    "taken_over"
+                }
+            }
             None if !self.lease_left(foreign_lease, now).is_zero() => "reserved",
             None if record.unknown => "unknown",
             None => "abandoned",
@@ -105,11 +110,8 @@ impl State {
                 return answer(found(None, "acquired"));
             }
             (Some(state @ ("acquired" | "taken_over")), Some(mut row)) => {
-                // The store in memory also moves `expires`.
-                if row.record.lease_expires.is_some() {
-                    row.record.lease_expires = Some(now + claim.lease);
-                    self.write(session, id, Some(row))?;
-                }
+                row.record.renew(claim.lease, now);
+                self.write(session, id, Some(row))?;
                 state
             }
             (Some("abandoned" | "unknown"), Some(mut row)) if row.may_be_taken_over(claim, now) => {
@@ -169,7 +171,7 @@ impl State {
         Ok(vec![Row::default().with("abandoned", abandoned?)])
     }
 
-    /// `tenant.idempotency_release`
+    /// `tenant.idempotency_release`. One step there, too: it locks the row first.
     pub(super) fn release(&mut self, session: u64, reservation: &Reservation) -> Result<Vec<Row>, Stop> {
         let released =
             self.change(session, reservation, |record| record.release(reservation) == ReleaseOutcome::Released)?;

@@ -1,6 +1,6 @@
 //! Claims of keys that are absent, expired, in use, or used by another call or owner.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use protobuf_canonical::{RequestHash, RequestHashes};
 use tokio::task::JoinSet;
@@ -8,18 +8,16 @@ use uuid::Uuid;
 
 use super::{
     Harness,
+    look_ups::look_up,
     support::{
-        HOUR, NONE, abandoned, acquire, again, assert_in_flight, assert_unknown, claim, claimed, complete, completed,
-        completion, released, replay,
+        HOUR, NONE, acquire, again, assert_in_flight, claim, claimed, complete, completed, completion, released, replay,
     },
 };
 use crate::{
     caller::OwnerId,
     policy::LeasePolicy,
     rejection::Mismatch,
-    store::{
-        AbandonOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Reservation, StoredResponse,
-    },
+    store::{Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Reservation, StoredResponse},
 };
 
 /// The first claim acquires the key.
@@ -37,19 +35,16 @@ pub async fn acquires_a_key_again_with_the_token_that_holds_it(harness: &impl Ha
     assert_in_flight(&store, &again(&claim)).await;
 }
 
-/// The time for which its answer was lost is not missing from its lease. A reservation that was abandoned stays so.
+/// The time for which its answer was lost is not missing from its lease, and its record does not expire before.
 pub async fn renews_the_lease_of_a_claim_that_is_repeated(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
-    let repeated = Claim { lease: NONE, ..claim() };
-    acquire(&store, &repeated).await;
-    acquire(&store, &Claim { lease: HOUR, ..repeated.clone() }).await;
-    assert_in_flight(&store, &again(&repeated)).await;
-
-    let left = Claim { on_lease_ended: LeasePolicy::Refuse, ..claim() };
-    acquire(&store, &left).await;
-    assert_eq!(abandoned(&store, &left).await, AbandonOutcome::Abandoned);
-    acquire(&store, &left).await;
-    assert_unknown(&store, &again(&left)).await;
+    for on_lease_ended in [LeasePolicy::Reconcile, LeasePolicy::Refuse, LeasePolicy::Rerun] {
+        let repeated = Claim { lease: NONE, on_lease_ended, ..claim() };
+        acquire(&store, &repeated).await;
+        acquire(&store, &Claim { lease: 2 * HOUR, ..repeated.clone() }).await;
+        assert_in_flight(&store, &again(&repeated)).await;
+        assert!(look_up(&store, &repeated).await.expires > Some(SystemTime::now() + HOUR + HOUR / 2));
+    }
 }
 
 /// Exactly one of many concurrent claims acquires the key. The others find it in flight.

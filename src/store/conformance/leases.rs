@@ -39,6 +39,36 @@ pub async fn takes_over_a_key_again_with_the_token_that_holds_it(harness: &impl 
     take_over(&store, &owner).await;
 }
 
+/// A claim that is repeated after its call has released or abandoned the key is a late one: it gets nothing under any policy, and leaves the key
+/// to the claims of others.
+pub async fn does_not_acquire_a_key_that_its_token_gave_back(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    for (taken_over, is_abandoned) in [(false, true), (true, false), (true, true)] {
+        for policy in [LeasePolicy::Reconcile, LeasePolicy::Refuse, LeasePolicy::Rerun] {
+            let first = Claim { lease: NONE, ..claim() };
+            acquire(&store, &first).await;
+            let gone = if taken_over { Claim { lease: HOUR, ..again(&first) } } else { first };
+            if taken_over {
+                take_over(&store, &gone).await;
+            }
+            match is_abandoned {
+                true => assert_eq!(abandoned(&store, &gone).await, AbandonOutcome::Abandoned),
+                false => assert_eq!(released(&store, &gone).await, ReleaseOutcome::Released),
+            }
+            let late = Claim { on_lease_ended: policy, lease: HOUR, ..gone };
+            assert_unknown(&store, &late).await;
+            assert_eq!(extended(&store, &late, HOUR).await, ExtendOutcome::NotHeld);
+            let other = again(&late);
+            if policy == LeasePolicy::Reconcile || policy == LeasePolicy::Rerun && !is_abandoned {
+                take_over(&store, &other).await;
+                assert_in_flight(&store, &late).await;
+            } else {
+                assert_unknown(&store, &other).await;
+            }
+        }
+    }
+}
+
 /// A claim takes over by either of the hashes of the request. The record keeps those of the first call.
 pub async fn takes_over_a_request_by_either_of_its_hashes(harness: &impl Harness) {
     let hashes = |canonical, as_arrived| RequestHashes::new([canonical; 32].into(), Some([as_arrived; 32].into()));

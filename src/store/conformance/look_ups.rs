@@ -24,7 +24,7 @@ use crate::{
 /// The maximum difference between the store's clock and the test's.
 const SKEW: Duration = Duration::from_secs(600);
 
-async fn look_up(store: &impl Store, claim: &Claim) -> KeyRecord {
+pub(super) async fn look_up(store: &impl Store, claim: &Claim) -> KeyRecord {
     let Reservation { owner, key, .. } = claim.reservation;
     let question = LookUp { owner, key, session: CallSession::default(), with_status: true };
     store.look_up(&question).await.expect("the store answers a look-up")

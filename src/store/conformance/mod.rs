@@ -92,6 +92,7 @@ macro_rules! __conformance_tests {
             acquires_a_key_whose_record_expired
             takes_over_a_key_whose_lease_ended
             takes_over_a_key_again_with_the_token_that_holds_it
+            does_not_acquire_a_key_that_its_token_gave_back
             takes_over_a_request_by_either_of_its_hashes
             does_not_take_over_a_key_whose_lease_ended_with_refuse
             does_not_acquire_a_key_in_flight

@@ -85,8 +85,11 @@ impl Record {
 
     /// Decides a claim of the same request while there is no outcome.
     pub fn claimed(&self, claim: &Claim, now: Instant) -> Look {
+        let is_own = self.token == claim.reservation.token;
         match claim.on_lease_ended {
-            _ if self.token == claim.reservation.token => Look::Held { attempts: self.attempts },
+            _ if is_own && self.lease_expires.is_some() => Look::Held { attempts: self.attempts },
+            // Of a call that has ended: an attempt that arrives late.
+            _ if is_own => Look::Refused(ClaimOutcome::OutcomeUnknown),
             _ if self.lease_left(now) > Duration::ZERO => {
                 Look::Refused(ClaimOutcome::InFlight { lease_left: self.lease_left(now) })
             }
@@ -177,7 +180,7 @@ impl Record {
 pub enum Look {
     /// Nothing holds the key.
     Absent,
-    /// The claim itself holds the key. `attempts` counts the claims that have held it.
+    /// The claim itself holds the key, and has not given its lease back. `attempts` counts the claims that have held it.
     Held {
         /// How many claims have held it.
         attempts: u32,

@@ -14,7 +14,7 @@ pub(crate) enum View {
     InFlight,
     /// A reservation that the claimant may take over.
     LeaseEnded,
-    /// The claimant's own reservation.
+    /// The claimant's own reservation, whose lease it has not given back.
     Mine,
     OutcomeUnknown,
 }
@@ -32,7 +32,7 @@ pub(crate) fn view_as(scenario: &Scenario, record: Option<&Record>, token: Optio
         return View::Completed(outcome);
     }
     if token.is_some() && record.token == token && scenario.holds(Guard::ClaimKnowsItsToken) {
-        return View::Mine;
+        return if record.let_go { View::OutcomeUnknown } else { View::Mine };
     }
     if record.lease_runs && scenario.holds(Guard::TakeoverWaitsForLease) {
         return View::InFlight;

@@ -289,10 +289,3 @@ async fn an_operation_that_is_cut_off_leaves_no_answer_to_another() {
         }
     }
 }
-
-/// The number of this database's statements that wait for a lock.
-async fn waiting(owner: &Client) -> i64 {
-    let select = "SELECT count(*) FROM pg_stat_activity \
-                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    owner.query_one(select, &[]).await.and_then(|row| row.try_get(0)).expect("a count")
-}

@@ -36,17 +36,11 @@ async fn begun_before_another_commits(database: &Database, isolation: Isolation)
     let (store, second) = (store(database), again(&first));
     let options = TransactionOptions { isolation, ..TransactionOptions::default() };
     let second: JoinHandle<BeginOutcome> = tokio::spawn(async move { begin(&store, &second, options).await });
-    until("the second call is at the gate", async || waiting(&watch).await).await;
+    until_held(&watch).await;
     let outcome = transaction.commit(Some(completion("first"))).await.expect("the store answers");
     assert_eq!(outcome, CommitOutcome::Committed);
     owner.batch_execute("SELECT pg_advisory_unlock(4711)").await.expect("the gate is open");
     second.await.expect("no panic")
-}
-
-async fn waiting(client: &Client) -> bool {
-    let select = "SELECT EXISTS (SELECT FROM pg_locks WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                                 AND locktype = 'advisory' AND objid = 4711 AND NOT granted)";
-    client.query_one(select, &[]).await.expect("an answer").get(0)
 }
 
 /// The look comes after the lock: it has what was committed before the lock was free.

@@ -41,23 +41,14 @@ async fn does_not_find_another_users_call_though_the_statement_forgets_its_owner
 async fn keeps_no_call_from_beginning() {
     let (database, store) = Database::with_store().await;
     let owner = database.owner().await;
-    let wait = "DO $$ BEGIN EXECUTE replace(
-            pg_get_functiondef('tenant.idempotency_look_up'::regproc),
-            'state := coalesce(', 'PERFORM pg_advisory_xact_lock(42); state := coalesce('
-        ); END $$";
-    owner.batch_execute(wait).await.expect("the procedure is replaced");
-    owner.batch_execute("SELECT pg_advisory_lock(42)").await.expect("the lock");
+    hold_at(&owner, "look_up", "state := coalesce(", &format!("{HOLD} state := coalesce(")).await;
 
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     let (looking, asked) = (store.clone(), first.clone());
     let looking = tokio::spawn(async move { look_up(&looking, &asked).await });
-    until("the look-up waits", async || {
-        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted";
-        owner.query_one(waits, &[]).await.expect("the locks").get::<_, i64>(0) > 0
-    })
-    .await;
+    until_held(&owner).await;
     let transaction = open(&store, &first).await;
-    owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the lock");
+    let_go(&owner).await;
     assert_eq!(looking.await.expect("the look-up ends").state, KeyState::Absent);
     assert_eq!(look_up(&store, &first).await.state, KeyState::Running);
     transaction.commit(Some(completion("first"))).await.expect("a commit");

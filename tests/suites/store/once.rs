@@ -54,12 +54,7 @@ async fn wait_for_a_server_that_runs_them_and_find_them_done() {
         }
         Ok::<_, tokio_postgres::Error>(())
     });
-    until("the second waits for the first", async || {
-        let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
-        observer.query_one(waits, &[]).await.expect("the locks").get::<_, bool>(0)
-    })
-    .await;
+    until_held(&observer).await;
     first.commit().await.expect("the commit");
     let before = versions(&observer).await;
     second.await.expect("no panic").expect("the migrations are done");

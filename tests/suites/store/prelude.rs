@@ -41,6 +41,6 @@ pub(crate) use tonic_idempotency_tests::{
 pub(crate) use uuid::Uuid;
 
 pub(crate) use crate::record::{
-    HASH, HOUR, PROCEDURE, Parameters, acquire, again, assert_in_flight, claim, commit, complete, completion, count,
-    limited, open_transaction, patient, replay_of, take_over,
+    HASH, HOLD, HOUR, PROCEDURE, Parameters, acquire, again, assert_in_flight, claim, commit, complete, completion,
+    count, hold_at, let_go, limited, open_transaction, patient, replay_of, take_over, until_held, waiting,
 };

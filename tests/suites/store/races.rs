@@ -1,76 +1,34 @@
 //! Concurrent claims of one key.
 
-use tokio_postgres::Transaction;
-
 use crate::prelude::*;
 
-/// Waits until some backend of this database waits for a lock.
-async fn until_a_backend_waits(owner: &Client) {
-    until("the claim meets the uncommitted row", async || {
-        let sql = "SELECT count(*) FROM pg_stat_activity
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let waiting: i64 = owner.query_one(sql, &[]).await.expect("the activity").get(0);
-        waiting > 0
-    })
-    .await;
-}
-
-/// Inserts a row for the claim's key, waits until the claim waits for that row, and ends the transaction with `end`.
-async fn meets_an_uncommitted_row(
-    response: Option<&[u8]>,
-    end: impl AsyncFnOnce(Transaction<'_>),
-) -> Result<ClaimOutcome, StoreError> {
-    let database = Database::new().await;
-    let (observer, mut owner) = (database.owner().await, database.owner().await);
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
-    let transaction = owner.transaction().await.expect("a transaction");
-    let sql = "INSERT INTO tenant.idempotency_keys
-                 (idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
-             VALUES ($1, $2, $3, $4, $5, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')";
-    transaction
-        .execute(
-            sql,
-            &[
-                claim.reservation.key.as_uuid(),
-                claim.reservation.owner.as_uuid(),
-                &PROCEDURE,
-                &HASH.as_slice(),
-                &response,
-            ],
-        )
-        .await
-        .expect("the row");
-    let store = database.store();
-    let claiming = tokio::spawn(async move { store.claim(&claim).await });
-    until_a_backend_waits(&observer).await;
-    end(transaction).await;
-    claiming.await.expect("the claim does not panic")
-}
-
-async fn commit(transaction: Transaction<'_>) {
-    transaction.commit().await.expect("the commit");
+/// Claims a key of which a transaction has inserted a row, and ends the transaction when the claim waits for it.
+async fn claim_beside_an_uncommitted_row(response: Option<&[u8]>, end: &str) -> ClaimOutcome {
+    let (database, owner) = Database::with_owner().await;
+    let (observer, store, claim) = (database.owner().await, database.store(), claim(Uuid::new_v4(), Uuid::new_v4()));
+    let Reservation { owner: user, key, .. } = claim.reservation;
+    let insert = "INSERT INTO tenant.idempotency_keys
+                      (idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
+                  VALUES ($1, $2, $3, $4, $5, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')";
+    owner.batch_execute("BEGIN").await.expect("a transaction");
+    let row: [&(dyn ToSql + Sync); 5] = [key.as_uuid(), user.as_uuid(), &PROCEDURE, &HASH.as_slice(), &response];
+    owner.execute(insert, &row).await.expect("the row");
+    let ending = async {
+        until_held(&observer).await;
+        owner.batch_execute(end).await.expect("its end");
+    };
+    tokio::join!(store.claim(&claim), ending).0.expect("the store answers")
 }
 
 #[tokio::test]
-async fn replays_a_row_that_appears_between_two_snapshots() {
-    match meets_an_uncommitted_row(Some(b"first"), commit).await.expect("the store answers") {
+async fn finds_a_row_that_appears_between_two_snapshots() {
+    match claim_beside_an_uncommitted_row(Some(b"first"), "COMMIT").await {
         ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("first")),
         other => panic!("expected a replay, got {other:?}"),
     }
-}
-
-#[tokio::test]
-async fn finds_a_reservation_that_appears_between_two_snapshots() {
-    let outcome = meets_an_uncommitted_row(None, commit).await.expect("the store answers");
+    let outcome = claim_beside_an_uncommitted_row(None, "COMMIT").await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
-}
-
-#[tokio::test]
-async fn acquires_a_key_whose_row_is_rolled_back() {
-    let outcome = meets_an_uncommitted_row(Some(b"never"), async |transaction: Transaction<'_>| {
-        transaction.rollback().await.expect("the rollback");
-    });
-    let outcome = outcome.await.expect("the store answers");
+    let outcome = claim_beside_an_uncommitted_row(Some(b"never"), "ROLLBACK").await;
     assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
 }
 
@@ -116,6 +74,64 @@ async fn one_of_many_acquires_under_every_isolation_level() {
         for _ in 0..8 {
             let claim = claim(Uuid::new_v4(), Uuid::new_v4());
             assert_eq!(claim_at_once(&store, &claim).await, (1, 23), "{level}");
+        }
+    }
+}
+
+/// Two statements of a function: a change between them is as if it had been made before or after both.
+#[tokio::test]
+async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
+    for (function, place, held) in [
+        ("claim", "IF state IN ('acquired'", format!("{HOLD} IF state IN ('acquired'")),
+        ("commit", "v_foreign_before := ", format!("{HOLD} v_foreign_before := ")),
+        ("complete", "SELECT x.* INTO k", format!("{HOLD} SELECT x.* INTO k")),
+        ("release", "released := FOUND;", format!("released := FOUND; {HOLD}")),
+    ] {
+        let (database, owner) = Database::with_owner().await;
+        let (store, call) = (database.store().max_batch(1), claim(Uuid::new_v4(), Uuid::new_v4()));
+        match function {
+            "claim" => acquire(&store, &call).await,
+            "commit" => complete(&store, &call, &Completion { retention: Duration::ZERO, ..completion("old") }).await,
+            _ => {}
+        }
+        hold_at(&owner, &format!("{function}_row"), place, &held).await;
+        let release = async || store.release(&call.reservation).await.expect("the store answers");
+        let step = async || match function {
+            "claim" => acquire(&store, &call).await,
+            "commit" => crate::record::commit(&store, &again(&call), completion("done")).await,
+            "complete" => {
+                assert_ne!(
+                    store.complete(&call.reservation, &completion("done")).await.expect("the store answers"),
+                    CompleteOutcome::Fenced
+                )
+            }
+            // Again, if it has come before the claim.
+            _ => {
+                let _ = release().await == ReleaseOutcome::Released || release().await == ReleaseOutcome::Released;
+            }
+        };
+        // By a store of its own, which knows of no claim that may come late.
+        let meanwhile = async {
+            until_held(&owner).await;
+            let other = database.store().max_batch(1);
+            match function {
+                "claim" => assert_eq!(
+                    other.release(&call.reservation).await.expect("the store answers"),
+                    ReleaseOutcome::Released
+                ),
+                "commit" => assert_eq!(other.sweep(8).await.expect("the store answers"), 1),
+                _ => acquire(&other, &call).await,
+            }
+            let_go(&owner).await;
+        };
+        tokio::join!(step(), meanwhile);
+        match function {
+            "claim" => {
+                let extended = store.extend(&call.reservation, HOUR).await.expect("the store answers");
+                assert_eq!(extended, ExtendOutcome::Extended, "it holds the key");
+            }
+            "release" => acquire(&store, &again(&Claim { on_lease_ended: LeasePolicy::Refuse, ..call })).await,
+            _ => assert_eq!(replay_of(&store, &call).await.response, StoredResponse::message("done")),
         }
     }
 }

@@ -103,3 +103,31 @@ pub(crate) fn limited(store: PostgresStore, records: u64) -> PostgresStore {
     store.set_up(&StoreSettings { limits, status_timeout: None });
     store
 }
+
+/// The statement of PL/pgSQL at which a function is [held](hold_at).
+pub(crate) const HOLD: &str = "PERFORM pg_advisory_xact_lock(42);";
+
+/// Takes the lock for which a function waits, from now on, at this place in its text, where `with` stands instead.
+pub(crate) async fn hold_at(owner: &Client, function: &str, place: &str, with: &str) {
+    let replace = format!(
+        "SELECT pg_advisory_lock(42);
+         DO $do$ DECLARE v_function CONSTANT text := pg_get_functiondef('tenant.idempotency_{function}'::regproc); BEGIN
+             ASSERT position($${place}$$ IN v_function) > 0;
+             EXECUTE replace(v_function, $${place}$$, $${with}$$);
+         END $do$"
+    );
+    owner.batch_execute(&replace).await.expect("the function is replaced");
+}
+
+/// The number of this database's statements that wait for a lock. Inside of a transaction it does not change.
+pub(crate) async fn waiting(observer: &Client) -> i64 {
+    count(observer, "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await
+}
+
+pub(crate) async fn until_held(observer: &Client) {
+    until("a statement waits for a lock", async || waiting(observer).await > 0).await;
+}
+
+pub(crate) async fn let_go(owner: &Client) {
+    owner.batch_execute("SELECT pg_advisory_unlock_all()").await.expect("it goes on");
+}

@@ -452,10 +452,3 @@ async fn open_all(pool: &Pool) {
         connections.push(pool.get().await.expect("a connection"));
     }
 }
-
-/// The number of this database's statements that wait for a lock.
-async fn waiting(owner: &Client) -> i64 {
-    let select = "SELECT count(*) FROM pg_stat_activity
-                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    owner.query_one(select, &[]).await.expect("the activity").get(0)
-}

@@ -59,22 +59,20 @@ if outcome then
   return {'replay', outcome, found[1], found[2], found[3], found[4], left}
 end
 
-if holder == token then
+if holder == token and record[6] then
   -- An earlier attempt of this claim, whose answer was lost, or which no replica had yet: WAIT counts from the last write of its own
-  -- connection. What was abandoned or released has no lease to renew.
+  -- connection. What was abandoned or released has no lease to renew, and its call has ended: an attempt that arrives late gets nothing.
   if now > deadline then
     return {'late', now}
   end
-  if record[6] then
-    redis.call('HSET', key, 'lease', digits(now + lease))
-    expire('GT')
-  end
+  redis.call('HSET', key, 'lease', digits(now + lease))
+  expire('GT')
   return {attempts == '1' and 'acquired' or 'taken_over', now}
 end
 if lease_ends > now then
   return {'in_flight', lease_ends - now}
 end
-if on_lease_ended == 'reconcile' or (on_lease_ended == 'rerun' and not record[7]) then
+if holder ~= token and (on_lease_ended == 'reconcile' or (on_lease_ended == 'rerun' and not record[7])) then
   if now > deadline then
     return {'late', now}
   end

@@ -3,6 +3,8 @@
 use super::statements::{self, Outcome};
 use crate::prelude::*;
 
+const OPEN: &str = "tenant.idempotency_keys WHERE response_bytes IS NULL";
+
 fn calls(users: usize, keys: usize) -> Vec<Claim> {
     let users: Vec<_> = (0..users).map(|_| Uuid::new_v4()).collect();
     (0..keys).map(|index| claim(users[index % users.len()], Uuid::new_v4())).collect()
@@ -10,11 +12,6 @@ fn calls(users: usize, keys: usize) -> Vec<Claim> {
 
 fn code<T: std::fmt::Debug>(answer: Result<T, Error>) -> SqlState {
     answer.expect_err("an error").code().expect("an answer of the server").clone()
-}
-
-async fn count(database: &Database, of: &str) -> i64 {
-    let select = format!("SELECT count(*) FROM tenant.idempotency_keys WHERE {of}");
-    database.owner().await.query_one(&select, &[]).await.expect("the count").get(0)
 }
 
 /// The rows are written in the order of owners and keys, whatever the order of the parameters is.
@@ -44,37 +41,49 @@ async fn are_taken_in_the_order_of_owners_and_keys() {
     assert_eq!(written().await, sorted);
 }
 
-/// Two servers with the same keys in opposite orders. A lock that is waited for too long is no deadlock.
+/// Each completes what the other reserves anew, and has done so when it comes to that. The server finds no deadlock here: it is the short
+/// wait that ends.
 #[tokio::test]
-async fn do_not_make_two_statements_wait_for_each_other() {
-    let database = Database::new().await;
-    let (one, other) = (database.owner().await, database.owner().await);
-    for client in [&one, &other] {
-        let set = "SET deadlock_timeout = '1ms'; SET ROLE idempotency_tests_api";
-        client.batch_execute(set).await.expect("the settings");
+async fn that_two_statements_hold_from_each_other_fail_them_after_a_short_while() {
+    let (database, owner) = Database::with_owner().await;
+    let meet = "CREATE FUNCTION public.meet() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    PERFORM pg_advisory_xact_lock_shared(42, 42);
+                    FOR v_round IN 1..20000 LOOP
+                        EXIT WHEN (SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                                   WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.classid = 42) = 2;
+                        PERFORM pg_sleep(0.001);
+                    END LOOP;
+                    RETURN NULL;
+                END $$;
+                CREATE TRIGGER meet BEFORE INSERT ON tenant.idempotency_keys EXECUTE FUNCTION public.meet()";
+    let (store, calls) = (database.store(), calls(2, 2));
+    for call in &calls {
+        acquire(&store, call).await;
     }
-    let deadlock = |answer: Result<Vec<bool>, Error>| {
-        answer.is_err_and(|error| {
-            let code = error.code().expect("an answer of the server");
-            assert!([&SqlState::LOCK_NOT_AVAILABLE, &SqlState::T_R_DEADLOCK_DETECTED].contains(&code), "{error}");
-            *code == SqlState::T_R_DEADLOCK_DETECTED
-        })
+    owner.batch_execute(meet).await.expect("the trigger");
+    let write = async |mine: &Claim, theirs: &Claim| {
+        let client = database.owner().await;
+        let patient = format!("SET deadlock_timeout = '10min'; SET ROLE {API_ROLE}");
+        client.batch_execute(&patient).await.expect("the settings");
+        statements::write(&client, &[&again(theirs)], &[mine.reservation], &[Outcome::DONE]).await
     };
-    for round in 0..40 {
-        let claims = calls(3, 16);
-        let again: Vec<_> = claims.iter().rev().map(again).collect();
-        let [mine, theirs] = [&claims, &again].map(|claims| claims.iter().collect::<Vec<_>>());
-        let (a, b) = tokio::join!(statements::reserve(&one, &mine), statements::reserve(&other, &theirs));
-        assert!(!deadlock(a) && !deadlock(b), "{round}: reserve");
-        let held: Vec<_> = claims.iter().map(|claim| claim.reservation).collect();
-        let reversed: Vec<_> = held.iter().rev().copied().collect();
-        let done = [Outcome::DONE; 48];
-        let (a, b) = tokio::join!(
-            statements::complete(&one, &held, &done[..held.len()]),
-            statements::complete(&other, &reversed, &done[..held.len()])
-        );
-        assert!(!deadlock(a) && !deadlock(b), "{round}: complete");
+    let written = async { tokio::join!(write(&calls[0], &calls[1]), write(&calls[1], &calls[0])) };
+    let (one, other) = tokio::time::timeout(Duration::from_secs(60), written).await.expect("they end");
+    let mut failed = 0;
+    for (written, call) in [one, other].into_iter().zip(&calls) {
+        match written {
+            Ok(written) => assert_eq!(written, (vec![false], vec![true])),
+            Err(error) => {
+                failed += 1;
+                assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE), "{error}");
+                // It has changed nothing, and the call goes alone.
+                let alone = store.complete(&call.reservation, &completion("done")).await.expect("the store answers");
+                assert_eq!(alone, CompleteOutcome::Completed);
+            }
+        }
+        assert_eq!(replay_of(&store, call).await.response, StoredResponse::message("done"));
     }
+    assert!(failed > 0, "they have waited for each other");
 }
 
 #[tokio::test]
@@ -114,14 +123,14 @@ async fn that_another_transaction_holds_fail_the_statement_after_a_short_while()
     let found = statements::look(&api, &held.iter().collect::<Vec<_>>()).await.expect("a look");
     assert!(found.iter().all(Option::is_some));
     transaction.rollback().await.expect("the end");
-    assert_eq!(count(&database, "response_bytes IS NULL").await, 4, "nothing was changed");
+    assert_eq!(count(&owner, OPEN).await, 4, "nothing was changed");
     let reserved = statements::reserve(&api, &claims.iter().collect::<Vec<_>>()).await;
     assert_eq!(reserved.expect("a reservation"), [true; 4]);
 }
 
 #[tokio::test]
 async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
-    let database = Database::new().await;
+    let (database, owner) = Database::with_owner().await;
     let (api, store) = (database.api().await, database.store());
     let claims = calls(2, 3);
     for claim in &claims {
@@ -136,7 +145,7 @@ async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
     ] {
         let recorded = statements::complete(&api, &reservations, &[Outcome::DONE, bad, Outcome::DONE]).await;
         assert_eq!(code(recorded), expected);
-        assert_eq!(count(&database, "response_bytes IS NULL").await, 3, "{expected:?}");
+        assert_eq!(count(&owner, OPEN).await, 3, "{expected:?}");
     }
     let recorded = statements::complete(&api, &reservations, &[Outcome::DONE; 3]).await;
     assert_eq!(recorded.expect("a completion"), [true; 3]);
@@ -145,7 +154,7 @@ async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
 /// Changes made there would be lost with the transaction.
 #[tokio::test]
 async fn are_not_taken_in_a_transaction_that_someone_left_open() {
-    let database = Database::new().await;
+    let (database, owner) = Database::with_owner().await;
     let (api, store) = (database.api().await, database.store());
     let held = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &held).await;
@@ -160,5 +169,5 @@ async fn are_not_taken_in_a_transaction_that_someone_left_open() {
         assert_eq!(code(answer), SqlState::INVALID_TRANSACTION_TERMINATION, "{procedure}");
         api.batch_execute("ROLLBACK").await.expect("the end");
     }
-    assert_eq!(count(&database, "response_bytes IS NULL").await, 1);
+    assert_eq!(count(&owner, OPEN).await, 1);
 }

@@ -1,5 +1,7 @@
 //! Inspection of keys by operators.
 
+use std::time::SystemTime;
+
 use tonic_idempotency::{IdempotencyKey, policy::KeyFormat, store::AbandonOutcome};
 
 use super::operated::{Operated, any, open, texts};
@@ -155,6 +157,49 @@ async fn see_the_connection_whose_transaction_holds_a_key_and_do_not_release_it(
     transaction.roll_back().await;
     until("it has ended", async || operated.state(&left).await == "abandoned").await;
     assert_eq!(operated.release(&left, Some(left.reservation.token)).await, ("released".to_owned(), None));
+    operated.drop_owner().await;
+}
+
+/// A coordinator of several databases has prepared it, and is gone: it has no connection, and survives a restart of the server.
+#[tokio::test]
+async fn see_a_call_whose_transaction_is_prepared_and_how_to_end_it() {
+    let operated = Operated::new().await;
+    let held = Claim { lease: Duration::ZERO, ..any() };
+    acquire(&operated.store, &held).await;
+    let [key, user] = texts(&held);
+    let gid = format!("it's {key}");
+    // A record locks the row that it replaces.
+    let prepare = format!(
+        "BEGIN; SELECT pg_advisory_xact_lock(tenant.idempotency_lock_id('{user}', '{key}'));
+         SELECT FROM tenant.idempotency_keys FOR UPDATE; PREPARE TRANSACTION '{}'",
+        gid.replace('\'', "''")
+    );
+    operated.superuser.batch_execute(&prepare).await.expect("it is prepared");
+
+    let row = operated.inspect(&held).await;
+    assert_eq!((row.get("state"), row.get("holder_gid"), row.get("holder_pid")), ("running", Some(&*gid), None::<i32>));
+    assert!(row.get::<_, Option<SystemTime>>("holder_since").is_some());
+    let look = format!(
+        "SELECT state FROM tenant.idempotency_begin('{user}', '{key}', '{key}', '{PROCEDURE}', decode(repeat('07', 32), 'hex'), NULL, 60, 60,
+             'rerun', 'in_progress', NULL, NULL, NULL, '-Infinity')"
+    );
+    let look = operated.database.api().await.query_typed_one(&look, &[]).await.expect("a look");
+    assert_eq!(look.get::<_, &str>(0), "running");
+    let Reservation { owner, key: id, token } = held.reservation;
+    let look_up = LookUp { owner, key: id, session: held.session.clone(), with_status: false };
+    assert_eq!(operated.store.look_up(&look_up).await.expect("an answer").state, KeyState::Running);
+
+    let release =
+        format!("SELECT outcome, hint FROM tenant.idempotency_operator_release('{key}', '{user}', '{token}')");
+    operated.operator.batch_execute("SET statement_timeout = '5s'").await.expect("the setting");
+    let row = operated.operator.query_typed_one(&release, &[]).await.expect("it does not wait");
+    let (outcome, hint): (&str, &str) = (row.get(0), row.get(1));
+    assert_eq!(outcome, "running");
+    assert!(hint.contains("COMMIT PREPARED"), "{hint}");
+    let roll_back = hint.rsplit_once(", or ").expect("both statements").1;
+    operated.superuser.batch_execute(roll_back).await.expect("the statement ends it");
+    assert_eq!(operated.state(&held).await, "abandoned");
+    assert_eq!(operated.release(&held, Some(token)).await, ("released".to_owned(), None));
     operated.drop_owner().await;
 }
 

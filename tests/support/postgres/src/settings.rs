@@ -1,10 +1,11 @@
 //! The settings of private servers.
 
 /// The settings of every private server, with room for tests that run at the same time.
-const ALWAYS: [(&str, &str); 2] = [
+const ALWAYS: [(&str, &str); 3] = [
     // Parallel queries get shared memory in the data directory, which is always removed, instead of /dev/shm.
     ("dynamic_shared_memory_type", "mmap"),
     ("max_connections", "1000"),
+    ("max_prepared_transactions", "10"),
 ];
 
 /// The data that a private server keeps when its processes are killed.
