@@ -7,7 +7,7 @@
 -- A procedure is a transaction of its own. Each begins with COMMIT, which ends nothing, but fails inside of a transaction
 -- block (SQLSTATE 2D000): a reservation made in a transaction that was left open on the connection would be lost
 -- with it. (A function cannot tell: in the extended protocol transaction_timestamp() and statement_timestamp() differ even
--- for the only statement of a transaction.) A procedure that commits cannot have a SET clause, so each sets its
+-- for the only statement of a transaction. BEGIN, a simple query, is told from them.) A procedure that commits cannot have a SET clause, so each sets its
 -- search_path next, for its transaction (tenant.idempotency_act_as); what comes before and the types of its variables are
 -- qualified.
 --

@@ -23,8 +23,6 @@ pub(super) struct Transaction {
     savepoints: Vec<(String, Work)>,
     /// Whether a statement has failed.
     pub(super) is_aborted: bool,
-    /// Whether it has run a query.
-    pub(super) has_run: bool,
     /// Whether a pooler's other client has left it open.
     pub(super) is_of_another: bool,
 }
@@ -62,7 +60,6 @@ impl Transaction {
             work: Work::default(),
             savepoints: Vec::new(),
             is_aborted: false,
-            has_run: false,
             is_of_another: false,
         }
     }
