@@ -55,13 +55,7 @@ impl Work {
 
 impl Transaction {
     pub(super) fn new(begun: Instant) -> Self {
-        Self {
-            begun,
-            work: Work::default(),
-            savepoints: Vec::new(),
-            is_aborted: false,
-            is_of_another: false,
-        }
+        Self { begun, work: Work::default(), savepoints: Vec::new(), is_aborted: false, is_of_another: false }
     }
 
     pub(super) fn set_savepoint(&mut self, name: &str) {

@@ -73,7 +73,8 @@ async fn do_nothing_in_a_transaction_that_someone_left_open() {
                 );
                 let looked = api.query(&look, &[]).await.expect("two rows, also of absent keys");
                 assert_eq!(looked.iter().map(|row| row.get(0)).collect::<Vec<bool>>(), [true, true]);
-                let left = "SELECT concat(current_setting('idempotency.owner'), current_setting('app.current_user_id'))";
+                let left =
+                    "SELECT concat(current_setting('idempotency.owner'), current_setting('app.current_user_id'))";
                 assert_eq!(api.query_one(left, &[]).await.expect("settings").get::<_, &str>(0), "an ownera user");
             }
         }
