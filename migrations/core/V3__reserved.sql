@@ -7,9 +7,9 @@
 -- A procedure is a transaction of its own. Each begins with COMMIT, which ends nothing, but fails inside of a transaction
 -- block (SQLSTATE 2D000): a reservation made in a transaction that was left open on the connection would be lost
 -- with it. (A function cannot tell: in the extended protocol transaction_timestamp() and statement_timestamp() differ even
--- for the only statement of a transaction.) A procedure that commits cannot have a SET clause, so each sets its
--- search_path next, for its transaction (tenant.idempotency_act_as, or idempotency_hold_as); what comes before and the types of its variables are
--- qualified.
+-- for the only statement of a transaction. BEGIN, a simple query, is told from them.) A procedure that commits cannot have a SET clause, so
+-- each sets its search_path next, for its transaction (tenant.idempotency_act_as, or idempotency_hold_as); what comes before and the types
+-- of its variables are qualified.
 --
 -- The work on the row is in a function, *_row, which could run on another node than its procedure. Every transition is one guarded
 -- statement. A decision between two is made on a locked row: between two statements that decide by themselves, a row may appear that

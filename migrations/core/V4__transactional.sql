@@ -9,8 +9,8 @@
 -- An advisory lock excludes concurrent calls. It ends with the transaction, however the transaction ends. No call waits
 -- for it; a call that gets it knows that no other transaction of the key is open.
 --
--- The BEGIN says NOT DEFERRABLE, which fails inside of a transaction that has run a query (SQLSTATE 25001): the connection
--- came with a transaction that was left open.
+-- With the BEGIN goes a query that fails in a transaction that was left open on the connection (SQLSTATE 25001): within one message of
+-- simple queries, transaction_timestamp() = statement_timestamp() exactly if the message's BEGIN began the transaction.
 
 -- Limits how long this transaction may be idle, in seconds, and returns the limit in milliseconds. A shorter limit set in
 -- the server is not changed. ('0' is the server's for no limit.) Fails on a standby: a handler would find out at its first write, or

@@ -54,7 +54,8 @@ $expensive$;
 --
 -- A function cannot tell whether a transaction was left open on the connection, in which it would read stale rows and leave its settings
 -- behind. `age` is that of its transaction in seconds, and little more than the time in which it was planned: if it is more, the client
--- checks before it believes the answer. So each key has a row.
+-- checks before it believes the answer. So each key has a row. One that is younger than 50 ms is believed: what it reads was true so
+-- long ago. The last row puts back the owner and the user that were found.
 CREATE OR REPLACE FUNCTION tenant.idempotency_look(
     p_users uuid[], p_keys uuid[], p_tokens uuid[],
     p_resource_types text[], -- the types of the resources whose status to look up; NULL elements for none
@@ -77,9 +78,16 @@ BEGIN ATOMIC
            CASE WHEN r.state = 'completed' AND r.resource IS NOT NULL AND q.resource_type IS NOT NULL
                 THEN tenant.idempotency_resource_status(q.resource_type, r.resource)
            END,
-           NULL::text, r.lease_left_ms, r.expires_in_ms, date_part('epoch', statement_timestamp() - now())
+           NULL::text, r.lease_left_ms, r.expires_in_ms,
+           CASE WHEN q.item < cardinality(p_keys)
+                     OR set_config('idempotency.owner', q.owner_found, true) IS NOT NULL
+                        AND set_config('app.current_user_id', q.app_user_found, true) IS NOT NULL
+                THEN date_part('epoch', statement_timestamp() - now())
+           END
     FROM (
         SELECT u.*,
+               (SELECT coalesce(current_setting('idempotency.owner', true), '')) AS owner_found,
+               (SELECT coalesce(current_setting('app.current_user_id', true), '')) AS app_user_found,
                set_config('idempotency.owner', u.owner::text, true) AS owner_set,
                set_config('app.current_user_id', coalesce(u.app_user::text, ''), true) AS app_user_set,
                CASE WHEN p_settings IS NOT NULL THEN

@@ -42,6 +42,42 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
+///
+/// The handler of a call with a key runs in a task of its own, which has none of the [task locals](tokio::task_local) of a middleware in front
+/// of the layer. One between the layer and the handler runs in the handler's task:
+///
+/// ```
+/// use std::task::{Context, Poll};
+/// use http::{Request, Response};
+/// use tonic::{body::Body, server::NamedService};
+/// use tower_service::Service;
+///
+/// tokio::task_local! { static TENANT: String; }
+///
+/// /// `layer.layer(WithTenant(OrdersServer::new(orders)))`
+/// #[derive(Clone)]
+/// struct WithTenant<S>(S);
+///
+/// impl<S: Service<Request<Body>, Response = Response<Body>>> Service<Request<Body>> for WithTenant<S> {
+///     type Response = S::Response;
+///     type Error = S::Error;
+///     type Future = tokio::task::futures::TaskLocalFuture<String, S::Future>;
+///
+///     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+///         self.0.poll_ready(context)
+///     }
+///
+///     fn call(&mut self, request: Request<Body>) -> Self::Future {
+///         // Inserted by the authentication in front of the layer.
+///         let tenant = request.extensions().get::<String>().cloned().unwrap_or_default();
+///         TENANT.scope(tenant, self.0.call(request))
+///     }
+/// }
+///
+/// impl<S: NamedService> NamedService for WithTenant<S> {
+///     const NAME: &'static str = S::NAME;
+/// }
+/// ```
 #[derive(Clone)]
 pub struct IdempotencyLayer {
     pub(super) shared: Arc<Shared>,

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, error::Error};
 
+use bytes::Bytes;
 use tonic_idempotency_wire::ErrorOutcome;
 
 use super::{Codec, CodecError, HandlerError, Outcome, RunError};
@@ -11,35 +12,53 @@ use crate::{
         call::ProtectedCall,
     },
     grpc::{Provenance, decode_opaque_error, encode_opaque_error},
+    policy::Mode,
     rejection::Rejection,
     status::IdempotencyStatus,
     store::StoredResponse,
 };
 
 /// The answer to the caller of an operation.
-pub(super) struct RunAnswer<C: Codec, E>(Result<Outcome<C::Response>, RunError<E>>);
+pub(super) struct RunAnswer<C: Codec, E> {
+    result: Result<Outcome<C::Response>, RunError<E>>,
+    /// The handler's response, if it can be encoded.
+    encoded: Option<Bytes>,
+}
 
 impl<C: Codec, E> RunAnswer<C, E> {
-    pub(super) fn of_handler(ended: Result<C::Response, E>) -> Self {
-        Self(ended.map(Outcome::First).map_err(|error| RunError::Failed { error, is_final: false }))
+    pub(super) fn of_handler(ended: Result<C::Response, E>, mode: Mode) -> Self {
+        match ended.map(|response| (C::encode(&response), response)) {
+            Ok((Err(error), _)) if mode == Mode::Transactional => Err(RunError::Response(error)).into(),
+            Ok((encoded, response)) => {
+                Self { result: Ok(Outcome::First(response)), encoded: encoded.ok().map(Bytes::from) }
+            }
+            Err(error) => Err(RunError::Failed { error, is_final: false }).into(),
+        }
     }
 
     pub(super) fn into_result(self) -> Result<Outcome<C::Response>, RunError<E>> {
-        self.0
+        self.result
+    }
+}
+
+impl<C: Codec, E> From<Result<Outcome<C::Response>, RunError<E>>> for RunAnswer<C, E> {
+    fn from(result: Result<Outcome<C::Response>, RunError<E>>) -> Self {
+        Self { result, encoded: None }
     }
 }
 
 impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
     fn refused(rejection: Rejection) -> Self {
-        Self(Err(RunError::refused(&rejection)))
+        Err(RunError::refused(&rejection)).into()
     }
 
     fn failed(failure: Failure) -> Self {
-        Self(Err(match failure {
+        let error = match failure {
             // It is not heard: the future was dropped.
             Failure::Disconnected | Failure::Panicked => RunError::Panicked,
             Failure::Withheld(status) => RunError::Withheld(status),
-        }))
+        };
+        Err(error).into()
     }
 
     fn replayed(
@@ -60,15 +79,13 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
             }
             StoredResponse::NotStored => return None,
         };
-        Some(Replayed { answer: Self(answer), metadata_lost: false, traceparent })
+        Some(Replayed { answer: answer.into(), metadata_lost: false, traceparent })
     }
 
     fn ending(&self, settings: &ResponseSettings, call: &ProtectedCall, _wanted: Wanted) -> Ending {
-        match &self.0 {
+        match &self.result {
             // One that is not encoded is not stored.
-            Ok(Outcome::First(response) | Outcome::Replayed(response)) => {
-                Ending::Success { message: C::encode(response).ok().map(Into::into), metadata: None }
-            }
+            Ok(_) => Ending::Success { message: self.encoded.clone(), metadata: None },
             Err(RunError::Failed { error, .. }) => match error.to_final(&call.procedure.policies().final_errors) {
                 Some(stored) if stored.len() <= settings.max_bytes => {
                     Ending::FinalError(encode_opaque_error(Some(stored)))
@@ -85,11 +102,11 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
     }
 
     fn is_success(&self) -> bool {
-        self.0.is_ok()
+        self.result.is_ok()
     }
 
     fn name(&self) -> Cow<'static, str> {
-        match &self.0 {
+        match &self.result {
             Ok(_) => "Ok".into(),
             Err(RunError::Panicked) => "panicked".into(),
             Err(_) => "failed".into(),
@@ -97,14 +114,14 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
     }
 
     fn error(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.0 {
+        match &self.result {
             Err(RunError::Failed { error, .. }) => error.as_error(),
             _ => None,
         }
     }
 
     fn with(mut self, notes: Notes) -> Self {
-        if let Err(RunError::Failed { is_final, .. }) = &mut self.0 {
+        if let Err(RunError::Failed { is_final, .. }) = &mut self.result {
             *is_final |= notes.outcome == Some(ErrorOutcome::Kept);
         }
         self

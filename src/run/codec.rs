@@ -6,6 +6,9 @@ use prost_reflect::DescriptorPool;
 use protobuf_canonical::Canonical;
 use sha2::{Digest as _, Sha256};
 
+#[cfg(feature = "json")]
+use super::finite::check_finite;
+
 /// An error of a codec, in words.
 pub type CodecError = Box<dyn Error + Send + Sync>;
 
@@ -40,7 +43,8 @@ pub trait Codec: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`CodecError`] if it cannot be encoded: then a later call is told that it was not stored.
+    /// [`CodecError`] if it cannot be encoded: then a transactional operation is [rolled back](super::RunError::Response), and after a
+    /// reserved one, a later call is told that the response was not stored.
     fn encode(response: &Self::Response) -> Result<Vec<u8>, CodecError>;
 
     /// Decodes a stored response.
@@ -96,7 +100,7 @@ impl<Q, R> fmt::Debug for Prost<Q, R> {
 }
 
 /// JSON. A request is hashed in its canonical form (RFC 8785), so that the order of its fields does not matter. A number that JSON's
-/// readers round, such as an integer beyond 2⁵³, has no such form: send it as a string.
+/// readers round, such as an integer beyond 2⁵³, has no such form: send it as a string. NaN and infinities are refused in both.
 #[cfg(feature = "json")]
 pub struct Json<Q: ?Sized, R>(PhantomData<fn(&Q) -> R>);
 
@@ -116,11 +120,13 @@ where
     }
 
     fn hash(&self, request: &Q) -> Result<[u8; 32], CodecError> {
+        check_finite(request)?;
         check_numbers(&serde_json::to_value(request)?)?;
         Ok(Sha256::digest(serde_json_canonicalizer::to_vec(&request)?).into())
     }
 
     fn encode(response: &R) -> Result<Vec<u8>, CodecError> {
+        check_finite(response)?;
         Ok(serde_json::to_vec(response)?)
     }
 

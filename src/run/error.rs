@@ -36,6 +36,9 @@ pub enum RunError<E> {
     /// The request cannot be hashed. The operation was not run.
     #[error("the request cannot be hashed: {0}")]
     Request(#[source] CodecError),
+    /// The response of a transactional operation cannot be encoded: the operation was rolled back.
+    #[error("the operation was rolled back, because its response cannot be stored: {0}")]
+    Response(#[source] CodecError),
     /// The operation has ended before, and how cannot be read from its record: another codec or version has written it, or its final error
     /// was too large to store.
     #[error("the operation has ended, and its stored outcome cannot be read: {0}")]
@@ -57,7 +60,7 @@ impl<E> RunError<E> {
             }
             Self::Refused { retry_after, .. } => *retry_after,
             Self::Withheld(status) => (status.code() == Code::Unavailable).then_some(Duration::ZERO),
-            Self::Failed { is_final: true, .. } | Self::Request(_) | Self::Unreadable(_) => None,
+            Self::Failed { is_final: true, .. } | Self::Request(_) | Self::Response(_) | Self::Unreadable(_) => None,
         }
     }
 

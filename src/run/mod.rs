@@ -68,7 +68,7 @@
 //! |---|---|
 //! | `operation` | [`Operation`], and how it is run |
 //! | `call` | [`Call`]: the handler's side |
-//! | `codec` | [`Codec`]: how requests are hashed, and outcomes stored |
+//! | `codec`, `finite` | [`Codec`]: how requests are hashed, and outcomes stored; the numbers that JSON does not have |
 //! | `handler_error` | [`HandlerError`]: which errors end an operation |
 //! | `outcome`, `error` | [`Outcome`], [`RunError`], [`OperationError`] |
 //! | `answer` | the engine's answers, in these types |
@@ -77,6 +77,8 @@ mod answer;
 mod call;
 mod codec;
 mod error;
+#[cfg(feature = "json")]
+mod finite;
 mod handler_error;
 mod operation;
 mod outcome;

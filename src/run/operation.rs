@@ -14,7 +14,7 @@ use crate::{
     engine::{self, dispatch::dispatch, handler::DynHandler, shared::state::Engine},
     grpc::encode_codec,
     layer::route::KnownCaller,
-    policy::{DisconnectPolicy, Procedure, ScopePolicy},
+    policy::{DisconnectPolicy, Mode, Procedure, ScopePolicy},
     rejection::Rejection,
     store::Reservation,
     telemetry::Chain,
@@ -156,7 +156,8 @@ impl<C: Codec> Operation<C> {
             deadline: None,
             disconnected: disconnected.clone(),
         };
-        let handler = Ready { handler, call: Call { caller, key, extensions: Extensions::new() } };
+        let call_of_handler = Call { caller, key, extensions: Extensions::new() };
+        let handler = Ready { handler, call: call_of_handler, mode: policies.mode };
         let _disconnected = disconnected.map(CancellationToken::drop_guard);
         let answer: Option<RunAnswer<C, E>> =
             dispatch(Arc::clone(&self.engine), Arc::new(call), Box::new(handler), None, admitted).await;
@@ -199,6 +200,7 @@ impl<C> fmt::Debug for Operation<C> {
 struct Ready<H> {
     handler: H,
     call: Call,
+    mode: Mode,
 }
 
 impl<C, E, H, F> DynHandler<RunAnswer<C, E>> for Ready<H>
@@ -213,8 +215,8 @@ where
     }
 
     fn run(self: Box<Self>) -> BoxFuture<'static, RunAnswer<C, E>> {
-        let Self { handler, call } = *self;
+        let Self { handler, call, mode } = *self;
         let running = handler(call);
-        Box::pin(async move { RunAnswer::of_handler(running.await) })
+        Box::pin(async move { RunAnswer::of_handler(running.await, mode) })
     }
 }

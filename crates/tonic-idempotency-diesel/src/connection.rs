@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
-use diesel::result::Error;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel::{connection::CacheSize, result::Error};
+use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection as _};
 use futures_util::future::join;
 use tokio::{runtime::Handle, time::timeout};
 use tokio_postgres::NoTls;
@@ -40,6 +40,9 @@ const INVALID_SAVEPOINT: &str = "3B001";
 
 /// The SQLSTATE of a serialization failure.
 const SERIALIZATION_FAILURE: &str = "40001";
+
+/// Fails in a transaction that has failed.
+const HAS_NOT_FAILED: &str = "SAVEPOINT idempotency_end";
 
 /// Counts how often the prepared statements of all connections have become stale.
 pub(crate) type Generation = AtomicUsize;
@@ -121,6 +124,14 @@ impl DieselConnection {
         self.is_lost |= error.is_connection_lost();
         error
     }
+
+    /// Forgets the prepared statements: one of the handler's may have failed because it is stale. diesel does not tell, and would keep it. A
+    /// connection without a cache has one from then on.
+    fn forget_statements(&mut self) {
+        for size in [CacheSize::Disabled, CacheSize::Unbounded] {
+            self.set_prepared_statement_cache_size(size);
+        }
+    }
 }
 
 /// Executes statements by the protocol of simple queries.
@@ -177,8 +188,8 @@ impl Connection for DieselConnection {
     /// A statement that was given up is cancelled if it does not end soon. The connection is closed then. Otherwise, the request to cancel
     /// could arrive after the rollback, and cancel another call's statement.
     async fn roll_back(&mut self) -> Result<(), DriverError> {
-        let (rolled_back, is_cancelled) = {
-            let mut rolling_back = pin!(send(self, "ROLLBACK"));
+        let ((not_failed, rolled_back), is_cancelled) = {
+            let mut rolling_back = pin!(join(send(self, HAS_NOT_FAILED), send(self, "ROLLBACK")));
             match timeout(PATIENCE, &mut rolling_back).await {
                 Ok(rolled_back) => (rolled_back, false),
                 Err(_) => {
@@ -194,6 +205,9 @@ impl Connection for DieselConnection {
             }
             Ok(()) => {
                 depth::has_ended(self);
+                if not_failed.is_err() {
+                    self.forget_statements();
+                }
                 Ok(())
             }
             Err(error) => Err(self.failed(error).await),

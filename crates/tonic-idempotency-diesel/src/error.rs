@@ -7,7 +7,7 @@ use diesel::{
 use diesel_async::pooled_connection::PoolError;
 use tonic_idempotency::store::driver::{self, AcquireError, AcquireErrorKind, DriverError};
 
-use crate::sqlstate::{is_fatal, sqlstate, sqlstate_of_login};
+use crate::sqlstate::{STALE_PLAN, is_fatal, sqlstate, sqlstate_of_login};
 
 /// How the errors of tokio-postgres begin that say that there is no connection.
 const NO_CONNECTION: [&str; 5] = [
@@ -20,6 +20,7 @@ const NO_CONNECTION: [&str; 5] = [
 
 pub(crate) fn driver_error(error: Error) -> DriverError {
     match answer(&error) {
+        ReportedAnswer::Error { message: STALE_PLAN, .. } => DriverError::stale_plan(STALE_PLAN, error),
         ReportedAnswer::Error { code: Some(code), message } => {
             let (fatal, message) = (is_fatal(code, message), message.to_owned());
             DriverError::answered(code, message, fatal, error)
@@ -35,9 +36,13 @@ pub(crate) fn is_unrecognised(error: &Error) -> bool {
     matches!(answer(error), ReportedAnswer::Error { code: None, .. })
 }
 
-/// Returns whether an error of diesel says that a statement has lost against another transaction.
+/// Returns whether an error of diesel says that a statement has lost against another transaction, or is stale.
 pub(crate) fn is_conflict(error: &Error) -> bool {
-    matches!(answer(error), ReportedAnswer::Error { code: Some(code), .. } if driver::is_conflict(code))
+    match answer(error) {
+        ReportedAnswer::Error { message: STALE_PLAN, .. } => true,
+        ReportedAnswer::Error { code: Some(code), .. } => driver::is_conflict(code),
+        _ => false,
+    }
 }
 
 /// The server's answer, as an error of diesel reports it.

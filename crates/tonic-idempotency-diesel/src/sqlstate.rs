@@ -12,6 +12,9 @@ const FATAL: &str = "terminating connection";
 /// The SQLSTATE of PgBouncer's own errors.
 const OF_PGBOUNCER: &str = "08P01";
 
+/// The message about a prepared statement that would have other columns now.
+pub(crate) const STALE_PLAN: &str = "cached plan must not change result type";
+
 /// Messages of PostgreSQL and PgBouncer. `*` is any text. The first that matches counts.
 const MESSAGES: [(&str, &str); 50] = [
     // A connection that came with a transaction, or is in none.
@@ -40,7 +43,7 @@ const MESSAGES: [(&str, &str); 50] = [
     ("out of shared memory", "53200"),
     ("temporary file size exceeds temp_file_limit*", "53400"),
     // Prepared statements.
-    ("cached plan must not change result type", "0A000"),
+    (STALE_PLAN, "0A000"),
     ("prepared statement \"*\" does not exist", "26000"),
     ("prepared statement \"*\" already exists", "42P05"),
     // Values.

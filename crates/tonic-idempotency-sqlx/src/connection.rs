@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    future::Future as _,
     ops::{Deref, DerefMut},
     pin::pin,
     task::{Context, Waker},
@@ -27,6 +26,9 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// The longest time for the return to the pool, which checks that the connection is alive.
 const RETURN: Duration = Duration::from_secs(5);
 
+/// Fails in a transaction that has failed.
+const HAS_NOT_FAILED: &str = "SAVEPOINT idempotency_end";
+
 /// Begins a transaction that has failed at once.
 const BARRIER: &str = "BEGIN; ROLLBACK TO SAVEPOINT idempotency_call";
 
@@ -46,6 +48,8 @@ pub struct SqlxConnection {
     is_lost: bool,
     /// Whether it must not be used again.
     is_spoilt: bool,
+    /// Whether a statement of the handler has failed, which may be a prepared one that is stale: sqlx does not tell, and would keep it.
+    forgets_statements: bool,
     /// Whether the [barrier](BARRIER) is up.
     is_barred: bool,
 }
@@ -69,6 +73,7 @@ impl SqlxConnection {
             begun: None,
             is_lost: false,
             is_spoilt: false,
+            forgets_statements: false,
             is_barred: false,
         }
     }
@@ -83,9 +88,7 @@ impl SqlxConnection {
         tracing::warn!(
             "sqlx has ended a call's transaction, in which a `begin` failed or was given up; the call fails"
         );
-        // The first poll queues it behind what sqlx has queued. sqlx sends nothing else before it has all the answers.
-        let barrier = pin!(Manager::begin(self, Some(BARRIER.into_sql_str())));
-        let _ = barrier.poll(&mut Context::from_waker(Waker::noop()));
+        send_now(Manager::begin(self, Some(BARRIER.into_sql_str())));
     }
 
     /// Returns whether the connection keeps prepared statements for reuse. If not, a statement of the handler must not be
@@ -104,34 +107,28 @@ impl SqlxConnection {
     /// it is dropped.
     async fn settle(&mut self) -> Result<(), DriverError> {
         loop {
-            match self.ping().await.map_err(|error| self.failed(error)) {
-                Err(error) if is_of_statement(&error) => {}
+            match self.flush().await.map_err(|error| self.failed(error)) {
+                Err(error) if is_of_statement(&error) => self.forgets_statements = true,
                 settled => return settled,
             }
         }
     }
 
-    /// Rolls back, whether or not sqlx knows of the transaction; in one round trip if it does.
+    /// Rolls back the transactions that sqlx knows of, and asks before whether they have failed, in one round trip; or one of which it did not
+    /// know, since its BEGIN was given up.
     ///
     /// Nothing is sent after the ROLLBACK until it is answered: if a client leaves between two answers outside of a transaction,
     /// PgBouncer before version 1.21 gives its server, and with it the second answer, to another client.
-    async fn rolled_back(&mut self) -> Result<(), DriverError> {
-        if self.depth() == 0 {
-            // sqlx does not know of a transaction whose BEGIN was given up.
-            self.settle().await?;
-            return self.send("ROLLBACK").await;
-        }
-        // It sends the inner ones with the next statement.
-        for _ in 1..self.depth() {
-            Manager::start_rollback(self);
-        }
-        loop {
-            match Manager::rollback(self).await.map_err(|error| self.failed(error)) {
-                // Of a statement that was given up: the ROLLBACK was not sent.
-                Err(error) if is_of_statement(&error) => {}
-                rolled_back => return rolled_back,
+    async fn rolled_back(&mut self, was_known: bool) -> Result<(), DriverError> {
+        self.settle().await?;
+        if self.depth() > 0 {
+            send_now(sqlx::raw_sql(HAS_NOT_FAILED).execute(&mut **self));
+            while self.depth() > 0 {
+                Manager::start_rollback(self);
             }
+            return self.settle().await;
         }
+        if was_known { Ok(()) } else { self.send("ROLLBACK").await }
     }
 
     /// Runs a statement with its parameters. Without a cache of statements, only inside of a transaction.
@@ -238,11 +235,12 @@ impl Connection for SqlxConnection {
 
     /// A statement that was given up is cancelled if it does not end soon.
     async fn roll_back(&mut self) -> Result<(), DriverError> {
-        if let Ok(rolled_back) = timeout(PATIENCE, self.rolled_back()).await {
+        let was_known = self.depth() > 0;
+        if let Ok(rolled_back) = timeout(PATIENCE, self.rolled_back(was_known)).await {
             return rolled_back;
         }
         self.cancel().await;
-        self.rolled_back().await
+        self.rolled_back(was_known).await
     }
 
     async fn cancel(&self) {
@@ -262,6 +260,12 @@ impl Connection for SqlxConnection {
 /// Returns whether the server has answered a statement with this error, and answers the next.
 fn is_of_statement(error: &DriverError) -> bool {
     error.code().is_some() && !error.is_connection_lost() && !error.leaves_doubt()
+}
+
+/// Sends a statement without waiting for its answer, of which the next one gets the error. Behind what sqlx has queued: it sends nothing
+/// else before it has all the answers.
+fn send_now(statement: impl Future) {
+    let _ = pin!(statement).poll(&mut Context::from_waker(Waker::noop()));
 }
 
 impl ServerTransaction {
@@ -295,8 +299,14 @@ impl Drop for SqlxConnection {
         if self.is_spoilt || self.is_lost {
             drop(connection.detach());
         } else {
+            let forgets_statements = self.forgets_statements;
             // If it is dropped with the runtime, the connection is closed.
-            drop(tokio::spawn(timeout(RETURN, connection.return_to_pool())));
+            drop(tokio::spawn(timeout(RETURN, async move {
+                if forgets_statements && connection.clear_cached_statements().await.is_err() {
+                    return drop(connection.detach());
+                }
+                connection.return_to_pool().await;
+            })));
         }
     }
 }

@@ -16,6 +16,7 @@ const OPEN_TRANSACTION: &str = "25001";
 pub fn driver_error(error: &Error, source: impl Into<Box<dyn StdError + Send + Sync>>) -> DriverError {
     match error {
         Error::Database(_) => match answer(error) {
+            Some(answer) if is_stale_plan(answer) => DriverError::stale_plan(answer.message(), source),
             Some(answer) => {
                 let is_fatal = matches!(answer.severity(), PgSeverity::Fatal | PgSeverity::Panic);
                 DriverError::answered(answer.code().to_owned(), answer.message(), is_fatal, source)
@@ -56,9 +57,14 @@ pub(crate) fn acquire_error(error: Error) -> AcquireError {
     AcquireError::new(kind, error)
 }
 
-/// Returns whether an error of sqlx says that a statement has lost against another transaction.
+/// Returns whether an error of sqlx says that a statement has lost against another transaction, or is stale.
 pub(crate) fn is_conflict(error: &Error) -> bool {
-    answer(error).is_some_and(|answer| driver::is_conflict(answer.code()))
+    answer(error).is_some_and(|answer| driver::is_conflict(answer.code()) || is_stale_plan(answer))
+}
+
+/// Returns whether the server refuses a prepared statement that would have other columns now.
+fn is_stale_plan(answer: &PgDatabaseError) -> bool {
+    answer.routine() == Some("RevalidateCachedQuery")
 }
 
 /// Returns the server's answer.

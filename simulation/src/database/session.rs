@@ -248,7 +248,7 @@ impl Session {
         }
         if session.transaction.is_none() && fate.is_left_open {
             let mut left = Transaction::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now));
-            (left.has_run, left.is_of_another) = (true, true);
+            left.is_of_another = true;
             session.transaction = Some(left);
         }
         Ok(())

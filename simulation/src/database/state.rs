@@ -339,7 +339,7 @@ impl State {
         let result = self.run(session, action, waited);
         let it = self.session(session);
         match (&result, &mut it.transaction) {
-            (Ok(_), Some(open)) => open.has_run = true,
+            (Ok(_), Some(_)) => {}
             (Err(stop), Some(open)) => {
                 open.work = before;
                 match stop {
@@ -365,8 +365,7 @@ impl State {
         let now = self.now();
         let open = &mut self.session(session).transaction;
         match (action, open) {
-            // NOT DEFERRABLE fails after a query.
-            (Action::BeginTransaction, Some(open)) if open.has_run => return Err(SqlError::ACTIVE_TRANSACTION),
+            (Action::BeginTransaction, Some(_)) => return Err(SqlError::ACTIVE_TRANSACTION),
             (Action::BeginTransaction, open) => drop(it_or_new(open, now)),
             (Action::RollBack, open) => *open = None,
             (Action::Savepoint(name), Some(open)) => open.set_savepoint(name),

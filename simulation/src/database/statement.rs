@@ -160,9 +160,7 @@ impl Sent {
         let after = |words| sql.strip_prefix(words).map(str::to_owned);
         let (name, action) = match sql {
             "" => ("nothing", Action::Empty),
-            "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE"
-            | "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE"
-            | "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE" => ("BEGIN", Action::BeginTransaction),
+            _ if sql.starts_with("BEGIN ISOLATION LEVEL ") => ("BEGIN", Action::BeginTransaction),
             "COMMIT" => ("COMMIT", Action::CommitTransaction),
             "DO $$ BEGIN COMMIT; END $$" => ("in no transaction", Action::SelectOne),
             "ROLLBACK" => ("ROLLBACK", Action::RollBack),

@@ -23,8 +23,6 @@ pub(super) struct Transaction {
     savepoints: Vec<(String, Work)>,
     /// Whether a statement has failed.
     pub(super) is_aborted: bool,
-    /// Whether it has run a query.
-    pub(super) has_run: bool,
     /// Whether a pooler's other client has left it open.
     pub(super) is_of_another: bool,
 }
@@ -57,14 +55,7 @@ impl Work {
 
 impl Transaction {
     pub(super) fn new(begun: Instant) -> Self {
-        Self {
-            begun,
-            work: Work::default(),
-            savepoints: Vec::new(),
-            is_aborted: false,
-            has_run: false,
-            is_of_another: false,
-        }
+        Self { begun, work: Work::default(), savepoints: Vec::new(), is_aborted: false, is_of_another: false }
     }
 
     pub(super) fn set_savepoint(&mut self, name: &str) {

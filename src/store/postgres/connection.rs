@@ -24,6 +24,13 @@ impl DeadpoolConnection {
         Self { connection: Some(connection), statements }
     }
 
+    /// Forgets the prepared statements of all connections of the pool.
+    pub(super) fn forget_statements(&self) {
+        if let Some(pool) = self.connection.as_ref().and_then(Object::pool) {
+            pool.manager().statement_caches.clear();
+        }
+    }
+
     /// As [`begin`](Connection::begin), in one round trip. (A statement is prepared before.)
     async fn begun(
         &self,

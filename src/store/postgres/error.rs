@@ -18,8 +18,14 @@ const NO_CONNECTION: [&str; 4] = [
     "timeout waiting for server",
 ];
 
+/// The server's routine that refuses a prepared statement which would have other columns now.
+const STALE_PLAN: &str = "RevalidateCachedQuery";
+
 pub(super) fn driver_error(error: Error) -> DriverError {
     match error.as_db_error() {
+        Some(answer) if answer.routine() == Some(STALE_PLAN) => {
+            DriverError::stale_plan(answer.message().to_owned(), error)
+        }
         Some(answer) => {
             let (code, message) = (answer.code().code().to_owned(), answer.message().to_owned());
             DriverError::answered(code, message, is_fatal(answer), error)

@@ -9,12 +9,24 @@ pub(super) const WHO: Statement<'static> = Statement {
     parameters: &[],
 };
 
-/// Returns the SQL that begins a transaction. NOT DEFERRABLE fails in a transaction that has run a query: one that was left open on
-/// the connection.
+/// A BEGIN, and in the same message a query that fails (25001) in a transaction that was left open on the connection, whether or not that
+/// has run a query: both times are those of the message if its BEGIN began the transaction. Only with simple queries; with others they differ.
+macro_rules! begin {
+    ($level:literal) => {
+        concat!(
+            "BEGIN ISOLATION LEVEL ",
+            $level,
+            "; SELECT pg_catalog.set_config('transaction_deferrable', 'off', true) \
+             WHERE pg_catalog.now() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp()"
+        )
+    };
+}
+
+/// Returns the SQL that begins a transaction, or fails.
 pub(super) fn begin(isolation: Isolation) -> &'static str {
     match isolation {
-        Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",
-        Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE",
-        Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE",
+        Isolation::ReadCommitted => begin!("READ COMMITTED"),
+        Isolation::RepeatableRead => begin!("REPEATABLE READ"),
+        Isolation::Serializable => begin!("SERIALIZABLE"),
     }
 }

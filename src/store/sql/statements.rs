@@ -2,8 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{begin::WHO, clock::ASK, parking::running, sql::Sql};
-use crate::store::{ResourceTypes, Schema};
+use super::{
+    begin::{WHO, begin},
+    clock::ASK,
+    parking::running,
+    sql::Sql,
+};
+use crate::{
+    policy::Isolation,
+    store::{ResourceTypes, Schema},
+};
 
 /// Returns the names and texts of the statements that a store with the default schema and these resource types sends. The name of a record
 /// with a place for a resource ends in its column. The text of `running` is the question about statements of zero seconds.
@@ -29,6 +37,7 @@ pub fn statements(types: ResourceTypes) -> Vec<(String, String)> {
         ("status", &*sql.status),
         ("sweep", &*sql.sweep),
         ("take", &*sql.take),
+        ("transaction", begin(Isolation::ReadCommitted)),
         ("who", WHO.sql),
         ("write_many", &*sql.write_many),
     ];

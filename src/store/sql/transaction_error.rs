@@ -17,8 +17,8 @@ use crate::telemetry::Chain;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransactionErrorKind {
-    /// The transaction lost against another transaction: a serialization failure or a deadlock. The whole call may succeed if it is tried
-    /// again. The layer tells the client so, whatever the handler answers.
+    /// The transaction lost against another transaction, by a serialization failure or a deadlock; or a change of the schema has made a
+    /// prepared statement stale. The whole call may succeed if it is tried again. The layer tells the client so, whatever the handler answers.
     Conflict,
     /// The call that the transaction belongs to has ended.
     Ended,
@@ -78,7 +78,7 @@ impl From<&DriverError> for TransactionErrorKind {
     fn from(error: &DriverError) -> Self {
         match () {
             () if error.is_connection_lost() => Self::Lost,
-            () if error.is_conflict() => Self::Conflict,
+            () if error.is_conflict() || error.is_stale_plan() => Self::Conflict,
             () => Self::Refused,
         }
     }

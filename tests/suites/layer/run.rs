@@ -133,6 +133,60 @@ async fn that_cannot_be_hashed_or_read_are_refused() {
     assert!(matches!(error, RunError::Unreadable(_)) && error.to_string().contains("\"json\""), "{error}");
 }
 
+/// With parts of each kind.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
+struct Reading {
+    average: f64,
+    by_day: std::collections::BTreeMap<String, (u8, Option<f32>)>,
+    unit: Option<Unit>,
+}
+
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+enum Unit {
+    Kelvin,
+    Scaled(Vec<f64>),
+    Shifted { by: f64 },
+}
+
+/// JSON has neither NaN nor infinities. A request with one is refused, and so is the response of a transaction; that of a reserved operation
+/// is not stored.
+#[tokio::test]
+async fn with_numbers_that_json_does_not_have_name_their_place() {
+    let readings = [
+        (Reading { average: f64::NAN, ..Reading::default() }, "average: JSON has no NaN"),
+        (
+            Reading { by_day: [("mon".to_owned(), (1, Some(f32::INFINITY)))].into(), ..Reading::default() },
+            "by_day[\"mon\"][1]: ",
+        ),
+        (Reading { unit: Some(Unit::Scaled(vec![1.0, f64::NEG_INFINITY])), ..Reading::default() }, "unit.Scaled[1]: "),
+        (Reading { unit: Some(Unit::Shifted { by: f64::NAN }), ..Reading::default() }, "unit.by: "),
+    ];
+    let database = Database::new().await;
+    let transactional = layer(postgres(database.pool(2)), |it| it.mode(Mode::Transactional));
+    let transactional: Operation<Json<Reading, Reading>> = transactional.operation(CHARGE).expect("it is declared");
+    let reserved = layer(MemoryStore::new(), |it| it);
+    let reserved: Operation<Json<Reading, Reading>> = reserved.operation(CHARGE).expect("it is declared");
+    let fine = Reading { unit: Some(Unit::Kelvin), by_day: [(String::new(), (0, None))].into(), ..Reading::default() };
+    for (key, (reading, place)) in readings.into_iter().enumerate() {
+        let key = &key.to_string();
+        let request: Charged<Reading> = reserved.run(&billing(), key, &reading, never).await;
+        let error = request.expect_err("it has no hash");
+        assert!(matches!(error, RunError::Request(_)) && error.to_string().contains(place), "{error}");
+
+        let rolled_back = charge(&transactional, key, &fine, reading.clone()).await.expect_err("it is not stored");
+        assert!(
+            matches!(rolled_back, RunError::Response(_)) && rolled_back.to_string().contains(place),
+            "{rolled_back}"
+        );
+        assert_eq!(rolled_back.retry_after(), None);
+        let again = charge(&transactional, key, &fine, fine.clone()).await;
+        assert_eq!(again.expect("its key is free"), Outcome::First(fine.clone()));
+
+        assert!(!charge(&reserved, key, &fine, reading).await.expect("it runs").is_replay());
+        assert_eq!(reason(charge(&reserved, key, &fine, fine.clone()).await), Reason::NotStored);
+    }
+}
+
 #[tokio::test]
 async fn that_are_not_declared_or_cannot_be_are_refused_when_the_program_starts() {
     let layer = layer(MemoryStore::new(), |it| it);

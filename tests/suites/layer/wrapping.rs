@@ -1,6 +1,10 @@
 //! The layer around one generated server, and around all routes.
 
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
 use tonic::{
+    codegen::Service,
     service::{InterceptorLayer, Routes},
     transport::Server,
 };
@@ -62,4 +66,58 @@ async fn the_key_interceptor_refuses_a_malformed_key_of_a_procedure_that_is_not_
         tonic_idempotency::rejection::Reason::of(&status),
         Some(tonic_idempotency::rejection::Reason::KeyInvalid)
     );
+}
+
+tokio::task_local! {
+    static FRONT: ();
+    static BEHIND: ();
+}
+
+/// Whether the innermost middleware has seen the task locals of the two others, in each call.
+static SEEN: Mutex<Vec<[bool; 2]>> = Mutex::new(Vec::new());
+
+type Answered = BoxFuture<'static, Result<http::Response<Body>, Infallible>>;
+
+/// A middleware that does something around the future of each call.
+#[derive(Clone)]
+struct Around<S>(S, fn(Answered) -> Answered);
+
+impl<S> Service<http::Request<Body>> for Around<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = Infallible;
+    type Future = Answered;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Answered {
+        self.1(Box::pin(self.0.call(request)))
+    }
+}
+
+impl<S: NamedService> NamedService for Around<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+#[tokio::test]
+async fn a_middleware_behind_it_sets_task_locals_for_each_handler_and_one_in_front_only_without_a_key() {
+    let handler = Around(shop::server(Counting::default()), |answered| {
+        Box::pin(async {
+            SEEN.lock().expect("no panic").push([FRONT.try_with(|()| ()).is_ok(), BEHIND.try_with(|()| ()).is_ok()]);
+            answered.await
+        })
+    });
+    let behind = Around(handler, |answered| Box::pin(BEHIND.scope((), answered)));
+    let front = Around(layer().layer(behind), |answered| Box::pin(FRONT.scope((), answered)));
+    let address = shop::serve(Routes::new(InterceptedService::new(front, shop::authenticate))).await;
+    for key in [None, Some(Uuid::new_v4())] {
+        let request = shop::request("a", Some(Uuid::new_v4()), key);
+        shop::client(address).await.create_order(request).await.expect("a call");
+    }
+    assert_eq!(*SEEN.lock().expect("no panic"), [[true, true], [false, true]]);
 }

@@ -51,10 +51,10 @@ async fn each_kind_of_failure_is_told_from_the_others() {
         // The server is busy, or the statement took too long.
         ("53000 53100 53200 53300 53400 57014", Overloaded, false, false),
         // As of a prepared statement that is stale.
-        ("0A000 26000 42P05", Refused, false, true),
+        ("26000 42P05", Refused, false, true),
         // Refused, and rolled back.
         (
-            "22000 22P02 23502 23503 23505 23514 28000 40000 40002 42501 42703 42883 42P01 54000 55000 P0001 TI002",
+            "0A000 22000 22P02 23502 23503 23505 23514 28000 40000 40002 42501 42703 42883 42P01 54000 55000 P0001 TI002",
             Refused,
             false,
             false,

@@ -33,6 +33,7 @@ pub(crate) use tonic_idempotency::{
         ResourceType, ResourceTypes, Schema, SessionSettings, SetupProblem, Store, StoreError, StoreErrorKind,
         StoreSettings, StoreTransaction, StoredResponse, TransactionOptions, VerifyError,
         conformance::{Harness, conformance_tests},
+        driver,
     },
 };
 pub(crate) use tonic_idempotency_tests::{

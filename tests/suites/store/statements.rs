@@ -46,6 +46,8 @@ async fn do_nothing_in_a_transaction_that_someone_left_open() {
     let database = Database::new().await;
     let api = database.api().await;
     let statements = statements();
+    let of_driver = driver::statements(ResourceTypes::none());
+    let (_, begin) = of_driver.into_iter().find(|(name, _)| name == "transaction").expect("the BEGIN");
     assert!(FUNCTIONS.iter().all(|(name, _)| statements.iter().any(|(statement, _)| statement == name)));
     for (name, text) in statements.iter().filter(|(name, _)| !name.starts_with("verify")) {
         let guard = FUNCTIONS.iter().find(|(function, _)| function == name).map(|(_, guard)| *guard);
@@ -56,17 +58,24 @@ async fn do_nothing_in_a_transaction_that_someone_left_open() {
                 assert_eq!(error.code(), Some(&SqlState::INVALID_TRANSACTION_TERMINATION), "{name}: {error:?}");
             }
             Some(Guard::Begin) => {
-                let error = api.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE").await;
+                let error = api.batch_execute(&begin).await;
                 assert_eq!(error.expect_err(name).code(), Some(&SqlState::ACTIVE_SQL_TRANSACTION), "{name}");
             }
             Some(Guard::Age) => {
                 let old = "SELECT clock_timestamp() - now() > interval '100 milliseconds'";
                 until("the transaction is old", async || api.query_one(old, &[]).await.expect("a time").get(0)).await;
-                let one = "ARRAY['7d444840-9dc0-11d1-b245-5ffdce74fad2'::uuid]";
+                api.batch_execute("SET LOCAL idempotency.owner = 'an owner'; SET LOCAL app.current_user_id = 'a user'")
+                    .await
+                    .expect("settings");
+                let two = "ARRAY['7d444840-9dc0-11d1-b245-5ffdce74fad2'::uuid, '7d444840-9dc0-11d1-b245-5ffdce74fad3']";
                 let look = format!(
-                    "SELECT age > 0.1 FROM tenant.idempotency_look({one}, {one}, {one}, ARRAY[NULL], {one}, NULL)"
+                    "SELECT age > 0.1 FROM tenant.idempotency_look({two}, {two}, {two}, ARRAY[NULL, NULL], {two}, NULL)"
                 );
-                assert!(api.query_one(&look, &[]).await.expect("one row, also of an absent key").get::<_, bool>(0));
+                let looked = api.query(&look, &[]).await.expect("two rows, also of absent keys");
+                assert_eq!(looked.iter().map(|row| row.get(0)).collect::<Vec<bool>>(), [true, true]);
+                let left =
+                    "SELECT concat(current_setting('idempotency.owner'), current_setting('app.current_user_id'))";
+                assert_eq!(api.query_one(left, &[]).await.expect("settings").get::<_, &str>(0), "an ownera user");
             }
         }
         api.batch_execute("ROLLBACK").await.expect("the end");

@@ -90,6 +90,11 @@ impl Stack for PostgresStack {
         Ok(transaction.query_typed_one(sql, &[]).await?.get(0))
     }
 
+    async fn read_note(transaction: &mut Transaction) -> Result<String, TransactionError> {
+        let select = transaction.prepare_cached("SELECT note FROM public.notes").await?;
+        Ok(transaction.query_one(&select, &[]).await?.get(0))
+    }
+
     async fn nested(transaction: &mut Transaction, steps: &[Step], end: End) -> Result<(), TransactionError> {
         nested(transaction, steps, end).await
     }

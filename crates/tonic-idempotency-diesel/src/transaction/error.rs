@@ -69,7 +69,7 @@ impl From<Error> for TransactionError {
     }
 }
 
-/// Returns whether an error says that a statement has lost against another transaction.
+/// Returns whether an error says that a statement has lost against another transaction, or is stale.
 pub(crate) fn is_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<Error>() {
         return error::is_conflict(error);
@@ -77,7 +77,7 @@ pub(crate) fn is_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<TransactionError>() {
         return error.kind == TransactionErrorKind::Conflict;
     }
-    error.downcast_ref().is_some_and(DriverError::is_conflict)
+    error.downcast_ref().is_some_and(|error: &DriverError| error.is_conflict() || error.is_stale_plan())
 }
 
 /// None is final.

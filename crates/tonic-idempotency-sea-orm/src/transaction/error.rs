@@ -103,7 +103,7 @@ impl From<TransactionError> for Status {
     }
 }
 
-/// Returns whether an error says that a statement has lost against another transaction. Not all errors of sea-orm have their
+/// Returns whether an error says that a statement has lost against another transaction, or is stale. Not all errors of sea-orm have their
 /// cause as their source.
 pub(crate) fn is_conflict(error: &(dyn Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<DbErr>() {

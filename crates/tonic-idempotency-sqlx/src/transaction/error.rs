@@ -63,7 +63,7 @@ impl From<sqlx::Error> for TransactionError {
     }
 }
 
-/// Returns whether an error says that a statement has lost against another transaction.
+/// Returns whether an error says that a statement has lost against another transaction, or is stale.
 pub(crate) fn is_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<sqlx::Error>() {
         return error::is_conflict(error);
@@ -71,7 +71,7 @@ pub(crate) fn is_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<TransactionError>() {
         return error.kind == TransactionErrorKind::Conflict;
     }
-    error.downcast_ref().is_some_and(DriverError::is_conflict)
+    error.downcast_ref().is_some_and(|error: &DriverError| error.is_conflict() || error.is_stale_plan())
 }
 
 /// None is final.

@@ -44,6 +44,11 @@ impl TransactionError {
     pub fn as_db_error(&self) -> Option<&DbError> {
         self.source.as_ref()?.downcast_ref::<tokio_postgres::Error>()?.as_db_error()
     }
+
+    /// Returns whether a prepared statement is stale.
+    pub(super) fn is_stale(&self) -> bool {
+        self.source.as_ref().is_some_and(DriverError::is_stale)
+    }
 }
 
 impl From<TransactionErrorKind> for TransactionError {

@@ -164,7 +164,15 @@ impl StatementConnection<'_> {
                 watched.answered = true;
                 Ok(answer)
             }
-            Some(Err(error)) => Err(watched.failed(error)),
+            Some(Err(error)) => {
+                let error = watched.failed(error);
+                if error.is_stale()
+                    && let Some(connection) = &*self.connection
+                {
+                    connection.forget_statements();
+                }
+                Err(error)
+            }
             None => Err(TransactionErrorKind::Ended.into()),
         }
     }

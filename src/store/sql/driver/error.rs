@@ -20,6 +20,7 @@ struct ServerError {
     code: Option<Cow<'static, str>>,
     message: String,
     is_fatal: bool,
+    is_stale_plan: bool,
 }
 
 impl DriverError {
@@ -31,14 +32,22 @@ impl DriverError {
         is_fatal: bool,
         error: impl Into<BoxError>,
     ) -> Self {
-        let answer = ServerError { code: Some(code.into()), message: message.into(), is_fatal };
+        let answer = ServerError { code: Some(code.into()), message: message.into(), is_fatal, is_stale_plan: false };
+        Self { answer: Some(answer), is_lost: false, source: error.into() }
+    }
+
+    /// An error that the server has answered with because a prepared statement would have other columns now: SQLSTATE `0A000`, as many others
+    /// have, from the routine `RevalidateCachedQuery`.
+    pub fn stale_plan(message: impl Into<String>, error: impl Into<BoxError>) -> Self {
+        let (code, message) = (Some("0A000".into()), message.into());
+        let answer = ServerError { code, message, is_fatal: false, is_stale_plan: true };
         Self { answer: Some(answer), is_lost: false, source: error.into() }
     }
 
     /// An error that the server has answered with, and whose SQLSTATE the driver cannot tell. As it may stand for a lost answer,
     /// the store looks whether the statement was carried out, and does not use the connection again.
     pub fn unrecognised(message: impl Into<String>, error: impl Into<BoxError>) -> Self {
-        let answer = ServerError { code: None, message: message.into(), is_fatal: false };
+        let answer = ServerError { code: None, message: message.into(), is_fatal: false, is_stale_plan: false };
         Self { answer: Some(answer), is_lost: false, source: error.into() }
     }
 
@@ -77,10 +86,15 @@ impl DriverError {
         self.code().is_some_and(is_conflict)
     }
 
-    /// Returns whether a prepared statement failed only because it is stale: its function was replaced, or the server has
+    /// Returns whether a prepared statement failed only because it is stale: it would have other columns now, or the server has
     /// forgotten it. It was not carried out.
     pub fn is_stale(&self) -> bool {
-        matches!(self.code(), Some("0A000" | "26000"))
+        self.is_stale_plan() || self.code() == Some("26000")
+    }
+
+    /// Returns whether this is the error of a [stale plan](Self::stale_plan): prepared again, the statement may succeed.
+    pub fn is_stale_plan(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.is_stale_plan)
     }
 
     /// Returns the driver's error, if it is of this type.

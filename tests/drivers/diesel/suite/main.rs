@@ -55,5 +55,8 @@ mod on_bb8 {
             of_lost_connections_are_not_seen
             of_silent_connections_are_not_seen
         }
+        isolation {
+            a_change_of_the_schema_fails_one_call_on_each_connection
+        }
     }
 }

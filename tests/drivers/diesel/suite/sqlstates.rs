@@ -19,8 +19,8 @@ async fn error(database: &Database, statements: &[&str]) -> TransactionError {
 async fn of_what_the_store_decides_by_are_told() {
     let database = Database::new().await;
     let cases: [(&[&str], &str); 16] = [
-        (&["BEGIN; SELECT 1", "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE"], "25001"),
-        (&["BEGIN; SELECT 1", "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE"], "25001"),
+        (&["BEGIN; SELECT 1", "BEGIN ISOLATION LEVEL SERIALIZABLE"], "25001"),
+        (&["BEGIN; SELECT 1", "SELECT set_config('transaction_deferrable', 'off', true)"], "25001"),
         (&["SAVEPOINT a"], "25P01"),
         (&["BEGIN", "SELECT 1 / 0", "SELECT 1"], "25P02"),
         (&["BEGIN", "CALL tenant.idempotency_sweep(1, NULL)"], "2D000"),

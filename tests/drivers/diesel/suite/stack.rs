@@ -3,7 +3,7 @@
 use std::{marker::PhantomData, ops::DerefMut, pin::Pin, sync::Arc, time::Duration};
 
 use diesel::{
-    ConnectionError, QueryResult, QueryableByName,
+    ConnectionError, QueryDsl, QueryResult, QueryableByName,
     deserialize::{self, FromSql},
     pg::Pg,
     row::{self, Field as _, NamedRow},
@@ -185,6 +185,11 @@ impl<P: Pool> Stack for DieselStack<P> {
         }
 
         Ok(sql_query(sql).get_result::<Selected>(connection).await?.0)
+    }
+
+    async fn read_note(connection: &mut TransactionConnection) -> Result<String, TransactionError> {
+        diesel::table! { public.notes (id) { id -> Integer, note -> Text, } }
+        Ok(QueryDsl::select(notes::table, notes::note).first(connection).await?)
     }
 
     async fn nested(connection: &mut TransactionConnection, steps: &[Step], end: End) -> Result<(), TransactionError> {

@@ -113,6 +113,10 @@ impl Stack for SeaOrmStack {
         Ok(row.expect("a row").try_get_by_index(0)?)
     }
 
+    async fn read_note(connection: &mut Transaction) -> Result<String, TransactionError> {
+        Ok(Self::select(connection, "SELECT note FROM public.notes").await?.expect("a note"))
+    }
+
     async fn nested(connection: &mut Transaction, steps: &[Step], end: End) -> Result<(), TransactionError> {
         Ok(nested(connection, steps, end).await?)
     }

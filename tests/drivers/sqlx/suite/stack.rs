@@ -96,6 +96,10 @@ impl Stack for SqlxStack {
         Ok(sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).persistent(false).fetch_one(&mut **connection).await?)
     }
 
+    async fn read_note(connection: &mut TransactionConnection) -> Result<String, TransactionError> {
+        Ok(sqlx::query_scalar("SELECT note FROM public.notes").fetch_one(&mut **connection).await?)
+    }
+
     async fn nested(connection: &mut TransactionConnection, steps: &[Step], end: End) -> Result<(), TransactionError> {
         nested(connection, steps, end).await
     }

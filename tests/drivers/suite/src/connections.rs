@@ -9,14 +9,15 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use tokio_postgres::{Client, error::SqlState};
 use tonic::{Code, Status};
 use tonic_idempotency::{
-    policy::{Mode, ProcedureBuilder},
+    policy::{Isolation, Mode, ProcedureBuilder},
     rejection::Reason,
     store::{BeginOutcome, ClaimOutcome, Store as _, StoreErrorKind, TransactionErrorKind, TransactionOptions},
 };
 use tonic_idempotency_tests::{Database, until, uuid_of};
+use uuid::Uuid;
 
 use crate::{
-    Call, End, Service, Stack, all_are_back, all_have_ended, assert_clean, execute_on_one, fill, in_use, new_claim,
+    Call, End, Service, Stack, functions::search, all_are_back, all_have_ended, assert_clean, execute_on_one, fill, in_use, new_claim,
     open_transactions, patient, pool, pool_through_proxy, pool_with, reason, rows, status, store, take,
 };
 
@@ -324,24 +325,51 @@ pub async fn are_closed_outside_of_a_runtime<S: Stack>() {
     assert_clean::<S>(&pool).await;
 }
 
-/// An open transaction of the application, which the library may not know of.
+/// An open transaction of the application, which the library may not know of. Also if it has run no query: the handler does not see it, and
+/// nothing commits it.
 pub async fn that_come_with_an_open_transaction_are_replaced<S: Stack>() {
     let database = Database::new().await;
-    let owner = database.owner().await;
     let pool = pool::<S>(&database, 1);
-    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
-    for left in ["BEGIN; SELECT 1", "BEGIN; SELECT 1 / 0"] {
-        for service in [service.with_new_key(), service.with_key(None)] {
-            execute_on_one::<S>(&pool, left).await;
-            service.create("shop").await.expect("a call");
-            assert_clean::<S>(&pool).await;
-        }
-        execute_on_one::<S>(&pool, left).await;
-        let claimed = patient::<S>(pool.clone()).claim(&new_claim()).await;
-        assert!(matches!(claimed, Ok(ClaimOutcome::Acquired)), "{claimed:?}");
-        assert_clean::<S>(&pool).await;
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
+        let describe = |procedure: ProcedureBuilder| procedure.isolation(isolation);
+        let service = Service::with(&database, pool.clone(), describe, |call: Call<S>| async move {
+            let seen = "SELECT concat(current_setting('app.tenant', true), current_setting('app.kept', true))";
+            assert_eq!(call.select(seen).await?.as_deref(), Some(""));
+            call.insert().await
+        })
+        .await;
+        replaced_on::<S>(&pool, &service).await;
     }
-    assert_eq!(rows(&owner).await, [4, 4, 4]);
+    let owner = database.owner().await;
+    assert_eq!(rows(&owner).await, [60, 60, 45]);
+}
+
+/// Leaves a transaction of each kind on the pool's only connection before each kind of call.
+async fn replaced_on<S: Stack>(pool: &S::Pool, service: &Service) {
+    for left in [
+        "BEGIN",
+        "BEGIN; SET LOCAL app.tenant = 'another'; SET app.kept = 'committed'; NOTIFY left_open",
+        "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY; SAVEPOINT a; SET LOCAL app.tenant = 'another'",
+        "BEGIN; SELECT 1",
+        "BEGIN; SELECT 1 / 0",
+    ] {
+        for service in [service.with_new_key(), service.with_key(None)] {
+            // Prepares the statements, which is a query, too.
+            service.create("shop").await.expect("a call");
+            all_are_back::<S>(pool).await;
+            execute_on_one::<S>(pool, left).await;
+            let again = service.with_key(service.key.map(|_| Uuid::new_v4()));
+            again.create("shop").await.expect(left);
+            assert_clean::<S>(pool).await;
+        }
+        let store = patient::<S>(pool.clone());
+        execute_on_one::<S>(pool, left).await;
+        let claimed = store.claim(&new_claim()).await;
+        assert!(matches!(claimed, Ok(ClaimOutcome::Acquired)), "{left}: {claimed:?}");
+        execute_on_one::<S>(pool, left).await;
+        store.abandoned(&search()).await.expect(left);
+        assert_clean::<S>(pool).await;
+    }
 }
 
 /// In both modes, with keys and without: each waits for its turn.

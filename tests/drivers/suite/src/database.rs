@@ -7,6 +7,10 @@ use tonic_idempotency_tests::until;
 pub const INSERT: &str =
     "INSERT INTO tenant.projects (cluster_id, name) SELECT id, $1 FROM tenant.clusters RETURNING id";
 
+/// A table, which each change of its type makes another to a prepared statement.
+pub const NOTES: &str = "CREATE TABLE public.notes (id integer PRIMARY KEY, note varchar NOT NULL);
+    INSERT INTO public.notes VALUES (1, 'a note'); GRANT SELECT ON public.notes TO PUBLIC";
+
 /// A statement that loses a deadlock, as the server says it.
 pub const DEADLOCK: &str =
     "DO $$ BEGIN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = 'deadlock_detected'; END $$";

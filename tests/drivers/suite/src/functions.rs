@@ -112,6 +112,6 @@ pub async fn that_search_for_too_long_are_cancelled<S: Stack>() {
     held.rollback().await.expect("the end");
 }
 
-fn search() -> AbandonedQuery {
+pub(crate) fn search() -> AbandonedQuery {
     AbandonedQuery { procedures: vec![CREATE_PROJECT.to_owned()], lookback: None, max_attempts: 10, batch: 10 }
 }

@@ -14,8 +14,8 @@ use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
 use crate::{
-    Call, DEADLOCK, End, SERIALIZATION_FAILURE, Service, Stack, Step, all_have_ended, names, pool, pool_through_proxy,
-    pool_with, rows, status,
+    Call, DEADLOCK, End, NOTES, SERIALIZATION_FAILURE, Service, Stack, Step, all_are_back, all_have_ended, names, pool,
+    pool_through_proxy, pool_with, rows, status,
 };
 
 pub async fn is_the_procedures_whatever_the_default_of_the_role<S: Stack>() {
@@ -107,6 +107,33 @@ pub async fn a_call_that_loses_a_deadlock_is_aborted_and_can_be_retried<S: Stack
     let loser = if outcomes[0].is_err() { &services[0] } else { &services[1] };
     assert!(!loser.create("again").await.expect("the key is free").replayed);
     assert_eq!(rows(&owner).await, [2, 2, 2]);
+}
+
+/// A prepared statement of the handler is stale. The answer tells its error, or hides it.
+pub async fn a_change_of_the_schema_fails_one_call_on_each_connection<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner.batch_execute(NOTES).await.expect("the table");
+    let pool = pool::<S>(&database, 1);
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move {
+        let note = S::read_note(&mut call.connection().await.map_err(status)?).await;
+        note.map_err(|error| if call.name == "hides" { Status::internal("no") } else { status(error) })?;
+        call.insert().await
+    })
+    .await;
+    let changes = [("text", "tells"), ("varchar", "hides"), ("varchar(9)", "hides"), ("text", "tells")];
+    for ((change, name), key) in changes.into_iter().zip([service.key, None].into_iter().cycle()) {
+        let create = async || service.with_key(key.map(|_| Uuid::new_v4())).create(name).await;
+        create().await.expect("a call");
+        owner.batch_execute(&format!("ALTER TABLE public.notes ALTER note TYPE {change}")).await.expect("a change");
+        let failed = create().await.expect_err("the statement is stale");
+        let is_noticed = name == "tells" || S::NOTICED.contains(&DEADLOCK);
+        assert_eq!(Reason::of(&failed), is_noticed.then_some(Reason::Conflict), "{name}: {failed:?}");
+        assert_eq!(failed.get_details_retry_info().is_some(), is_noticed);
+        all_are_back::<S>(&pool).await;
+        create().await.expect("the next call");
+        all_are_back::<S>(&pool).await;
+    }
 }
 
 /// How a handler answers after it has lost.

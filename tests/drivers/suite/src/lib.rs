@@ -55,7 +55,7 @@ pub use self::run::{assert_known, run};
 pub use self::{
     conformance::{BehindPgBouncer, OnAServer},
     database::{
-        DEADLOCK, INSERT, SERIALIZATION_FAILURE, all_have_ended, names, open_transactions, rows, until_statement,
+        DEADLOCK, INSERT, NOTES, SERIALIZATION_FAILURE, all_have_ended, names, open_transactions, rows, until_statement,
     },
     pool::{
         PoolConnection, all_are_back, assert_clean, behind_bouncer, bouncer_settings, claim, execute_on_one, fill,

@@ -16,7 +16,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
-use crate::{DEADLOCK, Stack, all_have_ended, patient, pool, rows, status};
+use crate::{DEADLOCK, NOTES, Stack, all_have_ended, patient, pool, rows, status};
 
 const IMPORT: &str = "shop.v1/ImportProject";
 
@@ -118,6 +118,35 @@ pub async fn that_fail_leave_nothing_or_their_final_error<S: Stack>() {
         all_have_ended(&owner).await;
         assert_eq!((import.runs(), rows(&owner).await), (runs, [0, 0, records]));
     }
+}
+
+pub async fn whose_prepared_statement_is_stale_may_be_tried_again<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner.batch_execute(NOTES).await.expect("the table");
+    let mut import = Import::new::<S>(&database, |it| it).await;
+    let mut is_changed = false;
+    for _ in 0..4 {
+        let read = |transaction| async move {
+            let mut connection = S::connection(&transaction).await.map_err(status)?;
+            S::read_note(&mut connection).await.map(drop).map_err(status)
+        };
+        import.key = Uuid::new_v4().to_string();
+        match import.run::<S, _>("shop", read).await {
+            Err(error) if is_changed => {
+                assert!(error.retry_after().is_some_and(|after| !after.is_zero()), "{error:?}");
+                assert_eq!(reason(Err(error)), Reason::Conflict);
+                is_changed = false;
+            }
+            ended => drop(ended.expect("a project")),
+        }
+        all_have_ended(&owner).await;
+        if import.runs() == 1 {
+            owner.batch_execute("ALTER TABLE public.notes ALTER note TYPE text").await.expect("a change");
+            is_changed = true;
+        }
+    }
+    assert!(!is_changed && import.runs() == 4);
 }
 
 /// A message that can never be handled: its error has no code.

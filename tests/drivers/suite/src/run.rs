@@ -155,6 +155,7 @@ macro_rules! driver_tests {
                 another_error_is_not_taken_for_a_conflict
                 a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored
                 a_lost_connection_is_told_from_a_conflict
+                a_change_of_the_schema_fails_one_call_on_each_connection
             }
             late_attempts {
                 to_claim_a_key_reserve_nothing
@@ -176,6 +177,7 @@ macro_rules! driver_tests {
                 that_fail_leave_nothing_or_their_final_error
                 that_can_never_succeed_leave_their_error_and_nothing_else
                 that_lose_against_another_transaction_may_be_tried_again
+                whose_prepared_statement_is_stale_may_be_tried_again
                 whose_future_is_dropped_end_as_their_policy_says
             }
             outages {

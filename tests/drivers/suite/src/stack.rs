@@ -125,6 +125,13 @@ pub trait Stack: Send + Sync + Sized + 'static {
         sql: &str,
     ) -> impl Future<Output = Result<Option<String>, Self::Error>> + Send;
 
+    /// Reads the only row of [`NOTES`](crate::NOTES) by a statement that the library prepares once for each connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of the query.
+    fn read_note(connection: &mut Self::Connection) -> impl Future<Output = Result<String, Self::Error>> + Send;
+
     /// Begins a transaction inside of the call's, a savepoint, as a repository does that has one of its own; takes the steps in it; and
     /// ends it.
     ///
