@@ -105,7 +105,7 @@ fn weighs_no_more_than_its_budget() {
     let first =
         readme.lines().position(|line| line.contains("IdempotencyLayer::builder")).map_or(usize::MAX, |line| line + 1);
     let words = |text: &String| text.split_whitespace().count();
-    let [library, tools] = lines(&rust);
+    let [library, tools] = lines();
     let comments = |begins: &[&str]| rust.values().map(|text| beginning_with(text, begins)).sum();
     let prose = rust.values().map(|text| comments_of(text)).chain(pages.values().cloned()).collect::<String>();
     let said = |words: &[&str]| occurrences(&prose, words);
@@ -115,8 +115,8 @@ fn weighs_no_more_than_its_budget() {
         Row {
             of: "words of Markdown, without results of runs",
             count: pages.values().map(words).sum(),
-            most: 45_000,
-            goal: 45_000,
+            most: 46_000,
+            goal: 46_000,
         },
         Row {
             of: "pages in docs",
@@ -125,7 +125,7 @@ fn weighs_no_more_than_its_budget() {
             goal: 18,
         },
         Row { of: "settings of a server", count: settings().len(), most: 60, goal: 60 },
-        Row { of: "lines of test and tool for 100 of the library", count: 100 * tools / library, most: 235, goal: 160 },
+        Row { of: "lines of test and tool for 100 of the library", count: 100 * tools / library, most: 212, goal: 185 },
         Row {
             of: "doc comments that begin with What, Who, Where",
             count: comments(&["What ", "Who ", "Where "]),
@@ -337,22 +337,31 @@ fn methods(builder: &str, files: &[&str]) -> BTreeSet<String> {
     found
 }
 
-/// The lines of code of the library, and of tests and tools; those that a tool generates are neither's.
-fn lines(rust: &BTreeMap<PathBuf, String>) -> [usize; 2] {
+/// The lines of code of the library, of which SQL and Lua are a part, and of tests and tools in every language. Generated lines are neither's,
+/// and examples are documentation.
+fn lines() -> [usize; 2] {
     let [mut library, mut tools] = [0; 2];
-    for (file, text) in rust {
-        let count =
-            |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count();
-        let name = file.to_string_lossy();
-        if name.contains("/generated/") {
-            continue;
+    for language in ["rs", "sql", "lua", "go", "java", "js", "mjs", "py", "ts"] {
+        for (file, text) in files(language) {
+            let comment = match language {
+                "lua" | "sql" => "--",
+                "py" => "#",
+                _ => "//",
+            };
+            let count = |text: &str| {
+                text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(comment)).count()
+            };
+            let name = file.to_string_lossy();
+            if name.starts_with("examples/") || ["/generated/", "/gen/", ".pb.go"].iter().any(|it| name.contains(it)) {
+                continue;
+            }
+            let of_library = ["src/", "crates/", "migrations/"].iter().any(|it| name.starts_with(it))
+                && !name.contains("/tests/")
+                && !name.ends_with("tests.rs");
+            let code = if of_library { count(without_tests(&text)) } else { 0 };
+            library += code;
+            tools += count(&text) - code;
         }
-        let of_library = (name.starts_with("src/") || name.starts_with("crates/"))
-            && !name.contains("/tests/")
-            && !name.ends_with("tests.rs");
-        let code = if of_library { count(without_tests(text)) } else { 0 };
-        library += code;
-        tools += count(text) - code;
     }
     [library, tools]
 }

@@ -32,6 +32,7 @@ impl SqlError {
     pub(super) const READ_ONLY: Self =
         Self::new("25006", "cannot decide on an idempotency key in a read-only transaction");
     pub(super) const SERIALIZATION: Self = Self::new("40001", "could not serialize access");
+    pub(super) const STALE_PLAN: Self = Self::new("0A000", "cached plan must not change result type");
     pub(super) const SUPERSEDED: Self = Self::new("TI001", "another call with this idempotency key was recorded");
     pub(super) const TOO_LATE: Self = Self::new("40001", "the claim of the idempotency key came too late");
     pub(super) const UNIQUE: Self = Self::new("23505", "duplicate key value violates unique constraint");
@@ -51,7 +52,11 @@ impl SqlError {
 }
 
 impl From<SqlError> for DriverError {
-    fn from(SqlError { code, message, is_fatal }: SqlError) -> Self {
+    fn from(error: SqlError) -> Self {
+        let SqlError { code, message, is_fatal } = error;
+        if error == SqlError::STALE_PLAN {
+            return Self::stale_plan(message, message);
+        }
         Self::answered(code, message, is_fatal, message)
     }
 }

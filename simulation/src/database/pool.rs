@@ -158,7 +158,7 @@ impl Driver for Pool {
     type Session = Exclusive<Self>;
 
     fn is_conflict(error: &(dyn Error + 'static)) -> bool {
-        error.downcast_ref().is_some_and(DriverError::is_conflict)
+        error.downcast_ref().is_some_and(|error: &DriverError| error.is_conflict() || error.is_stale_plan())
     }
 }
 
@@ -214,6 +214,10 @@ impl ConnectionPool for Pool {
         let before = idle.len();
         idle.retain(|wire| wire.used >= since);
         before - idle.len()
+    }
+
+    fn forget_if_stale(&self, error: &DriverError) -> bool {
+        error.is_stale()
     }
 }
 

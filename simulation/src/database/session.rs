@@ -15,7 +15,7 @@ use super::{
     state::{Ending, Stop},
     statement::{Action, Sent},
     transaction::Transaction,
-    trouble::{self, Fate},
+    trouble::{self, Fate, LeftOpen},
 };
 use crate::world::{Cut, Link, Process, Signal};
 
@@ -246,9 +246,12 @@ impl Session {
         if session.transaction.is_none() && fate.changes_session {
             session.process = i32::try_from(next).expect("few processes");
         }
-        if session.transaction.is_none() && fate.is_left_open {
+        if session.transaction.is_none()
+            && let Some(kind) = fate.left_open
+        {
             let mut left = Transaction::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now));
-            left.is_of_another = true;
+            left.is_aborted = kind == LeftOpen::Failed;
+            left.left_open = Some(kind);
             session.transaction = Some(left);
         }
         Ok(())

@@ -16,7 +16,7 @@ use super::{
     row::Row,
     statement::{Action, Sent},
     transaction::{Transaction, Work},
-    trouble::Draws,
+    trouble::{Draws, LeftOpen},
     upkeep::Allowances,
 };
 use crate::world::{Process, Random, World};
@@ -365,8 +365,14 @@ impl State {
         let now = self.now();
         let open = &mut self.session(session).transaction;
         match (action, open) {
-            (Action::BeginTransaction, Some(_)) => return Err(SqlError::ACTIVE_TRANSACTION),
-            (Action::BeginTransaction, open) => drop(it_or_new(open, now)),
+            // Without a question about the time, only a transaction that has run a query is noticed.
+            (Action::BeginTransaction { asks }, Some(open)) if *asks || open.left_open != Some(LeftOpen::Begun) => {
+                return Err(SqlError::ACTIVE_TRANSACTION);
+            }
+            (Action::BeginTransaction { .. }, Some(_)) => {
+                self.returned_open.push(format!("connection #{session} has begun in another client's transaction"));
+            }
+            (Action::BeginTransaction { .. }, open) => drop(it_or_new(open, now)),
             (Action::RollBack, open) => *open = None,
             (Action::Savepoint(name), Some(open)) => open.set_savepoint(name),
             (Action::ReleaseSavepoint(name), Some(open)) => open.release(name)?,
@@ -407,7 +413,7 @@ impl State {
             Action::WriteMany { claims, is_asynchronous, until, completions } => {
                 self.write_many(session, claims, *is_asynchronous, *until, completions)
             }
-            Action::BeginTransaction
+            Action::BeginTransaction { .. }
             | Action::CommitTransaction
             | Action::Empty
             | Action::ReleaseSavepoint(_)
@@ -529,7 +535,7 @@ impl State {
     /// Notes if a connection that goes back to its pool leaves a transaction open.
     pub(super) fn look_at_returned(&mut self, session: u64, process: &Process) {
         let transaction = self.sessions.get(&session).and_then(|session| session.transaction.as_ref());
-        if transaction.is_some_and(|transaction| !transaction.is_of_another) {
+        if transaction.is_some_and(|transaction| transaction.left_open.is_none()) {
             self.returned_open.push(format!("connection #{session} of {process:?} went back in a transaction"));
         }
     }

@@ -58,7 +58,10 @@ pub(super) enum Action {
         idle: f64,
         until: f64,
     },
-    BeginTransaction,
+    /// `asks` says whether its message finds out that a transaction was open.
+    BeginTransaction {
+        asks: bool,
+    },
     BeginWithoutKey {
         idle: f64,
     },
@@ -160,7 +163,9 @@ impl Sent {
         let after = |words| sql.strip_prefix(words).map(str::to_owned);
         let (name, action) = match sql {
             "" => ("nothing", Action::Empty),
-            _ if sql.starts_with("BEGIN ISOLATION LEVEL ") => ("BEGIN", Action::BeginTransaction),
+            _ if sql.starts_with("BEGIN ISOLATION LEVEL ") => {
+                ("BEGIN", Action::BeginTransaction { asks: sql.contains("statement_timestamp()") })
+            }
             "COMMIT" => ("COMMIT", Action::CommitTransaction),
             "DO $$ BEGIN COMMIT; END $$" => ("in no transaction", Action::SelectOne),
             "ROLLBACK" => ("ROLLBACK", Action::RollBack),
@@ -204,7 +209,7 @@ impl Action {
     pub(super) fn is_of_transaction(&self) -> bool {
         matches!(
             self,
-            Self::BeginTransaction
+            Self::BeginTransaction { .. }
                 | Self::CommitTransaction
                 | Self::Empty
                 | Self::ReleaseSavepoint(_)

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{
     error::SqlError,
     state::{Effect, Id, Seen, StoredRow},
+    trouble::LeftOpen,
 };
 
 /// An open transaction.
@@ -23,8 +24,8 @@ pub(super) struct Transaction {
     savepoints: Vec<(String, Work)>,
     /// Whether a statement has failed.
     pub(super) is_aborted: bool,
-    /// Whether a pooler's other client has left it open.
-    pub(super) is_of_another: bool,
+    /// How a pooler's other client has left it open, if it has.
+    pub(super) left_open: Option<LeftOpen>,
 }
 
 /// The writes, locks and settings of a transaction. Others see the locks alone.
@@ -55,7 +56,7 @@ impl Work {
 
 impl Transaction {
     pub(super) fn new(begun: Instant) -> Self {
-        Self { begun, work: Work::default(), savepoints: Vec::new(), is_aborted: false, is_of_another: false }
+        Self { begun, work: Work::default(), savepoints: Vec::new(), is_aborted: false, left_open: None }
     }
 
     pub(super) fn set_savepoint(&mut self, name: &str) {

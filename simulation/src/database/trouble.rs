@@ -32,8 +32,10 @@ pub struct Trouble {
     pub pooler_drops: f64,
     /// The connection is cut when a statement is about to take effect, or when it just has.
     pub cut: f64,
-    /// A pooler gives a session in which another client has left a transaction open.
+    /// A pooler gives a session in which another client has left a transaction open, of any kind.
     pub left_open: f64,
+    /// 0A000, of a prepared statement that would have other columns now.
+    pub stale_plan: f64,
 }
 
 impl Trouble {
@@ -51,6 +53,7 @@ impl Trouble {
         pooler_changes: 0.0,
         pooler_drops: 0.0,
         left_open: 0.0,
+        stale_plan: 0.0,
         cut: 0.0,
     };
 
@@ -70,6 +73,7 @@ impl Trouble {
             pooler_changes: self.pooler_changes.max(other.pooler_changes),
             pooler_drops: self.pooler_drops.max(other.pooler_drops),
             left_open: self.left_open.max(other.left_open),
+            stale_plan: self.stale_plan.max(other.stale_plan),
             cut: self.cut.max(other.cut),
         }
     }
@@ -86,8 +90,17 @@ pub(super) struct Fate {
     pub(super) after: Option<SqlError>,
     pub(super) changes_session: bool,
     pub(super) drops_session: bool,
-    pub(super) is_left_open: bool,
+    pub(super) left_open: Option<LeftOpen>,
     pub(super) cut: Option<Cut>,
+}
+
+/// A transaction that another client has left open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeftOpen {
+    /// It has run no query.
+    Begun,
+    Failed,
+    HasRun,
 }
 
 /// The moment at which a connection is cut.
@@ -108,7 +121,7 @@ pub(super) struct Draws {
     trouble: Trouble,
     latency: Random,
     commit: Random,
-    errors: [Drawn; 5],
+    errors: [Drawn; 6],
     logins: Random,
     after: Random,
     changes: Random,
@@ -131,6 +144,7 @@ impl Draws {
                 (SqlError::CANCELED, |trouble| trouble.canceled, stream("canceled")),
                 (SqlError::LOCK_NOT_AVAILABLE, |trouble| trouble.lock_not_available, stream("lock not available")),
                 (SqlError::DISK_FULL, |trouble| trouble.disk_full, stream("disk full")),
+                (SqlError::STALE_PLAN, |trouble| trouble.stale_plan, stream("stale plan")),
             ],
             logins: stream("logins"),
             after: stream("after"),
@@ -169,6 +183,8 @@ impl Draws {
         let after = self.after.chance(trouble.after_effect);
         let after = after.then(|| *self.after.one_of(&[SqlError::LOST_BY_POOLER, SqlError::INTERNAL]));
         let cut = self.cuts.chance(trouble.cut);
+        let left_open = self.left_open.chance(trouble.left_open);
+        let kinds = [LeftOpen::Begun, LeftOpen::Failed, LeftOpen::HasRun];
         Fate {
             latency: duration(&mut self.latency, trouble.latency),
             commit: duration(&mut self.commit, trouble.commit),
@@ -176,7 +192,7 @@ impl Draws {
             after,
             changes_session: self.changes.chance(trouble.pooler_changes),
             drops_session: self.drops.chance(trouble.pooler_drops),
-            is_left_open: self.left_open.chance(trouble.left_open),
+            left_open: left_open.then(|| *self.left_open.one_of(&kinds)),
             cut: cut.then(|| *self.cuts.one_of(&[Cut::BeforeEffect, Cut::AfterEffect])),
         }
     }

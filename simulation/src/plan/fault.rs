@@ -252,6 +252,7 @@ fn trouble(random: &mut Random, kind: Kind, settings: &Settings) -> Trouble {
             pooler_changes: chance(random),
             pooler_drops: chance(random),
             left_open: chance(random),
+            stale_plan: chance(random),
             cut: 0.0,
             latency: if random.once_in(2) { milliseconds(random, 1_000) } else { Trouble::NONE.latency },
             commit: if random.once_in(3) { milliseconds(random, 8_000) } else { Trouble::NONE.commit },

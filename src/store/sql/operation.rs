@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     policy::Isolation,
-    store::{Claim, StoreError, StoreErrorKind},
+    store::StoreError,
 };
 
 /// The number of retries, and the pause before each, after an answer that may be about an attempt of the same operation: one
