@@ -13,7 +13,7 @@ use std::{
 
 use diesel::{connection::CacheSize, result::Error};
 use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection as _};
-use futures_util::future::join;
+use futures_util::future::{OptionFuture, join};
 use tokio::{runtime::Handle, time::timeout};
 use tokio_postgres::NoTls;
 use tonic_idempotency::store::driver::{Connection, DriverError, Statement, cancel_in_time};
@@ -55,6 +55,8 @@ pub struct DieselConnection {
     /// The runtime in which the connection is given back to the pool. A pool may need a runtime for that.
     runtime: Handle,
     is_lost: bool,
+    /// Whether the handler has had it.
+    is_handed_out: bool,
 }
 
 impl DieselConnection {
@@ -65,6 +67,7 @@ impl DieselConnection {
             generation: Arc::clone(generation),
             runtime: Handle::current(),
             is_lost: false,
+            is_handed_out: false,
         }
     }
 
@@ -189,7 +192,8 @@ impl Connection for DieselConnection {
     /// could arrive after the rollback, and cancel another call's statement.
     async fn roll_back(&mut self) -> Result<(), DriverError> {
         let ((not_failed, rolled_back), is_cancelled) = {
-            let mut rolling_back = pin!(join(send(self, HAS_NOT_FAILED), send(self, "ROLLBACK")));
+            let not_failed = self.is_handed_out.then(|| send(self, HAS_NOT_FAILED));
+            let mut rolling_back = pin!(join(OptionFuture::from(not_failed), send(self, "ROLLBACK")));
             match timeout(PATIENCE, &mut rolling_back).await {
                 Ok(rolled_back) => (rolled_back, false),
                 Err(_) => {
@@ -205,7 +209,7 @@ impl Connection for DieselConnection {
             }
             Ok(()) => {
                 depth::has_ended(self);
-                if not_failed.is_err() {
+                if let Some(Err(_)) = not_failed {
                     self.forget_statements();
                 }
                 Ok(())
@@ -218,6 +222,10 @@ impl Connection for DieselConnection {
     async fn cancel(&self) {
         let token = self.cancel_token();
         cancel_in_time(token.cancel_query(NoTls)).await;
+    }
+
+    fn hand_out(&mut self) {
+        self.is_handed_out = true;
     }
 
     fn is_in_conflict(&mut self) -> bool {

@@ -4,7 +4,7 @@ use std::{
     fmt,
     ops::{Deref, DerefMut},
     pin::pin,
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -48,6 +48,8 @@ pub struct SqlxConnection {
     is_lost: bool,
     /// Whether it must not be used again.
     is_spoilt: bool,
+    /// Whether the handler has had it.
+    is_handed_out: bool,
     /// Whether a statement of the handler has failed, which may be a prepared one that is stale: sqlx does not tell, and would keep it.
     forgets_statements: bool,
     /// Whether the [barrier](BARRIER) is up.
@@ -73,6 +75,7 @@ impl SqlxConnection {
             begun: None,
             is_lost: false,
             is_spoilt: false,
+            is_handed_out: false,
             forgets_statements: false,
             is_barred: false,
         }
@@ -88,7 +91,7 @@ impl SqlxConnection {
         tracing::warn!(
             "sqlx has ended a call's transaction, in which a `begin` failed or was given up; the call fails"
         );
-        send_now(Manager::begin(self, Some(BARRIER.into_sql_str())));
+        let _ = send_now(Manager::begin(self, Some(BARRIER.into_sql_str())));
     }
 
     /// Returns whether the connection keeps prepared statements for reuse. If not, a statement of the handler must not be
@@ -114,15 +117,18 @@ impl SqlxConnection {
         }
     }
 
-    /// Rolls back the transactions that sqlx knows of, and asks before whether they have failed, in one round trip; or one of which it did not
-    /// know, since its BEGIN was given up.
+    /// Rolls back the transactions that sqlx knows of, and asks before whether the handler's has failed; or one of which it did not know, since
+    /// its BEGIN was given up.
     ///
     /// Nothing is sent after the ROLLBACK until it is answered: if a client leaves between two answers outside of a transaction,
     /// PgBouncer before version 1.21 gives its server, and with it the second answer, to another client.
     async fn rolled_back(&mut self, was_known: bool) -> Result<(), DriverError> {
         self.settle().await?;
         if self.depth() > 0 {
-            send_now(sqlx::raw_sql(HAS_NOT_FAILED).execute(&mut **self));
+            if self.is_handed_out {
+                let answer = send_now(sqlx::raw_sql(HAS_NOT_FAILED).execute(&mut **self));
+                self.forgets_statements |= matches!(answer, Poll::Ready(Err(_)));
+            }
             while self.depth() > 0 {
                 Manager::start_rollback(self);
             }
@@ -248,6 +254,10 @@ impl Connection for SqlxConnection {
         cancel_in_time(self.cancel_on_another(begun)).await;
     }
 
+    fn hand_out(&mut self) {
+        self.is_handed_out = true;
+    }
+
     fn is_closed(&self) -> bool {
         self.is_lost
     }
@@ -262,10 +272,10 @@ fn is_of_statement(error: &DriverError) -> bool {
     error.code().is_some() && !error.is_connection_lost() && !error.leaves_doubt()
 }
 
-/// Sends a statement without waiting for its answer, of which the next one gets the error. Behind what sqlx has queued: it sends nothing
-/// else before it has all the answers.
-fn send_now(statement: impl Future) {
-    let _ = pin!(statement).poll(&mut Context::from_waker(Waker::noop()));
+/// Sends a statement without waiting for its answer, which it returns if it is there at once. If not, the next one gets its error. Behind what
+/// sqlx has queued: it sends nothing else before it has all the answers.
+fn send_now<T>(statement: impl Future<Output = T>) -> Poll<T> {
+    pin!(statement).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 impl ServerTransaction {

@@ -32,10 +32,7 @@ use super::{
     operation_progress::{OperationProgress, RunningOperation, WaitingAttempt},
     row::{RowOf, only_row},
 };
-use crate::{
-    policy::Isolation,
-    store::StoreError,
-};
+use crate::{policy::Isolation, store::StoreError};
 
 /// The number of retries, and the pause before each, after an answer that may be about an attempt of the same operation: one
 /// that was given up here, and that the server has not ended yet.

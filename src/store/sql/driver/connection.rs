@@ -108,6 +108,10 @@ pub trait Connection: Send + Sync + Sized + 'static {
         std::future::ready(())
     }
 
+    /// Notes that the handler gets the connection, for a client library that does not tell which of its statements fail. By default it does
+    /// nothing.
+    fn hand_out(&mut self) {}
+
     /// Returns whether the client library has noticed that a statement of the transaction has lost against another transaction. By
     /// default it has not: for a library that does not tell.
     fn is_in_conflict(&mut self) -> bool {

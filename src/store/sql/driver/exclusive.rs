@@ -44,7 +44,11 @@ impl<D: Driver> Exclusive<D> {
         let in_use = self.usage.begin();
         let locked = self.ended.run_until_cancelled(Arc::clone(&self.connection).lock_owned()).await;
         match locked {
-            Some(connection) if connection.is_some() => Ok(Guard { connection, _in_use: in_use }),
+            Some(connection) if connection.is_some() => {
+                let mut guard = Guard { connection, _in_use: in_use };
+                guard.hand_out();
+                Ok(guard)
+            }
             _ => Err(TransactionErrorKind::Ended),
         }
     }
