@@ -20,8 +20,8 @@ use super::{
 };
 use crate::store::StoreErrorKind;
 
-/// The time after which the caller whose turn it is looks again for an idle connection.
-const LOOK: Duration = Duration::from_millis(2);
+/// The first and the longest pause in which the caller whose turn it is looks for an idle connection.
+const LOOKS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(32)];
 
 /// The time after which a connection that was not made counts as one that cannot be made, if its caller gives it up.
 const SLOW: Duration = Duration::from_millis(250);
@@ -100,12 +100,14 @@ impl Reconnection {
                 }
             }
         };
+        let [mut look, longest] = LOOKS;
         while let Some(next) = self.next() {
             let now = Instant::now();
             if next <= now || pool.has_idle() {
                 return Ok(Some(turn));
             }
-            sleep_until(next.min(now + LOOK)).await;
+            sleep_until(next.min(now + look)).await;
+            look = longest.min(2 * look);
         }
         Ok(None)
     }
