@@ -102,6 +102,7 @@ async fn live_through_everything(world: World) -> (Open, usize, Vec<String>) {
         pooler_changes: rare,
         pooler_drops: rare,
         left_open: rare,
+        stale_plan: rare,
         cut: rare,
     };
     database.add(trouble);

@@ -155,19 +155,20 @@ JOIN pg_attribute a ON a.attrelid = keys.id AND a.attname = wanted.resource_colu
 WHERE NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = keys.id AND c.contype = 'f' AND a.attnum = ANY (c.conkey))
 UNION ALL
 -- A table that was renamed keeps the foreign key.
-SELECT 'other_table', wanted.name, min(f.name)
+SELECT 'other_table', wanted.name, pg_catalog.min(f.name)
 FROM keys
 CROSS JOIN unnest($2::text[], $3::text[], $14::text[]) AS wanted (name, resource_column, resource_table)
 JOIN pg_attribute a ON a.attrelid = keys.id AND a.attname = wanted.resource_column
 JOIN pg_constraint c ON c.conrelid = keys.id AND c.contype = 'f' AND c.conkey = ARRAY[a.attnum]
 CROSS JOIN LATERAL (
     SELECT format('%I.%I', n.nspname, t.relname) AS name,
-           parse_ident(wanted.resource_table) IN (ARRAY[t.relname::text], ARRAY[n.nspname::text, t.relname::text]) AS is_wanted
+           parse_ident(wanted.resource_table)
+               IN (ARRAY[t.relname::pg_catalog.text], ARRAY[n.nspname::pg_catalog.text, t.relname::pg_catalog.text]) AS is_wanted
     FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
     WHERE t.oid = c.confrelid
 ) f
 GROUP BY wanted.name
-HAVING NOT bool_or(f.is_wanted)
+HAVING NOT pg_catalog.bool_or(f.is_wanted)
 UNION ALL
 SELECT 'other_id_kind', wanted.name, format_type(a.atttypid, NULL)
 FROM keys

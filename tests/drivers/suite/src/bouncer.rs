@@ -75,7 +75,7 @@ pub async fn many_at_once_keep_their_users_apart<S: Stack>() {
     assert_clean::<S>(&pool).await;
 }
 
-/// PgBouncer keeps its client's connection and answers `08P01`, if it loses the server's.
+/// PgBouncer answers `08P01` if it loses the server's connection, and ends that of its client.
 pub async fn a_commit_whose_answer_pgbouncer_lost_is_looked_up<S: Stack>() {
     let Some(settings) = bouncer_settings::<S>() else { return };
     for (moment, happened) in [(Moment::AfterCommit, true), (Moment::BeforeCommit, false)] {

@@ -43,7 +43,6 @@ pub async fn cause_few_logins_whatever_number_of_calls_wait<S: Stack>() {
     assert!(logins.len() > 4, "{} logins", logins.len());
 }
 
-/// A database of which a role may have three connections. The calls wait for these.
 pub async fn of_a_role_with_few_connections_let_all_calls_pass<S: Stack>() {
     let database = Database::new().await;
     let full = "DO $$ BEGIN
