@@ -120,7 +120,7 @@ async fn ask<D: ConnectionPool>(connections: Connections<D>) {
             }
             parked.another().await;
         };
-        pause = if timeout(pause, another).await.is_ok() { shortest } else { (2 * pause).min(longest) };
+        pause = if timeout(pause - shortest, another).await.is_ok() { shortest } else { (2 * pause).min(longest) };
     }
     asking.end();
 }

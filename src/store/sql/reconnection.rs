@@ -1,7 +1,9 @@
 //! Makes connections one at a time while the last one was lost or could not be made. So a server that recovers, or that is full, is not overrun.
 
 use std::{
-    fmt, mem,
+    fmt,
+    future::pending,
+    mem,
     pin::pin,
     sync::{Mutex, MutexGuard as StateGuard, PoisonError},
     time::Duration,
@@ -55,15 +57,29 @@ impl Reconnection {
         pool: &P,
         is_lost: impl Fn() -> bool,
     ) -> Result<P::Connection, AcquireError> {
-        let turn = match self.next() {
-            Some(_) => self.turn(pool, is_lost).await?,
-            None => None,
-        };
-        let takes_idle = turn.is_some() && pool.has_idle();
-        let attempt = ConnectionAttempt { reconnection: self, pool, begun: Instant::now(), takes_idle };
-        let acquired = pool.acquire().await;
-        attempt.ends(acquired.as_ref().err(), turn.is_some());
-        acquired
+        loop {
+            let turn = match self.next() {
+                Some(_) => self.turn(pool, &is_lost).await?,
+                None => None,
+            };
+            let is_turn = turn.is_some();
+            let takes_idle = is_turn && pool.has_idle();
+            let attempt = ConnectionAttempt { reconnection: self, pool, begun: Instant::now(), takes_idle };
+            let another_fails = async {
+                match is_turn {
+                    true => pending().await,
+                    false => self.has_failed.notified().await,
+                }
+            };
+            match select(pin!(pool.acquire()), pin!(another_fails)).await {
+                Either::Left((acquired, _)) => {
+                    attempt.ends(acquired.as_ref().err(), is_turn);
+                    return acquired;
+                }
+                // Those that wait in the pool would all try as well, one after the other.
+                Either::Right(_) => mem::forget(attempt),
+            }
+        }
     }
 
     /// Notes that a connection was lost: others may not be made, either.
@@ -79,7 +95,7 @@ impl Reconnection {
     async fn turn<P: ConnectionPool>(
         &self,
         pool: &P,
-        is_lost: impl Fn() -> bool,
+        is_lost: &impl Fn() -> bool,
     ) -> Result<Option<MutexGuard<'_, ()>>, AcquireError> {
         let mut failure = pin!(self.has_failed.notified());
         failure.as_mut().enable();

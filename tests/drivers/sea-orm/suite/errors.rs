@@ -23,7 +23,12 @@ async fn have_a_kind_a_code_and_a_status_that_says_nothing_about_the_database() 
     for (sql, kind, code, said) in [
         ("SELECT 1 / 0", TransactionErrorKind::Refused, "22012", refused),
         (DEADLOCK, TransactionErrorKind::Conflict, "40P01", "ABORTED the call lost against another call; retry"),
-        ("DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '57P01'; END $$", TransactionErrorKind::Lost, "57P01", ""),
+        (
+            "DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '57P01'; END $$",
+            TransactionErrorKind::Refused,
+            "57P01",
+            refused,
+        ),
     ] {
         let failed = error(&connection, sql).await;
         let failed = TransactionError::from(failed);

@@ -131,7 +131,13 @@ pub async fn to_claim_a_key_that_another_call_holds_reserve_nothing<S: Stack>() 
     let Reservation { owner, key, .. } = claims[0].reservation;
     let held = Claim { reservation: Reservation::new(owner, key), ..claims[0].clone() };
     assert!(matches!(holder.claim(&held).await, Ok(ClaimOutcome::Acquired)));
-    let outcome = store.claim(&claims[0]).await.expect("another connection answers");
+    // On a busy machine the first attempt may still have time when the call has none left.
+    let outcome = loop {
+        match store.claim(&claims[0]).await {
+            Err(error) if error.kind() == StoreErrorKind::Overloaded => {}
+            outcome => break outcome.expect("another connection answers"),
+        }
+    };
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
     assert!(matches!(holder.release(&held.reservation).await, Ok(ReleaseOutcome::Released)));
     drop(holder);
