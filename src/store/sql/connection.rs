@@ -44,7 +44,7 @@ pub(super) struct Connections<D: ConnectionPool> {
     clock: Arc<ServerClock>,
     late_claims: Arc<LateClaims>,
     parked: Arc<ParkedConnections>,
-    /// Those of all pools: they lead to one server.
+    /// That of all pools: they lead to one server.
     contact: Arc<Contact>,
     reconnection: Arc<Reconnection>,
     timeout: Duration,
@@ -101,9 +101,9 @@ impl<D: ConnectionPool> Connections<D> {
         self.status_timeout.store(micros(timeout), Ordering::Relaxed);
     }
 
-    /// Returns the same settings for another pool, whose parked connections these are.
-    pub(super) fn of(&self, driver: D, parked: Arc<ParkedConnections>) -> Self {
-        Self { driver, parked, ..self.clone() }
+    /// Returns the same settings for another pool, whose parked connections and turns these are.
+    pub(super) fn of(&self, driver: D, parked: Arc<ParkedConnections>, reconnection: Arc<Reconnection>) -> Self {
+        Self { driver, parked, reconnection, ..self.clone() }
     }
 
     pub(super) fn driver(&self) -> &D {

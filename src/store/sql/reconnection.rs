@@ -22,16 +22,18 @@ use super::{
 };
 use crate::store::StoreErrorKind;
 
-/// The first and the longest pause in which the caller whose turn it is looks for an idle connection.
+/// The first and the longest pause after which a caller looks for an idle connection again.
 const LOOKS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(32)];
 
 /// The time after which a connection that was not made counts as one that cannot be made, if its caller gives it up.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// The turns of the callers that need a connection.
+/// The turns of the callers that need a connection of one pool: while the last one failed, one looks for an idle connection, and one makes a
+/// new one.
 #[derive(Debug, Default)]
 pub(super) struct Reconnection {
-    turns: Turns<()>,
+    looking: Turns<()>,
+    making: Turns<()>,
     /// `None`: the last connection was made, and callers do not wait for each other.
     failed: Mutex<Option<FailedConnection>>,
     has_failed: Notify,
@@ -102,7 +104,7 @@ impl Reconnection {
         if self.next().is_none() {
             return Ok(None);
         }
-        let mut turn = pin!(self.turns.lock());
+        let mut turn = pin!(self.looking.lock());
         let turn = loop {
             match select(turn.as_mut(), failure.as_mut()).await {
                 Either::Left((turn, _)) => break turn,
@@ -118,11 +120,17 @@ impl Reconnection {
         };
         let [mut look, longest] = LOOKS;
         while let Some(next) = self.next() {
-            let now = Instant::now();
-            if next <= now || pool.has_idle() {
+            if pool.has_idle() {
                 return Ok(Some(turn));
             }
-            sleep_until(next.min(now + look)).await;
+            let now = Instant::now();
+            if next <= now
+                && let Ok(making) = self.making.try_lock()
+            {
+                return Ok(Some(making));
+            }
+            let until = now + look;
+            sleep_until(if next > now { next.min(until) } else { until }).await;
             look = longest.min(2 * look);
         }
         Ok(None)

@@ -15,6 +15,7 @@ use super::{
     parked_connections::ParkedConnections,
     permits::Permits,
     probe::Probe,
+    reconnection::Reconnection,
     record_limit::{AdmittedCall, RecordAdmission, RecordLimit},
     row::{RowOf, abandoned_key, column, corrupt, parse_status},
     sweep::SweepCursor,
@@ -81,11 +82,18 @@ pub struct SqlStore<D: Driver> {
     transaction_pool: Option<TransactionPool<D>>,
 }
 
-/// A pool of transactions alone, and the connections of it that are parked.
+/// A pool of transactions alone, the connections of it that are parked, and the turns of callers that need one.
 #[derive(Clone, Debug)]
 struct TransactionPool<D> {
     driver: D,
     parked: Arc<ParkedConnections>,
+    reconnection: Arc<Reconnection>,
+}
+
+impl<D> TransactionPool<D> {
+    fn new(driver: D) -> Self {
+        Self { driver, parked: Arc::default(), reconnection: Arc::default() }
+    }
 }
 
 impl<D: Driver> SqlStore<D> {
@@ -125,7 +133,7 @@ impl<D: Driver> SqlStore<D> {
     pub fn transaction_pool(mut self, pool: impl Into<D>) -> Self {
         let driver = pool.into().with_settings_of(self.connections.driver());
         self.permits = Permits::of_all(&driver);
-        self.transaction_pool = Some(TransactionPool { driver, parked: Arc::default() });
+        self.transaction_pool = Some(TransactionPool::new(driver));
         self
     }
 
@@ -165,8 +173,7 @@ impl<D: Driver> SqlStore<D> {
     /// Changes the driver's settings.
     #[cfg(feature = "postgres")]
     pub(in crate::store) fn with_driver(mut self, change: impl Fn(D) -> D) -> Self {
-        self.transaction_pool =
-            self.transaction_pool.map(|pool| TransactionPool { driver: change(pool.driver), parked: Arc::default() });
+        self.transaction_pool = self.transaction_pool.map(|pool| TransactionPool::new(change(pool.driver)));
         self.with_connections(|connections| connections.with_driver(change))
     }
 
@@ -253,7 +260,9 @@ impl<D: Driver> SqlStore<D> {
 
     fn transactions(&self) -> Transactions<D> {
         let connections = match &self.transaction_pool {
-            Some(TransactionPool { driver, parked }) => self.connections.of(driver.clone(), Arc::clone(parked)),
+            Some(TransactionPool { driver, parked, reconnection }) => {
+                self.connections.of(driver.clone(), Arc::clone(parked), Arc::clone(reconnection))
+            }
             None => self.connections.clone(),
         };
         Transactions {
