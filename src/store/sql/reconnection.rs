@@ -28,6 +28,9 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(32
 /// The time after which a connection that was not made counts as one that cannot be made, if its caller gives it up.
 const SLOW: Duration = Duration::from_millis(250);
 
+/// The number of pauses that are left out: a login costs the server more than a statement, and there are no more than 20 in a second.
+const SKIPPED: u32 = 3;
+
 /// The turns of the callers that need a connection of one pool: while the last one failed, one looks for an idle connection, and one makes a
 /// new one.
 #[derive(Debug, Default)]
@@ -144,7 +147,8 @@ impl Reconnection {
     fn fails(&self, kind: AcquireErrorKind, text: impl fmt::Display) {
         let mut failed = self.failed();
         let times = failed.as_ref().map_or(0, |failed| failed.times).saturating_add(1);
-        *failed = Some(FailedConnection { times, next: Instant::now() + pause(times), why: (kind, text.to_string()) });
+        let next = Instant::now() + pause(times.saturating_add(SKIPPED));
+        *failed = Some(FailedConnection { times, next, why: (kind, text.to_string()) });
         drop(failed);
         self.has_failed.notify_waiters();
     }
