@@ -53,8 +53,7 @@ pub(crate) const ENCODINGS: &str = "\
 pub(crate) async fn works_with_setting(setting: &str) {
     let database = Database::empty().await;
     let owner = database.owner().await;
-    let sql = format!("ALTER DATABASE {} SET {setting}", database_name(&owner).await);
-    match owner.batch_execute(&sql).await {
+    match try_to_set(&owner, &database_name(&owner).await, setting).await {
         Err(error) if is_gone(&owner, &error).await => {}
         set => {
             set.expect(setting);
@@ -82,8 +81,8 @@ pub(crate) async fn works_in_encoding(encoding: &str) {
     owner.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.expect("it goes");
 }
 
-pub(crate) async fn set(owner: &Client, database: &str, setting: &str) {
-    owner.batch_execute(&format!("ALTER DATABASE {database} SET {setting}")).await.expect(setting);
+pub(crate) async fn try_to_set(owner: &Client, database: &str, setting: &str) -> Result<(), Error> {
+    owner.batch_execute(&format!("ALTER DATABASE {database} SET {setting}")).await
 }
 
 pub(crate) async fn database_name(client: &Client) -> String {

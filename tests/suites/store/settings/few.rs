@@ -1,6 +1,6 @@
 //! A few settings and encodings, and the settings that the migrations override.
 
-use super::everything::{database_name, set, set_up, works_in_encoding, works_with_setting};
+use super::everything::{database_name, set_up, try_to_set, works_in_encoding, works_with_setting};
 use crate::prelude::*;
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn change_nothing_in_another_encoding() {
 async fn do_not_make_the_crates_own_transactions_read_only() {
     let database = Database::empty().await;
     let name = database_name(&database.owner().await).await;
-    set(&database.owner().await, &name, "default_transaction_read_only = on").await;
+    try_to_set(&database.owner().await, &name, "default_transaction_read_only = on").await.expect("a setting");
     set_up(&mut database.owner().await).await;
 }
 
@@ -35,7 +35,7 @@ async fn do_not_make_the_crates_own_transactions_read_only() {
 async fn do_not_choose_another_access_method_for_the_tables() {
     let (database, owner) = Database::empty_with_owner().await;
     owner.batch_execute("CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler").await.expect("a method");
-    set(&owner, &database_name(&owner).await, "default_table_access_method = other").await;
+    try_to_set(&owner, &database_name(&owner).await, "default_table_access_method = other").await.expect("a setting");
     let owner = &mut database.owner().await;
     set_up(owner).await;
     migrations::partition(owner, &Schema::default(), 2).await.expect("partitions");
@@ -53,8 +53,8 @@ async fn do_not_end_a_migration_in_the_middle() {
     let database = Database::empty().await;
     let (mut first, observer) = (database.owner().await, database.owner().await);
     let name = database_name(&observer).await;
-    set(&observer, &name, "statement_timeout = '40ms'").await;
-    set(&observer, &name, "lock_timeout = '20ms'").await;
+    try_to_set(&observer, &name, "statement_timeout = '40ms'").await.expect("a setting");
+    try_to_set(&observer, &name, "lock_timeout = '20ms'").await.expect("a setting");
     let second = database.owner().await;
 
     let lock = first.transaction().await.expect("a transaction");
