@@ -1,6 +1,6 @@
 //! The faults, and what each of them can have caused: it excuses nothing else.
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 use tonic_idempotency::policy::{LeasePolicy, StorePolicy};
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use crate::{
     ledger::{Call, Evidence, HandlerRun, Strike},
     plan::{End, Kind, Plan, Procedure, caller},
     server::UNRECORDED,
-    world::BEGINNING,
+    world::{BEGINNING, Process},
 };
 
 /// The time within which an outcome is recorded, or a lease renewed, if nothing hinders it.
@@ -104,9 +104,13 @@ impl Excuses<'_> {
 
     /// Returns whether the process of a call was paused meanwhile.
     pub(super) fn is_paused(&self, call: usize, from: Duration, to: Duration) -> bool {
-        let process = &self.evidence.calls[call].process;
-        let mut pauses = self.evidence.faults.iter().filter(|fault| matches!(fault.kind, Kind::Pause(_)));
-        pauses.any(|it| it.from <= to && it.to >= from && it.process.as_ref().is_some_and(|of| of.is(process)))
+        self.pauses(&self.evidence.calls[call].process).any(|it| it.from <= to && it.to >= from)
+    }
+
+    fn pauses<'a>(&'a self, process: &'a Process) -> impl Iterator<Item = &'a Strike> + 'a {
+        self.evidence.faults.iter().filter(move |fault| {
+            matches!(fault.kind, Kind::Pause(_)) && fault.process.as_ref().is_some_and(|it| it.is(process))
+        })
     }
 
     /// Returns whether the call cannot have told the database that it ends: its process was paused, or silence was between them.
@@ -119,7 +123,7 @@ impl Excuses<'_> {
         let settings = &self.plan.settings;
         let run = self.evidence.runs.iter().find(|run| run.call == call);
         let call = &self.evidence.calls[call];
-        let held = run.map_or(call.arrived, |run| call.arrived.max(run.began.saturating_sub(settings.timeout + SOON)));
+        let held = run.map_or(call.arrived, |run| call.arrived.max(self.claimed(call, run)));
         let ended = match run {
             Some(run) => run.ended.map(|(at, _)| at).or(run.cut),
             // Its claim goes on if its client hangs up.
@@ -136,6 +140,16 @@ impl Excuses<'_> {
             }
         }
         (held, settled)
+    }
+
+    /// Returns when the claim before a run was sent at the earliest: its process may have been paused before it read the answer.
+    fn claimed(&self, call: &Call, run: &HandlerRun) -> Duration {
+        let longest = self.plan.settings.timeout + SOON;
+        let mut pauses: Vec<_> = self.pauses(&call.process).filter(|it| it.from <= run.began).collect();
+        pauses.sort_by_key(|it| Reverse(it.from));
+        pauses.into_iter().fold(run.began.saturating_sub(longest), |claimed, pause| {
+            if pause.to >= claimed { claimed.min(pause.from.saturating_sub(longest)) } else { claimed }
+        })
     }
 
     /// Returns until when the release of a run that failed may wait: no attempt of its claim whose connection was lost may arrive any more.
