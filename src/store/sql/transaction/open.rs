@@ -187,8 +187,8 @@ impl<D: Driver> OpenTransaction<D> {
             Ok(Err(error)) if !Fault::of(&error).is_lost() => {
                 self.transactions.connections.forget_if_stale(&error);
                 connection.set_committing(None);
-                // The server has rolled back, or does so when this is dropped.
-                drop(connection);
+                // The server tells of an error before it has rolled back. Until it has, the call's own lock looks like that of another call.
+                connection.roll_back(deadline).await;
                 return match error.code() {
                     Some(SUPERSEDED) => Ok(CommitOutcome::Superseded),
                     Some(UNIQUE_VIOLATION) if self.claimed.as_ref().is_some_and(|claimed| claimed.was_free) => {
