@@ -125,7 +125,10 @@ impl<D: Driver> OpenTransaction<D> {
             Ok(ClaimOutcome::TakenOver) => true,
             refused => {
                 admitted.made_none();
-                drop(connection);
+                // Until it has ended, its lock looks like that of a call that runs; a final record is returned all the same.
+                if !matches!(refused, Ok(ClaimOutcome::Replay(_))) {
+                    connection.roll_back(transactions.connections.deadline()).await;
+                }
                 return refused.map(BeginOutcome::Refused);
             }
         };
