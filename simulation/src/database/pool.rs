@@ -158,7 +158,7 @@ impl Driver for Pool {
     type Session = Exclusive<Self>;
 
     fn is_conflict(error: &(dyn Error + 'static)) -> bool {
-        error.downcast_ref().is_some_and(|error: &DriverError| error.is_conflict() || error.is_stale_plan())
+        error.downcast_ref().is_some_and(DriverError::is_worth_another_run)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// The SQLSTATEs of our functions on a connection that came with an open transaction: one that has run a query; one that
 /// has failed; and one in which a function commits, or would.
-const OPEN_TRANSACTION: [&str; 3] = ["25001", "25P02", "2D000"];
+const OPEN_TRANSACTION: [&str; 3] = ["25001", FAILED_TRANSACTION, "2D000"];
 
 /// The SQLSTATE of any statement in a transaction that has failed.
 const FAILED_TRANSACTION: &str = "25P02";

@@ -78,7 +78,7 @@ impl From<&DriverError> for TransactionErrorKind {
     fn from(error: &DriverError) -> Self {
         match () {
             () if error.is_connection_lost() => Self::Lost,
-            () if error.is_conflict() || error.is_stale_plan() => Self::Conflict,
+            () if error.is_worth_another_run() => Self::Conflict,
             () => Self::Refused,
         }
     }

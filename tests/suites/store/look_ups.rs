@@ -69,6 +69,20 @@ async fn finds_nothing_of_an_expired_call_while_another_runs_in_its_place() {
     assert_eq!(look_up(&store, &first).await.state, KeyState::Expired);
 }
 
+/// The lock of a call that was refused would look like that of one that runs.
+#[tokio::test]
+async fn finds_a_call_as_it_was_right_after_another_was_refused_in_its_transaction() {
+    let (_database, store) = Database::with_store().await;
+    let first = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    acquire(&store, &first).await;
+    for _ in 0..20 {
+        let retry = Claim { on_lease_ended: LeasePolicy::Refuse, ..again(&first) };
+        let begun = store.begin(&retry, TransactionOptions::default()).await.expect("the store answers");
+        assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::OutcomeUnknown)), "{begun:?}");
+        assert_eq!(look_up(&store, &first).await.state, KeyState::Unknown);
+    }
+}
+
 /// A status that cannot be looked up does not fail the look-up.
 #[tokio::test]
 async fn finds_a_call_whose_status_is_locked() {

@@ -71,7 +71,7 @@ pub(crate) fn is_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<TransactionError>() {
         return error.kind == TransactionErrorKind::Conflict;
     }
-    error.downcast_ref().is_some_and(|error: &DriverError| error.is_conflict() || error.is_stale_plan())
+    error.downcast_ref().is_some_and(DriverError::is_worth_another_run)
 }
 
 /// None is final.

@@ -86,14 +86,19 @@ impl DriverError {
         self.code().is_some_and(is_conflict)
     }
 
+    /// Returns whether the whole transaction may succeed if it is run again: a statement lost against another transaction, or its plan was
+    /// [stale](Self::stale_plan).
+    pub fn is_worth_another_run(&self) -> bool {
+        self.is_conflict() || self.is_stale_plan()
+    }
+
     /// Returns whether a prepared statement failed only because it is stale: it would have other columns now, or the server has
     /// forgotten it. It was not carried out.
     pub fn is_stale(&self) -> bool {
         self.is_stale_plan() || self.code() == Some("26000")
     }
 
-    /// Returns whether this is the error of a [stale plan](Self::stale_plan): prepared again, the statement may succeed.
-    pub fn is_stale_plan(&self) -> bool {
+    fn is_stale_plan(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.is_stale_plan)
     }
 

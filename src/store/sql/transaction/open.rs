@@ -175,6 +175,7 @@ impl<D: Driver> OpenTransaction<D> {
         };
         // The answer of a helper's statement may have come since the engine asked.
         if self.session.is_in_conflict(None) {
+            connection.roll_back(deadline).await;
             return Err(StoreError::new(StoreErrorKind::Conflict, "a statement of the handler has lost"));
         }
         let begun = Instant::now();
@@ -188,6 +189,7 @@ impl<D: Driver> OpenTransaction<D> {
                 return Ok(CommitOutcome::Committed);
             }
             Ok(Err(error)) if !Fault::of(&error).is_lost() => {
+                self.transactions.connections.contact().answers();
                 self.transactions.connections.forget_if_stale(&error);
                 connection.set_committing(None);
                 // The server tells of an error before it has rolled back. Until it has, the call's own lock looks like that of another call.
