@@ -10,7 +10,7 @@ use http::Extensions;
 use tokio_util::sync::CancellationToken;
 use tonic::Request;
 
-use crate::{caller::Caller, key::KeyId};
+use crate::{caller::Caller, key::KeyId, nesting::Nesting};
 
 /// The state that a running handler shares with the layer. Every request with a key has one in its extensions. Clones
 /// share the state.
@@ -37,9 +37,9 @@ pub struct Execution {
 }
 
 impl Execution {
-    pub(crate) fn new(deadline: Option<Instant>, caller: Option<&Caller>, key: KeyId) -> Self {
+    pub(crate) fn new(deadline: Option<Instant>, caller: Option<&Caller>, key: KeyId, nesting: Nesting) -> Self {
         let origin = caller.map(|caller| (caller.clone(), key));
-        Self { state: Arc::new(State { origin, ..State::default() }), deadline }
+        Self { state: Arc::new(State { origin, nesting, ..State::default() }), deadline }
     }
 
     /// Returns the execution of the call that this request belongs to. The execution of a call without a key has no
@@ -111,6 +111,11 @@ impl Execution {
         self.state.origin.as_ref()
     }
 
+    /// Returns the handlers around a further call that the handler makes: itself, and those around it.
+    pub(crate) fn nesting(&self) -> Nesting {
+        self.state.nesting
+    }
+
     /// Makes void what the handler has said of an answer that it does not give, because it panics or is dropped.
     pub(crate) fn no_answer(&self) {
         self.change(|say| say.final_error = false);
@@ -152,6 +157,7 @@ pub(crate) struct Say {
 struct State {
     /// `None` for a call without a key.
     origin: Option<(Caller, KeyId)>,
+    nesting: Nesting,
     say: Mutex<Say>,
     /// The token, created at its first use, because most handlers never use it.
     lease_lost: OnceLock<CancellationToken>,

@@ -177,6 +177,7 @@ mod execution;
 mod future;
 mod grpc;
 mod key;
+mod nesting;
 
 #[cfg(feature = "postgres")]
 pub use self::store::postgres::Transaction;

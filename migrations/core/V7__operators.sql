@@ -39,6 +39,27 @@ RETURN CASE
     ELSE tenant.idempotency_uuidv8(sha256('tonic-idempotency key '::bytea || convert_to(p_key, 'UTF8')))
 END;
 
+-- Returns the key of an operation (tonic_idempotency::run) with this name, such as 'billing.v1/ChargeOrder', that was run with this id, as it is
+-- stored: a UUIDv8 of a hash of both, the id in its usual form if it is a UUID. Of a UUIDv7 it keeps the time and the version. The layer computes
+-- the same. Its text is a key for the functions below. Called by operators.
+CREATE OR REPLACE FUNCTION tenant.idempotency_operation_key(p_name text, p_id text) RETURNS uuid
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+RETURN (
+    SELECT CASE WHEN i.id COLLATE "C" ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$'
+                THEN (left(i.id, 14) || '7' || substr(m.key::text, 16))::uuid ELSE m.key END
+    -- A UUID is its own key, and any other text is not.
+    FROM (SELECT tenant.idempotency_key_id(p_id)::text AS key) u
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN regexp_replace(lower(p_id), '^urn:uuid:|[{}-]', '', 'g') = replace(u.key, '-', '') THEN u.key ELSE p_id END AS id
+    ) i
+    CROSS JOIN LATERAL (
+        SELECT tenant.idempotency_uuidv8(sha256(
+            'tonic-idempotency operation '::bytea || convert_to('/' || regexp_replace(p_name, '^/', '') || ' ' || i.id, 'UTF8')
+        )) AS key
+    ) m
+);
+
 -- Returns the owner of the records of a user in a scope (NULL for none), both as texts: the value of the column user_id. That
 -- is the user's own UUID if it is one, in its usual form, and there is no scope; otherwise a UUIDv8 of a hash of both. The layer
 -- computes the same. Called by the operators' functions.

@@ -59,7 +59,9 @@ BEGIN ATOMIC
     SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, p_role)
     FROM pg_proc p
     WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
-      AND p.proname IN ('idempotency_inspect', 'idempotency_operator_release', 'idempotency_stuck')
+      AND p.proname IN (
+          'idempotency_inspect', 'idempotency_operation_key', 'idempotency_operator_release', 'idempotency_stuck'
+      )
       AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
 END;
 

@@ -1,13 +1,17 @@
 //! A consumer: what is delivered to it, and is no call, it runs as an operation, with the same handlers: [`Consumer`].
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
 
+use prost::Message as _;
 use tonic::{Code, Extensions, Request, Response, Status};
 use tonic_idempotency::{
     Caller, IdempotencyLayer,
     policy::{Mode, ProcedureBuilder},
     rejection::DOMAIN,
-    run::{Operation, Prost, RunError},
+    run::{Operation, Outcome, Prost, RunError, Settlement},
 };
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -31,8 +35,8 @@ pub struct Consumer {
 impl Consumer {
     /// Returns what its layer has to declare.
     pub fn operations() -> [ProcedureBuilder; 2] {
-        let operation = tonic_idempotency::policy::Procedure::operation;
-        [operation("ledger.v1/Send"), operation("ledger.v1/Enter").mode(Mode::Transactional)]
+        let operation = |procedure: Procedure| tonic_idempotency::policy::Procedure::operation(procedure.operation());
+        [operation(Procedure::Send), operation(Procedure::Enter).mode(Mode::Transactional)]
     }
 
     /// Makes the consumer of a layer, with the handlers of a service.
@@ -41,8 +45,9 @@ impl Consumer {
     ///
     /// The layer does not have its operations.
     pub fn new(layer: &IdempotencyLayer, service: Service) -> Self {
-        let operation = |name| layer.operation(name).expect("an operation that is declared");
-        Self { service, send: operation("ledger.v1/Send"), enter: operation("ledger.v1/Enter") }
+        let operation =
+            |procedure: Procedure| layer.operation(procedure.operation()).expect("an operation that is declared");
+        Self { service, send: operation(Procedure::Send), enter: operation(Procedure::Enter) }
     }
 
     async fn take(
@@ -54,13 +59,13 @@ impl Consumer {
         let (metadata, extensions, message) = delivery.into_parts();
         let caller = extensions.get::<Caller>().ok_or_else(|| Status::internal("no caller"))?;
         let key = metadata.get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or_default();
-        let (service, its_metadata, its_message) = (self.service.clone(), metadata.clone(), message.clone());
-        let handler = move |call: tonic_idempotency::run::Call| async move {
+        let (service, its_metadata) = (self.service.clone(), metadata.clone());
+        let handler = move |call: tonic_idempotency::run::Call, message| async move {
             let extensions: Extensions = call.extensions().clone();
-            let request = Request::from_parts(its_metadata, extensions, its_message);
+            let request = Request::from_parts(its_metadata, extensions, message);
             service.run(request, procedure).await.map(Response::into_inner)
         };
-        let outcome = operation.run(caller, key, &message, handler).await.map_err(told)?;
+        let outcome = settle(operation.receive(caller, |_| key, &payload(message), handler).await)?;
         let is_replay = outcome.is_replay();
         let mut response = Response::new(outcome.into_inner());
         if is_replay {
@@ -70,15 +75,35 @@ impl Consumer {
     }
 }
 
-/// Returns an error as a client is told of it.
-fn told(error: RunError<Status>) -> Status {
-    match error {
-        RunError::Failed { error, .. } => error,
-        RunError::Refused { reason, message, .. } => {
+/// The bytes of a message, the same in each delivery: they begin with the fields that servers of the first release do not know, which keep
+/// them as they come, while those of the second one sort them.
+fn payload(message: EnterRequest) -> Vec<u8> {
+    let labels: BTreeMap<_, _> = message.labels.into_iter().collect();
+    let labels = labels.into_iter().map(|label| EnterRequest { labels: [label].into(), ..EnterRequest::default() });
+    let new = [
+        EnterRequest { campaign: "spring".to_owned(), ..EnterRequest::default() },
+        EnterRequest { channel: "shop".to_owned(), ..EnterRequest::default() },
+    ];
+    let old = EnterRequest { labels: HashMap::new(), ..message };
+    new.into_iter().chain([old]).chain(labels).flat_map(|part| part.encode_to_vec()).collect()
+}
+
+/// Tells a client what a queue would be told.
+fn settle(ended: Result<Outcome<EnterReply>, RunError<Status>>) -> Result<Outcome<EnterReply>, Status> {
+    match (Settlement::of(&ended), ended) {
+        (_, Ok(outcome)) => Ok(outcome),
+        // It is gone from the queue, so it has to have taken effect, though nothing tells in which run.
+        (Settlement::Acknowledge, Err(_)) => Ok(Outcome::First(EnterReply { run: u64::MAX, ..EnterReply::default() })),
+        (_, Err(RunError::Failed { error, .. })) => Err(error),
+        (settlement, Err(RunError::Refused { reason, message, .. })) => {
             let details = ErrorDetails::with_error_info(reason.as_str(), DOMAIN, []);
-            Status::with_error_details(Code::Aborted, message, details)
+            let code = match settlement {
+                Settlement::Redeliver { .. } => Code::Aborted,
+                _ => Code::FailedPrecondition,
+            };
+            Err(Status::with_error_details(code, message, details))
         }
-        error => Status::internal(error.to_string()),
+        (_, Err(error)) => Err(Status::internal(error.to_string())),
     }
 }
 

@@ -27,7 +27,7 @@ impl Reconciler for Witness {
             let owner = operation.user.map(|user| caller(user, operation.scope).owner());
             operation.procedure == Procedure::Send
                 && owner == Some(abandoned.owner)
-                && operation.key == *abandoned.key.as_uuid()
+                && operation.stored == *abandoned.key.as_uuid()
         };
         let mut operations: Vec<_> = self.operations.iter().filter(is_its).collect();
         match abandoned.request.map(EnterRequest::decode) {

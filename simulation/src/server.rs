@@ -28,7 +28,7 @@ use crate::{
     ledger::{Call, Ledger},
     plan::{Operation, Settings, caller},
     reconciler::Witness,
-    service::{FILE_DESCRIPTOR_SET, Service, proto::ledger_server::LedgerServer},
+    service::{FILE_DESCRIPTOR_SET, FIRST_RELEASE, Service, proto::ledger_server::LedgerServer},
     world::{Host, Link, Process, World},
 };
 
@@ -141,7 +141,8 @@ impl Server {
             store = store.transaction_pool(pool.clone());
         }
         let sweeper = Sweeper::new(store.clone()).interval(settings.sweep).spawn();
-        let mut builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+        let descriptors = if of_server.is_first_release { FIRST_RELEASE } else { FILE_DESCRIPTOR_SET };
+        let mut builder = IdempotencyLayer::builder(descriptors)
             .store(store)
             .policies(settings.policies)
             .request_body_timeout(settings.body_timeout)

@@ -39,12 +39,15 @@ const OUTSIDE: Duration = Duration::from_secs(5);
 /// The descriptors, with their options.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ledger.bin"));
 
+/// Those of the first release, whose messages have fewer fields.
+pub const FIRST_RELEASE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ledger-1.bin"));
+
 /// Returns the message of an operation.
 pub fn message_of(operation: &Operation) -> EnterRequest {
     let labels = ["color", "size", "weight"].map(|label| (label.to_owned(), operation.message.to_string()));
     // Each map has another order.
     let labels = labels.into_iter().collect();
-    EnterRequest { operation: operation.message as u64, text: operation.text(), labels }
+    EnterRequest { operation: operation.message as u64, text: operation.text(), labels, ..EnterRequest::default() }
 }
 
 /// Returns the descriptors.
@@ -101,7 +104,7 @@ impl Service {
         let operation = operation.ok_or_else(|| Status::internal("no such operation"))?;
         let number = operation.number;
         let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
-        let had_key = owner.is_some_and(|owner| self.database.is_reserved(owner, operation.key));
+        let had_key = owner.is_some_and(|owner| self.database.is_reserved(owner, operation.stored));
         let (run, before) = self.ledger.begin(number, call, self.process.clone(), self.world.time(), had_key);
         let _attention = Attention { world: self.world.clone(), ledger: self.ledger.clone(), run };
         let behaviour = operation.behaviour(before);
@@ -167,7 +170,7 @@ impl Service {
         {
             let connection = transaction.lock().await;
             let mut connection = connection.map_err(|kind| Status::unavailable(format!("{kind:?}")))?;
-            let written = connection.insert_effect(operation.owner(), operation.key, run as u64).await;
+            let written = connection.insert_effect(operation.owner(), operation.stored, run as u64).await;
             if let Err(error) = written {
                 transaction.note(&error);
                 return Err(Status::unavailable(error.to_string()));

@@ -81,7 +81,11 @@ pub(crate) enum Failure {
     /// The handler panicked.
     Panicked,
     /// A hook of the application keeps the replay from the caller.
-    Withheld(Status),
+    Withheld {
+        status: Status,
+        /// Whether the first call succeeded.
+        is_success: bool,
+    },
 }
 
 /// An answer restored from a record.

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     caller::Caller,
     engine::time::key_age,
+    nesting::Nesting,
     policy::Procedure,
     status::IdempotencyStatus,
     store::{CallSession, Claim, Reservation, TransactionOptions},
@@ -30,6 +31,8 @@ pub(crate) struct ProtectedCall {
     pub(crate) request: Option<Bytes>,
     /// Whether it may end with a final error, so that its transaction begins with a savepoint.
     pub(crate) can_be_final: bool,
+    /// The handlers around it.
+    pub(crate) nesting: Nesting,
     /// The metadata of its record that is not the handler's, encoded: the `traceparent` of its request.
     pub(crate) metadata: Option<Bytes>,
     /// The time until which the client waits.
@@ -81,6 +84,7 @@ impl ProtectedCall {
             idle: policies.transaction_idle,
             isolation: policies.isolation,
             savepoint: self.can_be_final,
+            inside: self.nesting.transactions,
         }
     }
 

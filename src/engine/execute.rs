@@ -35,7 +35,7 @@ pub(super) async fn execute<A: Answer>(
     key: HeldKey,
     mut handler: Handler<A>,
 ) -> (HeldKey, Outcome<A>) {
-    let execution = Execution::new(call.deadline, call.caller.as_ref(), call.reservation.key);
+    let execution = execution(call, matches!(key, HeldKey::Transaction(_)));
     handler.extensions_mut().insert(execution.clone());
     let (key, answer) = match key {
         HeldKey::Reservation(mut lease) => {
@@ -69,7 +69,7 @@ pub(super) async fn execute_unprotected<A: Answer>(
     lease: Option<&mut Lease>,
     mut handler: Handler<A>,
 ) -> Outcome<A> {
-    let execution = Execution::new(call.deadline, call.caller.as_ref(), call.reservation.key);
+    let execution = execution(call, false);
     handler.extensions_mut().insert(execution.clone());
     let answer = match lease {
         Some(lease) => run_renewed(engine, call, lease, &execution, handler).await,
@@ -96,6 +96,11 @@ async fn run_renewed<A: Answer>(
     }
 }
 
+fn execution(call: &ProtectedCall, has_transaction: bool) -> Execution {
+    let nesting = call.nesting.of_handler(has_transaction);
+    Execution::new(call.deadline, call.caller.as_ref(), call.reservation.key, nesting)
+}
+
 /// Returns the span of the handler, or the current span if that one is disabled.
 fn span(engine: &Engine, call: &ProtectedCall) -> Span {
     engine.spans.execute(call.procedure.path(), call.reservation.key.as_uuid()).or_current()
@@ -110,7 +115,8 @@ fn handle<A: Answer>(
     handler: Handler<A>,
 ) -> impl Future<Output = A> + Send + 'static {
     let (began, execution) = (Instant::now(), execution.clone());
-    let run = AssertUnwindSafe(async move { handler.run().await }).catch_unwind();
+    let nesting = execution.nesting();
+    let run = AssertUnwindSafe(nesting.around(async move { handler.run().await })).catch_unwind();
     let ended = run.map(move |ended| {
         procedure.telemetry().took(TimedStep::Handler, began);
         match &ended {

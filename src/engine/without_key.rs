@@ -8,6 +8,7 @@ use crate::{
         handler::Handler,
         shared::state::Engine,
     },
+    nesting::Nesting,
     policy::Procedure,
     rejection::Rejection,
     store::{CallSession, TransactionOptions},
@@ -26,14 +27,19 @@ pub(crate) async fn run_without_key<A: Answer>(
     mut handler: Handler<A>,
 ) -> A {
     let policies = procedure.policies();
-    let options =
-        TransactionOptions { idle: policies.transaction_idle, isolation: policies.isolation, savepoint: false };
+    let nesting = Nesting::current().unwrap_or_default();
+    let options = TransactionOptions {
+        idle: policies.transaction_idle,
+        isolation: policies.isolation,
+        savepoint: false,
+        inside: nesting.transactions,
+    };
     let transaction = match engine.store.begin_without_key(owner, session, options).await {
         Ok(transaction) => transaction,
         Err(error) => return refuse(procedure, &error),
     };
     transaction.hand_out(handler.extensions_mut());
-    let answer = handler.run().await;
+    let answer = nesting.of_handler(true).around(handler.run()).await;
     if let Some(times) = transaction.times() {
         procedure.telemetry().transaction_used(times.idle, times.working);
     }

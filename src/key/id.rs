@@ -3,10 +3,13 @@
 use std::{fmt, time::Duration};
 
 use sha2::{Digest, Sha256};
-use uuid::{Builder, Uuid, Variant};
+use uuid::{Builder, Uuid, Variant, Version};
 
 /// Separates the hashes of keys from all other hashes. The documentation has it in SQL.
 const DOMAIN: &str = "tonic-idempotency key ";
+
+/// The same for the keys of operations: `tenant.idempotency_operation_key` in SQL.
+const OPERATION_DOMAIN: &str = "tonic-idempotency operation ";
 
 /// A key as it is stored: in the column `idempotency_key` of the table.
 ///
@@ -25,10 +28,23 @@ impl KeyId {
 
     /// Returns the id of a key whose text is not a UUID.
     pub(super) fn of_text(text: &str) -> Self {
-        let hash: [u8; 32] = Sha256::new().chain_update(DOMAIN).chain_update(text).finalize().into();
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash[..16]);
-        Self(Builder::from_custom_bytes(bytes).into_uuid())
+        Self(uuid_v8(Sha256::new().chain_update(DOMAIN).chain_update(text)))
+    }
+
+    /// Returns the key of an [operation](crate::run::Operation) with this name, such as `billing.v1/ChargeOrder`, that is run with this id:
+    /// see [`Call::key`](crate::run::Call::key). In SQL it is `tenant.idempotency_operation_key`.
+    pub fn of_operation(name: &str, id: &str) -> Self {
+        let uuid = Uuid::try_parse(id).ok();
+        let mut usual = Uuid::encode_buffer();
+        let id = uuid.map_or(id, |uuid| uuid.hyphenated().encode_lower(&mut usual));
+        let path = name.strip_prefix('/').unwrap_or(name);
+        let hash = Sha256::new().chain_update(OPERATION_DOMAIN).chain_update("/").chain_update(path);
+        let hash = hash.chain_update(" ").chain_update(id);
+        let made = uuid_v8(hash);
+        let Some(dated) = uuid.filter(|&uuid| Self(uuid).time().is_some()) else { return Self(made) };
+        let mut bytes = made.into_bytes();
+        bytes[..6].copy_from_slice(&dated.as_bytes()[..6]);
+        Self(Builder::from_bytes(bytes).with_version(Version::SortRand).into_uuid())
     }
 
     /// Returns the id as a UUID.
@@ -50,6 +66,14 @@ impl KeyId {
     pub fn downstream(&self, name: &str) -> Uuid {
         Uuid::new_v5(&self.0, name.as_bytes())
     }
+}
+
+/// A UUID of version 8 (RFC 9562) from the first 16 bytes of a hash.
+fn uuid_v8(hash: Sha256) -> Uuid {
+    let hash: [u8; 32] = hash.finalize().into();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash[..16]);
+    Builder::from_custom_bytes(bytes).into_uuid()
 }
 
 impl fmt::Display for KeyId {
@@ -75,6 +99,27 @@ mod tests {
         ] {
             assert_eq!(KeyId::of_text(text), KeyId::new(id), "{text}");
             assert_eq!((id.get_version_num(), id.get_variant()), (8, uuid::Variant::RFC4122), "{text}");
+        }
+    }
+
+    /// The same in Python: as above, of `b"tonic-idempotency operation /billing.v1/ChargeOrder " + id`, a UUID in its usual form. Of a UUIDv7,
+    /// `h[:6]` is the id's, and the version `0x70`.
+    #[test]
+    fn of_an_operation_is_made_of_its_path_and_its_id_and_keeps_a_time() {
+        let charge = "/billing.v1/ChargeOrder";
+        for (path, id, key) in [
+            (charge, "evt_17", uuid!("a5209193-5ae3-8a7c-bfcd-2f7789f1320e")),
+            ("/ledger.v1/Book", "evt_17", uuid!("7e156ae6-c5dc-8e0e-9d4a-aa5cfd428eb3")),
+            ("billing.v1/ChargeOrder", "Rechnung März.pdf", uuid!("6dbf4e1f-9121-85cf-bf70-d5ce9ea07046")),
+            (charge, "8E03978E-40D5-43DD-BC93-6894A57F9324", uuid!("8b730475-86da-8ae4-a8e7-4d94a86f676d")),
+            (charge, "8e03978e40d543ddbc936894a57f9324", uuid!("8b730475-86da-8ae4-a8e7-4d94a86f676d")),
+            (charge, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", uuid!("017f22e2-79b0-70ad-9277-862182434edb")),
+            (charge, "{017F22E2-79B0-7CC3-98C4-DC0C0C07398F}", uuid!("017f22e2-79b0-70ad-9277-862182434edb")),
+        ] {
+            let made = KeyId::of_operation(path, id);
+            assert_eq!(made, KeyId::new(key), "{path} {id}");
+            let time = |id: &str| Uuid::try_parse(id).ok().and_then(|uuid| KeyId::new(uuid).time());
+            assert_eq!(made.time(), time(id), "{id}");
         }
     }
 

@@ -62,6 +62,14 @@ impl IdempotencyKey {
         Ok(Self { id, text: text.into() })
     }
 
+    /// Returns the key of an operation with this path, for an id of any length and any characters.
+    pub(crate) fn of_operation(path: &str, id: &str) -> Result<Self, InvalidKey> {
+        match id {
+            "" => Err(InvalidKey::Empty),
+            id => Ok(Self { id: KeyId::of_operation(path, id), text: id.into() }),
+        }
+    }
+
     /// Returns the key in the headers of a request; `None` if there is no such header.
     ///
     /// The header has the key bare, or as an RFC 8941 string: in double quotes, as the [IETF draft] requires, with a

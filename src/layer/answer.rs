@@ -29,7 +29,7 @@ impl<E: Send + 'static> Answer for Result<UnaryResponse, E> {
         Ok(UnaryResponse::failed(match failure {
             Failure::Disconnected => Status::cancelled("the client disconnected"),
             Failure::Panicked => Status::internal("the handler panicked"),
-            Failure::Withheld(status) => status,
+            Failure::Withheld { status, .. } => status,
         }))
     }
 

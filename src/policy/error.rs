@@ -129,9 +129,12 @@ pub enum ProcedureError {
         /// The field as configured.
         field: String,
     },
-    /// A setting names a field or a message, and an operation has no descriptor.
-    #[error("{procedure}: {setting}: it is for the procedures of a service, which have descriptors; leave it out")]
-    NoDescriptor {
+    /// The setting is of a procedure of a service: its callers send keys, and its messages have descriptors. An operation has neither.
+    #[error(
+        "{procedure}: {setting}: it is for the procedures of a service; leave it out, since an operation takes any id, has a caller always, and \
+         has no descriptor"
+    )]
+    NotOfAnOperation {
         /// The operation's path.
         procedure: String,
         /// The name of the setting.

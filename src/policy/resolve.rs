@@ -71,15 +71,18 @@ pub(crate) fn resolve_operation(
     defaults: &Policies,
 ) -> Result<Procedure, ProcedureError> {
     let policies = policies(&described, defaults)?;
-    let ProcedureBuilder { path, creates, key_field, ignore, redact, redact_errors, .. } = described;
-    let of_descriptor = [
+    let ProcedureBuilder { path, creates, key_field, ignore, redact, redact_errors, settings, .. } = described;
+    let of_a_service = [
+        ("key_format", settings.key_format.is_some()),
+        ("key_policy", settings.key_policy.is_some()),
+        ("on_no_user", settings.on_no_user.is_some()),
         ("key_field", key_field.is_some()),
         ("ignore", !ignore.is_empty()),
         ("redact", !redact.is_empty()),
         ("redact_error_details", !redact_errors.is_empty()),
     ];
-    if let Some((setting, _)) = of_descriptor.into_iter().find(|(_, is_set)| *is_set) {
-        return Err(ProcedureError::NoDescriptor { procedure: path, setting });
+    if let Some((setting, _)) = of_a_service.into_iter().find(|(_, is_set)| *is_set) {
+        return Err(ProcedureError::NotOfAnOperation { procedure: path, setting });
     }
     let id_field = creates.as_ref().map(|creates| IdField::named(&path, pool, &creates.id_field)).transpose()?;
     let path: Arc<str> = path.into();

@@ -53,6 +53,11 @@ pub(crate) enum Rejection {
     KeyUnsupported,
     #[error("{}", .0.message())]
     Limit(Exceeded),
+    #[error(
+        "a transactional operation inside of a transactional handler has a transaction of its own: the store's pool needs two connections for \
+         transactions, and there is no third one inside of these; run it after the handler, or make one of the two reserved"
+    )]
+    Nested,
     #[error("the layer could not commit the call's transaction; the server's log says why")]
     NotCommitted,
     #[error(
@@ -149,7 +154,7 @@ impl Rejection {
             Self::RequestTimeout { .. } => Reason::RequestTimeout,
             Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
             Self::ShuttingDown => Reason::ShuttingDown,
-            Self::StoreFailed => Reason::StoreFailed,
+            Self::Nested | Self::StoreFailed => Reason::StoreFailed,
             Self::StoreUnavailable => Reason::StoreUnavailable,
         }
     }
@@ -166,7 +171,7 @@ impl Rejection {
             | Self::KeyUnsupported => Code::InvalidArgument,
             Self::NoScope | Self::NoUser => Code::Unauthenticated,
             Self::KeyExpired | Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
-            Self::CallerInvalid | Self::NotCommitted | Self::StoreFailed => Code::Internal,
+            Self::CallerInvalid | Self::Nested | Self::NotCommitted | Self::StoreFailed => Code::Internal,
             Self::Limit(Exceeded { of: Party::Caller, .. }) => Code::ResourceExhausted,
             Self::Limit(_) | Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
@@ -193,6 +198,7 @@ impl Rejection {
             | Self::KeyRequired
             | Self::KeyReused(_)
             | Self::KeyUnsupported
+            | Self::Nested
             | Self::NoScope
             | Self::NoUser
             | Self::NotStored { .. }
@@ -204,12 +210,11 @@ impl Rejection {
         }
     }
 
-    /// Returns when a caller may try again; `None` if that does not help.
+    /// Returns when a caller should try again, if it says so.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self.retry() {
             Retry::After(delay) => Some(delay),
-            Retry::Unsaid => Some(Duration::ZERO),
-            Retry::Never => None,
+            Retry::Never | Retry::Unsaid => None,
         }
     }
 

@@ -56,7 +56,7 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
         let error = match failure {
             // It is not heard: the future was dropped.
             Failure::Disconnected | Failure::Panicked => RunError::Panicked,
-            Failure::Withheld(status) => RunError::Withheld(status),
+            Failure::Withheld { status, is_success } => RunError::Withheld { status, is_success },
         };
         Err(error).into()
     }
@@ -69,12 +69,16 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
         let (answer, traceparent) = match response {
             StoredResponse::Message(stored) => {
                 let Provenance { codec, traceparent } = Provenance::of(stored.metadata.as_deref());
-                (decode::<C>(&stored.message, &codec).map(Outcome::Replayed).map_err(RunError::Unreadable), traceparent)
+                let unreadable = |error| RunError::Unreadable { error, is_success: true };
+                (decode::<C>(&stored.message, &codec).map(Outcome::Replayed).map_err(unreadable), traceparent)
             }
             StoredResponse::Error(error) => {
                 let error = decode_opaque_error(error);
                 let error = error.and_then(|error| E::from_final(&error).ok_or("it is of another type".to_owned()));
-                let unreadable = |why| RunError::Unreadable(format!("its final error is not known: {why}").into());
+                let unreadable = |why| {
+                    let error = format!("its final error is not known: {why}").into();
+                    RunError::Unreadable { error, is_success: false }
+                };
                 (Err(error.map_or_else(unreadable, |error| RunError::Failed { error, is_final: true })), String::new())
             }
             StoredResponse::NotStored => return None,

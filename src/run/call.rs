@@ -22,8 +22,12 @@ impl Call {
         &self.caller
     }
 
-    /// Returns the key. Its [`downstream`](IdempotencyKey::downstream) makes the keys of further calls, to other
-    /// systems; for further operations there is [`run_within`](super::Operation::run_within).
+    /// Returns the key. Its text is the id that the operation was run with. Its [`id`](IdempotencyKey::id), as which it is stored, is made of
+    /// the operation and the id: a UUIDv8 of the SHA-256 of `tonic-idempotency operation `, the column `procedure`, a space and the id, a UUID
+    /// in its usual form; of a UUIDv7 it keeps the time and the version. In SQL it is `tenant.idempotency_operation_key`.
+    ///
+    /// Its [`downstream`](IdempotencyKey::downstream) makes the keys of further calls, to other systems; for further operations there is
+    /// [`run_within`](super::Operation::run_within).
     pub fn key(&self) -> &IdempotencyKey {
         &self.key
     }

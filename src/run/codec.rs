@@ -3,11 +3,11 @@
 use std::{error::Error, fmt, marker::PhantomData};
 
 use prost_reflect::DescriptorPool;
-use protobuf_canonical::Canonical;
+use protobuf_canonical::{Canonical, RequestHashes};
 use sha2::{Digest as _, Sha256};
 
 #[cfg(feature = "json")]
-use super::finite::check_finite;
+use super::{canonical_json, finite::check_finite};
 
 /// An error of a codec, in words.
 pub type CodecError = Box<dyn Error + Send + Sync>;
@@ -17,7 +17,7 @@ pub type CodecError = Box<dyn Error + Send + Sync>;
 /// [`Prost`], [`Json`](crate::run) (feature `json`) and [`Bytes`] are there; another format is an implementation of this trait.
 pub trait Codec: Send + Sync + Sized + 'static {
     /// The request.
-    type Request: ?Sized;
+    type Request: ?Sized + ToOwned<Owned: Send + 'static>;
 
     /// The response.
     type Response: Send + 'static;
@@ -38,6 +38,24 @@ pub trait Codec: Send + Sync + Sized + 'static {
     ///
     /// [`CodecError`] if it has no such hash.
     fn hash(&self, request: &Self::Request) -> Result<[u8; 32], CodecError>;
+
+    /// Reads a request from the bytes that were delivered.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`] if they are none: it becomes [`RunError::Malformed`](super::RunError::Malformed).
+    fn read(bytes: &[u8]) -> Result<<Self::Request as ToOwned>::Owned, CodecError>;
+
+    /// Hashes a request as it was delivered, and as it was read from these bytes. A delivery is of the same request as the first one if any
+    /// of its hashes is one of the first one's. So the same bytes have an equal hash in each version of the program, whatever fields it
+    /// knows. Defaults to the [`hash`](Self::hash) of the request, and the SHA-256 of the bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`] if it has no such hash.
+    fn hashes(&self, bytes: &[u8], request: &Self::Request) -> Result<RequestHashes, CodecError> {
+        Ok(RequestHashes::new(self.hash(request)?.into(), Some(of_bytes(bytes).into())))
+    }
 
     /// Encodes a response.
     ///
@@ -64,7 +82,7 @@ pub struct Prost<Q, R> {
 
 impl<Q, R> Codec for Prost<Q, R>
 where
-    Q: prost::Message + prost::Name + 'static,
+    Q: prost::Message + prost::Name + Clone + Default + 'static,
     R: prost::Message + Default + 'static,
 {
     type Request = Q;
@@ -84,6 +102,15 @@ where
         Ok(*self.canonical.hash(&request.encode_to_vec())?.as_bytes())
     }
 
+    fn read(bytes: &[u8]) -> Result<Q, CodecError> {
+        Ok(Q::decode(bytes)?)
+    }
+
+    /// Of the bytes: the value may have lost fields that it does not know.
+    fn hashes(&self, bytes: &[u8], _request: &Q) -> Result<RequestHashes, CodecError> {
+        Ok(self.canonical.hashes(bytes)?)
+    }
+
     fn encode(response: &R) -> Result<Vec<u8>, CodecError> {
         Ok(response.encode_to_vec())
     }
@@ -99,15 +126,17 @@ impl<Q, R> fmt::Debug for Prost<Q, R> {
     }
 }
 
-/// JSON. A request is hashed in its canonical form (RFC 8785), so that the order of its fields does not matter. A number that JSON's
-/// readers round, such as an integer beyond 2⁵³, has no such form: send it as a string. NaN and infinities are refused in both.
+/// JSON. A request is hashed in a canonical form, in which neither the order of its fields nor the way in which a number is written matters:
+/// that of RFC 8785, except that integers beyond 2⁵³ are exact. NaN and infinities are refused. Of [delivered](super::Operation::receive)
+/// bytes the hash is of the value that is read from them, so that fields which it does not have do not count; or else of the bytes, so that
+/// the same bytes are the same request to a program with other fields.
 #[cfg(feature = "json")]
 pub struct Json<Q: ?Sized, R>(PhantomData<fn(&Q) -> R>);
 
 #[cfg(feature = "json")]
 impl<Q, R> Codec for Json<Q, R>
 where
-    Q: serde::Serialize + ?Sized + 'static,
+    Q: serde::Serialize + ToOwned<Owned: serde::de::DeserializeOwned + Send + 'static> + ?Sized + 'static,
     R: serde::Serialize + serde::de::DeserializeOwned + Send + 'static,
 {
     type Request = Q;
@@ -121,8 +150,11 @@ where
 
     fn hash(&self, request: &Q) -> Result<[u8; 32], CodecError> {
         check_finite(request)?;
-        check_numbers(&serde_json::to_value(request)?)?;
-        Ok(Sha256::digest(serde_json_canonicalizer::to_vec(&request)?).into())
+        Ok(Sha256::digest(canonical_json::encode(request)?).into())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Q::Owned, CodecError> {
+        Ok(serde_json::from_slice(bytes)?)
     }
 
     fn encode(response: &R) -> Result<Vec<u8>, CodecError> {
@@ -142,27 +174,6 @@ impl<Q: ?Sized, R> fmt::Debug for Json<Q, R> {
     }
 }
 
-/// Refuses integers that a double cannot hold: two of them would be the same request.
-#[cfg(feature = "json")]
-fn check_numbers(value: &serde_json::Value) -> Result<(), CodecError> {
-    const MOST: u64 = 1 << 53;
-    match value {
-        serde_json::Value::Number(number) => {
-            let size = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
-            match size.is_some_and(|size| size > MOST) {
-                true => {
-                    Err(format!("{number} is beyond 2^53, where JSON's numbers are not exact; send it as a string")
-                        .into())
-                }
-                false => Ok(()),
-            }
-        }
-        serde_json::Value::Array(items) => items.iter().try_for_each(check_numbers),
-        serde_json::Value::Object(fields) => fields.values().try_for_each(check_numbers),
-        _ => Ok(()),
-    }
-}
-
 /// Bytes as they are: two requests are the same if all their bytes are.
 #[derive(Debug)]
 pub struct Bytes(());
@@ -178,7 +189,11 @@ impl Codec for Bytes {
     }
 
     fn hash(&self, request: &[u8]) -> Result<[u8; 32], CodecError> {
-        Ok(Sha256::digest(request).into())
+        Ok(of_bytes(request))
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<u8>, CodecError> {
+        Ok(bytes.to_vec())
     }
 
     fn encode(response: &Vec<u8>) -> Result<Vec<u8>, CodecError> {
@@ -188,4 +203,8 @@ impl Codec for Bytes {
     fn decode(stored: &[u8]) -> Result<Vec<u8>, CodecError> {
         Ok(stored.to_vec())
     }
+}
+
+fn of_bytes(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
 }

@@ -1,19 +1,21 @@
 //! The errors of operations: [`RunError`], [`OperationError`].
 
-use std::time::Duration;
+use std::{error::Error, fmt};
 
 use thiserror::Error;
 use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::CodecError;
+use super::{CodecError, HandlerError, Settlement};
 use crate::rejection::{Reason, Rejection};
 
-/// The reason why an operation has no response. `E` is the handler's error.
-#[derive(Debug, Error)]
+/// The reason why an operation has no response. `E` is the handler's error. [`Settlement::of`] says what to do with the message.
+///
+/// Its text and its [source](Error::source) are those of the handler's error, if the handler failed ([`HandlerError::as_error`]).
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum RunError<E> {
     /// The handler failed.
-    #[error("the handler failed{}", if *.is_final { ", and the error is final" } else { "" })]
     Failed {
         /// Its error.
         error: E,
@@ -21,54 +23,88 @@ pub enum RunError<E> {
         is_final: bool,
     },
     /// The handler panicked. The key is free.
-    #[error("the handler panicked")]
     Panicked,
     /// The operation was not run, or it is not known how it ended: the reason says which. It is that of a gRPC call.
-    #[error("{message}")]
     Refused {
         /// The reason.
         reason: Reason,
         /// Its meaning, and the advice.
         message: String,
-        /// When it may be tried again, with the same key; `None` if that does not help.
-        retry_after: Option<Duration>,
+        /// What to do with the message.
+        settlement: Settlement,
     },
-    /// The request cannot be hashed. The operation was not run.
-    #[error("the request cannot be hashed: {0}")]
-    Request(#[source] CodecError),
+    /// The request cannot be read or hashed. The operation was not run, and its key not claimed.
+    Malformed(CodecError),
     /// The response of a transactional operation cannot be encoded: the operation was rolled back.
-    #[error("the operation was rolled back, because its response cannot be stored: {0}")]
-    Response(#[source] CodecError),
+    Response(CodecError),
     /// The operation has ended before, and how cannot be read from its record: another codec or version has written it, or its final error
     /// was too large to store.
-    #[error("the operation has ended, and its stored outcome cannot be read: {0}")]
-    Unreadable(#[source] CodecError),
-    /// The application's [`ReplayAuthorizer`](crate::policy::ReplayAuthorizer) keeps the response from the caller.
-    #[error("the stored response is withheld: {0}")]
-    Withheld(#[source] Status),
+    Unreadable {
+        /// Why it cannot be read.
+        error: CodecError,
+        /// Whether the operation succeeded; otherwise it ended with a final error.
+        is_success: bool,
+    },
+    /// The operation has ended before, and a hook of the application, a [`ReplayAuthorizer`](crate::policy::ReplayAuthorizer) or a
+    /// [`Rebuilder`](crate::policy::Rebuilder), does not give its outcome to the caller.
+    Withheld {
+        /// The answer of the hook.
+        status: Status,
+        /// Whether the operation succeeded; otherwise it ended with a final error.
+        is_success: bool,
+    },
 }
 
 impl<E> RunError<E> {
-    /// Returns when the message may be delivered again, at the earliest; `None` if each delivery would end like this one, so that it
-    /// belongs to the dead letters. A message that a server refuses because of its own setup does not. See [the module](super#a-consumer).
-    pub fn retry_after(&self) -> Option<Duration> {
+    pub(crate) fn refused(rejection: &Rejection) -> Self {
+        Self::Refused { reason: rejection.reason(), message: rejection.to_string(), settlement: rejection.into() }
+    }
+}
+
+impl<E: HandlerError> fmt::Display for RunError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failed { is_final: false, .. } | Self::Panicked => Some(Duration::ZERO),
-            // The server is at fault, and not the message.
-            Self::Refused { reason: Reason::CallerInvalid | Reason::StoreFailed | Reason::TooManyRecords, .. } => {
-                Some(Duration::ZERO)
+            Self::Failed { error, is_final } => match (error.as_error(), is_final) {
+                (Some(error), _) => write!(f, "{error}"),
+                (None, true) => f.write_str("the handler failed, and the error is final"),
+                (None, false) => f.write_str("the handler failed"),
+            },
+            Self::Panicked => f.write_str("the handler panicked"),
+            Self::Refused { message, .. } => f.write_str(message),
+            Self::Malformed(error) => write!(f, "the request cannot be read: {error}"),
+            Self::Response(error) => {
+                write!(f, "the operation was rolled back, because its response cannot be stored: {error}")
             }
-            Self::Refused { retry_after, .. } => *retry_after,
-            Self::Withheld(status) => (status.code() == Code::Unavailable).then_some(Duration::ZERO),
-            Self::Failed { is_final: true, .. } | Self::Request(_) | Self::Response(_) | Self::Unreadable(_) => None,
+            Self::Unreadable { error, .. } => {
+                write!(f, "the operation has ended, and its stored outcome cannot be read: {error}")
+            }
+            Self::Withheld { status, .. } => write!(f, "the stored outcome is withheld: {status}"),
         }
     }
+}
 
-    pub(crate) fn refused(rejection: &Rejection) -> Self {
-        Self::Refused {
-            reason: rejection.reason(),
-            message: rejection.to_string(),
-            retry_after: rejection.retry_after(),
+impl<E: HandlerError + fmt::Debug> Error for RunError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Failed { error, .. } => error.as_error()?.source(),
+            Self::Malformed(error) | Self::Response(error) | Self::Unreadable { error, .. } => Some(&**error),
+            Self::Withheld { status, .. } => Some(status),
+            Self::Panicked | Self::Refused { .. } => None,
+        }
+    }
+}
+
+/// For a gRPC handler that [runs an operation](super::Operation::run_within): `UNAVAILABLE` with `RetryInfo` if the call may be tried again,
+/// and `FAILED_PRECONDITION` if that does not help. It has the text of the error, and no `ErrorInfo` of the layer, which a client would
+/// take for the word on the key of its own call.
+impl<E: HandlerError> From<RunError<E>> for Status {
+    fn from(error: RunError<E>) -> Self {
+        match Settlement::of_error(&error) {
+            Settlement::Redeliver { after } => {
+                let details = ErrorDetails::with_retry_info(Some(after));
+                Self::with_error_details(Code::Unavailable, error.to_string(), details)
+            }
+            Settlement::Acknowledge | Settlement::DeadLetter(_) => Self::failed_precondition(error.to_string()),
         }
     }
 }

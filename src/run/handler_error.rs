@@ -61,8 +61,8 @@ pub trait HandlerError: Sized + Send + 'static {
         true
     }
 
-    /// Returns the error with its sources, for drivers that cannot see the statements of handlers: they look here for a transaction that
-    /// has lost against another one. Defaults to `None`.
+    /// Returns the error with its sources: the text of a [`RunError`](super::RunError), and where drivers that cannot see the statements of
+    /// handlers look for a transaction that has lost against another one. Defaults to `None`.
     fn as_error(&self) -> Option<&(dyn Error + 'static)> {
         None
     }
@@ -106,6 +106,17 @@ fn encode(status: &Status, message: &str, details: Vec<prost_types::Any>) -> Vec
 impl HandlerError for Infallible {
     fn can_be_final(_codes: &FinalErrors) -> bool {
         false
+    }
+}
+
+/// None is final.
+impl HandlerError for Box<dyn Error + Send + Sync> {
+    fn can_be_final(_codes: &FinalErrors) -> bool {
+        false
+    }
+
+    fn as_error(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&**self)
     }
 }
 

@@ -75,6 +75,8 @@
 
 mod answer;
 mod call;
+#[cfg(feature = "json")]
+mod canonical_json;
 mod codec;
 mod error;
 #[cfg(feature = "json")]
@@ -82,6 +84,7 @@ mod finite;
 mod handler_error;
 mod operation;
 mod outcome;
+mod settlement;
 
 #[cfg(feature = "json")]
 pub use self::codec::Json;
@@ -92,4 +95,5 @@ pub use self::{
     handler_error::HandlerError,
     operation::Operation,
     outcome::Outcome,
+    settlement::{DeadLetter, Settlement},
 };

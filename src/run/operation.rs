@@ -1,6 +1,6 @@
 //! Operations, and how one is run: [`Operation`].
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Borrow as _, fmt, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -8,21 +8,24 @@ use http::Extensions;
 use protobuf_canonical::{RequestHash, RequestHashes};
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, Codec, HandlerError, OperationError, Outcome, RunError, answer::RunAnswer};
+use super::{
+    Call, Codec, CodecError, DeadLetter, HandlerError, OperationError, Outcome, RunError, Settlement, answer::RunAnswer,
+};
 use crate::{
     Caller, Execution, IdempotencyKey, IdempotencyLayer,
     engine::{self, dispatch::dispatch, handler::DynHandler, shared::state::Engine},
     grpc::encode_codec,
     layer::route::KnownCaller,
+    nesting::Nesting,
     policy::{DisconnectPolicy, Mode, Procedure, ScopePolicy},
     rejection::Rejection,
     store::Reservation,
     telemetry::Chain,
 };
 
-/// An operation that happens once for each key of a caller, however often it is run. Clones are the same.
+/// An operation that happens once for each id of a caller, however often it is run. Clones are the same.
 ///
-/// See [the module](super) for an example.
+/// See [the module](super) for an example. Its name is a part of [each key](Call::key): **a renamed operation runs redeliveries again.**
 pub struct Operation<C> {
     layer: IdempotencyLayer,
     engine: Arc<Engine>,
@@ -55,10 +58,16 @@ impl<C: Codec> Operation<C> {
         Ok(Self { layer, engine, procedure, codec: Arc::new(codec), metadata: encode_codec(C::NAME) })
     }
 
-    /// Runs the handler, unless an earlier call with this key has run it: then returns that call's response. The key is the id that each
-    /// delivery of the message has; the request is compared with that of the earlier call, and not stored.
+    /// Runs the handler for a message, unless an earlier delivery of it has: then returns that one's response. `bytes` are the message as it
+    /// was delivered. [`Codec::read`] makes the request of them, `id` returns the id that each delivery has, and the handler gets the request.
+    /// The request is compared with the first one [by both](Codec::hashes), so that a new version of the program, which reads other fields,
+    /// takes the same bytes for the same request. It is not stored.
     ///
-    /// The handler runs in a task of its own, to its end.
+    /// An id is any text but the empty one. It is that of one operation: another one may take the same id, of the same event. A UUID is the
+    /// same id in each of its forms.
+    ///
+    /// The handler runs in a task of its own, to its end. Runs beyond what [one caller may have](crate::policy::Limits) wait in a line, the first
+    /// come first, before they count for anything; not those inside of a handler.
     ///
     /// # Errors
     ///
@@ -66,12 +75,44 @@ impl<C: Codec> Operation<C> {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the handler runs to its end, and the next call with the key gets its response; a transactional operation is
-    /// rolled back instead if that is its policy ([`DisconnectPolicy`]).
+    /// If the future is dropped while it waits in the line, nothing has happened. Afterwards, the handler runs to its end, and the next delivery
+    /// gets its response; a transactional operation is rolled back instead if that is its policy ([`DisconnectPolicy`]).
+    pub async fn receive<I, E, F>(
+        &self,
+        caller: &Caller,
+        id: impl FnOnce(&C::Request) -> I + Send,
+        bytes: &[u8],
+        handler: impl FnOnce(Call, <C::Request as ToOwned>::Owned) -> F + Send + 'static,
+    ) -> Result<Outcome<C::Response>, RunError<E>>
+    where
+        I: AsRef<str>,
+        E: HandlerError,
+        F: Future<Output = Result<C::Response, E>> + Send + 'static,
+    {
+        let message = C::read(bytes).and_then(|request| {
+            let hashes = self.codec.hashes(bytes, request.borrow())?;
+            Ok((self.key(id(request.borrow()).as_ref()), hashes, request))
+        });
+        let (key, hashes, request) = message.map_err(|error| self.malformed(error))?;
+        let bytes = self.procedure.policies().reconciles().then(|| Bytes::copy_from_slice(bytes));
+        let delivery = Delivery { key, hashes, bytes, nesting: Nesting::current() };
+        self.run_with(caller, delivery, move |call| handler(call, request)).await
+    }
+
+    /// As [`receive`](Self::receive), for a request that has no bytes, such as a job of a scheduler: it is compared as a value, so that a
+    /// version of the program that knows other fields may refuse it. A [`Reconciler`](crate::policy::Reconciler) gets no request.
+    ///
+    /// # Errors
+    ///
+    /// As of [`receive`](Self::receive).
+    ///
+    /// # Cancel safety
+    ///
+    /// As of [`receive`](Self::receive).
     pub async fn run<E, F>(
         &self,
         caller: &Caller,
-        key: &str,
+        id: &str,
         request: &C::Request,
         handler: impl FnOnce(Call) -> F + Send + 'static,
     ) -> Result<Outcome<C::Response>, RunError<E>>
@@ -79,16 +120,21 @@ impl<C: Codec> Operation<C> {
         E: HandlerError,
         F: Future<Output = Result<C::Response, E>> + Send + 'static,
     {
-        let key = IdempotencyKey::new(key, self.procedure.policies().key_format);
-        self.run_with(caller, key.map_err(Rejection::KeyInvalid), request, handler).await
+        let hashes = self.codec.hash(request).map_err(|error| self.malformed(error))?;
+        let hashes = RequestHash::from(hashes).into();
+        let delivery = Delivery { key: self.key(id), hashes, bytes: None, nesting: Nesting::current() };
+        self.run_with(caller, delivery, handler).await
     }
 
-    /// Runs the operation inside of a call, or of another operation, whose handler has this execution: with its caller, and a key that is made
+    /// Runs the operation inside of a call, or of another operation, whose handler has this execution: with its caller, and an id that is made
     /// of its key and this name ([`IdempotencyKey::downstream`]). So it runs once, however often that handler does.
     ///
     /// It is an operation of its own, which ends before the handler goes on: in transactional mode too it has a transaction of its own, on
     /// another connection, and stays if that of the outer call is rolled back. Effects that belong together are written by one handler,
-    /// whose record protects them all. For limits and a shutdown it counts as a call of its own.
+    /// whose record protects them all. For limits and a shutdown it counts as a call of its own, and it waits in no line.
+    ///
+    /// Of the transactions that a store may have, the last one is for those inside of others, once it has seen one. There is none for a third
+    /// transaction inside of these two, nor if the pool has only one: that is refused at once.
     ///
     /// ```
     /// # use std::convert::Infallible;
@@ -105,11 +151,12 @@ impl<C: Codec> Operation<C> {
     ///
     /// # Errors
     ///
-    /// As of [`run`](Self::run); [`RunError::Refused`] also if the outer call has no key.
+    /// As of [`receive`](Self::receive); [`RunError::Refused`] also if the outer call has no key. The handler of a gRPC call may return it as a
+    /// `Status` (`?`).
     ///
     /// # Cancel safety
     ///
-    /// As of [`run`](Self::run).
+    /// As of [`receive`](Self::receive).
     pub async fn run_within<E, F>(
         &self,
         outer: &Execution,
@@ -121,38 +168,70 @@ impl<C: Codec> Operation<C> {
         E: HandlerError,
         F: Future<Output = Result<C::Response, E>> + Send + 'static,
     {
+        let hashes = self.codec.hash(request).map_err(|error| self.malformed(error))?;
+        let hashes = RequestHash::from(hashes).into();
         let Some((caller, key)) = outer.origin() else { return Err(self.refuse(Rejection::KeyRequired)) };
-        self.run_with(caller, Ok(key.downstream(name).into()), request, handler).await
+        let key = self.key(&key.downstream(name).to_string());
+        self.run_with(caller, Delivery { key, hashes, bytes: None, nesting: Some(outer.nesting()) }, handler).await
+    }
+
+    /// The key of the operation with this id.
+    fn key(&self, id: &str) -> Result<IdempotencyKey, Rejection> {
+        IdempotencyKey::of_operation(self.procedure.path(), id).map_err(Rejection::KeyInvalid)
     }
 
     async fn run_with<E, F>(
         &self,
         caller: &Caller,
-        key: Result<IdempotencyKey, Rejection>,
-        request: &C::Request,
+        delivery: Delivery,
         handler: impl FnOnce(Call) -> F + Send + 'static,
     ) -> Result<Outcome<C::Response>, RunError<E>>
     where
         E: HandlerError,
         F: Future<Output = Result<C::Response, E>> + Send + 'static,
     {
-        let hash = self.codec.hash(request).map_err(RunError::Request)?;
+        let (key, is_message) = (delivery.key.as_ref().ok().map(IdempotencyKey::id), delivery.nesting.is_none());
+        let ended = self.admit(caller, delivery, handler).await;
+        if let (Settlement::DeadLetter(cause), true) = (Settlement::of(&ended), is_message) {
+            self.procedure.telemetry().dead_letter(cause.as_str(), key);
+        }
+        ended
+    }
+
+    /// Waits in the line, counts the run, and hands it to the engine.
+    async fn admit<E, F>(
+        &self,
+        caller: &Caller,
+        Delivery { key, hashes, bytes, nesting }: Delivery,
+        handler: impl FnOnce(Call) -> F + Send + 'static,
+    ) -> Result<Outcome<C::Response>, RunError<E>>
+    where
+        E: HandlerError,
+        F: Future<Output = Result<C::Response, E>> + Send + 'static,
+    {
+        let refuse = |rejection| self.refuse(rejection);
         let policies = self.procedure.policies();
-        let key = key.map_err(|rejection| self.refuse(rejection))?;
-        let KnownCaller { caller, owner, session } = self.know(caller).map_err(|rejection| self.refuse(rejection))?;
+        let key = key.map_err(refuse)?;
+        let KnownCaller { caller, owner, session } = self.know(caller).map_err(refuse)?;
+        let place = match nesting {
+            None => Some(self.engine.lines.enter(&self.procedure, &self.engine.tracker).await.map_err(refuse)?),
+            Some(_) => None,
+        };
         let telemetry = self.procedure.telemetry();
         let admitted = self.engine.admission.admit(Some(owner));
-        let admitted = admitted.map_err(|limit| RunError::refused(&limit.reject(telemetry)))?;
+        let mut admitted = admitted.map_err(|limit| RunError::refused(&limit.reject(telemetry)))?;
+        admitted.keep(place);
         let disconnected = (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new);
         let call = engine::call::ProtectedCall {
             procedure: Arc::clone(&self.procedure),
             reservation: Reservation::new(owner, key.id()),
             caller: Some(caller.clone()),
             session,
-            request_hashes: RequestHashes::new(RequestHash::from(hash), None),
-            request: None,
+            request_hashes: hashes,
+            request: bytes,
             metadata: Some(self.metadata.clone()),
             can_be_final: E::can_be_final(&policies.final_errors),
+            nesting: nesting.unwrap_or_default(),
             deadline: None,
             disconnected: disconnected.clone(),
         };
@@ -176,6 +255,14 @@ impl<C: Codec> Operation<C> {
         })
     }
 
+    fn malformed<E>(&self, error: CodecError) -> RunError<E> {
+        let error = RunError::Malformed(error);
+        if Nesting::current().is_none() {
+            self.procedure.telemetry().dead_letter(DeadLetter::Malformed.as_str(), None);
+        }
+        error
+    }
+
     fn refuse<E>(&self, rejection: Rejection) -> RunError<E> {
         self.procedure.telemetry().rejected(rejection.reason().as_str());
         RunError::refused(&rejection)
@@ -194,6 +281,16 @@ impl<C> fmt::Debug for Operation<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operation").field("procedure", &self.procedure).finish_non_exhaustive()
     }
+}
+
+/// A run, as its caller asked for it.
+struct Delivery {
+    key: Result<IdempotencyKey, Rejection>,
+    hashes: RequestHashes,
+    /// The bytes of the request, for the reconciler.
+    bytes: Option<Bytes>,
+    /// The handlers around it; `None` for none.
+    nesting: Option<Nesting>,
 }
 
 /// A handler, and what it gets.

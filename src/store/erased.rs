@@ -35,6 +35,8 @@ pub(crate) trait DynStore: Send + Sync {
 
     fn set_up(&self, settings: &StoreSettings);
 
+    fn transactions_of_a_caller(&self) -> usize;
+
     fn resource_types(&self) -> Option<&ResourceTypes>;
 
     fn server_clock(&self) -> Option<&ServerClock>;
@@ -92,6 +94,10 @@ impl<S: Store> DynStore for S {
 
     fn set_up(&self, settings: &StoreSettings) {
         Store::set_up(self, settings);
+    }
+
+    fn transactions_of_a_caller(&self) -> usize {
+        Store::transactions_of_a_caller(self)
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {

@@ -54,6 +54,7 @@ impl From<StoreErrorKind> for StoreError {
 /// | `Conflict` | `ABORTED`, `IDEMPOTENCY_CONFLICT` |
 /// | `Corrupt`, `Refused` | `INTERNAL`, `IDEMPOTENCY_STORE_FAILED` |
 /// | `Interrupted`, `Unreachable` | `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE` |
+/// | `Nested` | `INTERNAL`, `IDEMPOTENCY_STORE_FAILED` |
 /// | `Overloaded` | `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED` |
 /// | `UserFull` | `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_TOO_MANY_RECORDS` |
 /// | `TransactionLimit` | `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED` |
@@ -68,6 +69,9 @@ pub enum StoreErrorKind {
     /// The store cannot be asked: the answer was lost, and no other attempt or call got one in time. It is not known whether the
     /// operation was carried out.
     Interrupted,
+    /// The transaction would be inside of others that hold what it waits for: the only connection for transactions, or all that there are for
+    /// one inside of another. The operation was not carried out.
+    Nested,
     /// The store can be asked, and cannot carry out the operation now: it has no free connection, the statement takes too long,
     /// the server that answers is a standby, or another server that it depends on is away.
     Overloaded,
@@ -90,13 +94,14 @@ impl StoreErrorKind {
         matches!(self, Self::Interrupted | Self::Unreachable)
     }
 
-    /// Returns the name of the kind in metrics: `conflict`, `corrupt`, `interrupted`, `overloaded`, `refused`,
-    /// `transaction_limit`, `unreachable`, `user_full` or `user_limit`.
+    /// Returns the name of the kind in metrics: `conflict`, `corrupt`, `interrupted`, `nested`, `overloaded`,
+    /// `refused`, `transaction_limit`, `unreachable`, `user_full` or `user_limit`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
             Self::Corrupt => "corrupt",
             Self::Interrupted => "interrupted",
+            Self::Nested => "nested",
             Self::Overloaded => "overloaded",
             Self::Refused => "refused",
             Self::TransactionLimit => "transaction_limit",
@@ -111,6 +116,7 @@ impl StoreErrorKind {
             Self::Conflict => "the transaction lost against another transaction",
             Self::Corrupt => "the idempotency store returned invalid data",
             Self::Interrupted => "the idempotency store did not answer; the operation may have been carried out",
+            Self::Nested => "the transaction would wait for another one around it",
             Self::Overloaded => "the idempotency store cannot carry out the operation now",
             Self::Refused => "the idempotency store refused the operation",
             Self::TransactionLimit => "there are as many transactions as there may be",

@@ -134,6 +134,12 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// Returns how many transactions one caller may have at once, with the settings of the layer. Defaults to no limit: whatever is beyond the
+    /// store's own is refused then, in place of waiting in the line of [operations](crate::run).
+    fn transactions_of_a_caller(&self) -> usize {
+        usize::MAX
+    }
+
     /// Takes over the settings of the layer that the store keeps. The layer calls it once, when it is built. Clones of a store share them.
     /// By default they are ignored.
     fn set_up(&self, settings: &StoreSettings) {

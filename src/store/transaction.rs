@@ -16,13 +16,16 @@ pub struct TransactionOptions {
     /// Whether to set a savepoint before the handler runs, so that its writes can be rolled back when its final error
     /// is recorded.
     pub savepoint: bool,
+    /// How many transactions of other handlers are open around it, which end after it: it must not wait for one of them. `0` if it is not
+    /// inside of any.
+    pub inside: u8,
 }
 
 /// The options that follow from [`Policies::default`], without a savepoint.
 impl Default for TransactionOptions {
     fn default() -> Self {
         let Policies { isolation, transaction_idle, .. } = Policies::default();
-        Self { idle: transaction_idle, isolation, savepoint: false }
+        Self { idle: transaction_idle, isolation, savepoint: false, inside: 0 }
     }
 }
 

@@ -10,7 +10,7 @@ enum Kind {
 use Kind::{Counter, Gauge, Histogram};
 
 /// The kind, the name, the unit and the description of each metric.
-const METRICS: [(Kind, &str, Unit, &str); 28] = [
+const METRICS: [(Kind, &str, Unit, &str); 29] = [
     (Counter, "idempotency_calls_total", Unit::Count, "Calls with a key, by how the layer answered."),
     (
         Counter,
@@ -19,6 +19,7 @@ const METRICS: [(Kind, &str, Unit, &str); 28] = [
         "Calls whose lease ended without an outcome, by what happened then.",
     ),
     (Counter, "idempotency_cached_replays_total", Unit::Count, "Replays from memory, without a request to the store."),
+    (Counter, "idempotency_dead_letters_total", Unit::Count, "Messages that belong to the dead letters."),
     (Counter, "idempotency_degraded_total", Unit::Count, "Replays without their status or metadata."),
     (
         Counter,

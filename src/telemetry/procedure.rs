@@ -15,6 +15,7 @@ use super::{
     rare::Rare,
     times::{TimedStep, Times},
 };
+use crate::key::KeyId;
 
 /// The log lines and counters of one procedure.
 ///
@@ -30,6 +31,8 @@ pub(crate) struct ProcedureTelemetry {
     times: Times,
     overloaded: Rare,
     callers_missing: Rare,
+    dead_letters: Rare,
+    in_line: Rare,
     idle_transactions: IdleTransactions,
 }
 
@@ -41,8 +44,20 @@ impl ProcedureTelemetry {
         };
         let [first, rejected, replayed, unprotected] = ["first", "rejected", "replayed", "unprotected"].map(key);
         let times = Times::of(&path);
-        let (overloaded, callers_missing, idle_transactions) = Default::default();
-        Self { path, first, rejected, replayed, unprotected, times, overloaded, callers_missing, idle_transactions }
+        let (overloaded, callers_missing, dead_letters, in_line, idle_transactions) = Default::default();
+        Self {
+            path,
+            first,
+            rejected,
+            replayed,
+            unprotected,
+            times,
+            overloaded,
+            callers_missing,
+            dead_letters,
+            in_line,
+            idle_transactions,
+        }
     }
 
     /// Measures a step that has ended.
@@ -159,6 +174,28 @@ impl ProcedureTelemetry {
                 of,
                 calls,
                 "refused calls: each would have exceeded a limit of the layer"
+            );
+        }
+    }
+
+    /// Counts a message that belongs to the dead letters. The warning is written at most once a minute, with the key as it is stored: ids may
+    /// be personal data.
+    pub(crate) fn dead_letter(&self, cause: &'static str, key: Option<KeyId>) {
+        counter!("idempotency_dead_letters_total", "procedure" => self.path.to_string(), "cause" => cause).increment(1);
+        if let Some(calls) = self.dead_letters.calls(Instant::now()) {
+            let key = key.map(tracing::field::display);
+            tracing::warn!(procedure = &*self.path, cause, key, calls, "a message belongs to the dead letters");
+        }
+    }
+
+    /// Warns that a run of the operation waits for others to end. The warning is written at most once a minute.
+    pub(crate) fn stands_in_line(&self) {
+        if let Some(calls) = self.in_line.calls(Instant::now()) {
+            tracing::warn!(
+                procedure = &*self.path,
+                calls,
+                "an operation has waited for a minute for its turn: as many run as one caller may have at once (Limits::in_flight; in transactional \
+                 mode the size of the store's pool, too); take fewer messages at once, or raise the limit"
             );
         }
     }

@@ -149,6 +149,10 @@ impl<S: Store> Store for HarnessStore<S> {
         self.kept.store.set_up(settings);
     }
 
+    fn transactions_of_a_caller(&self) -> usize {
+        self.kept.store.transactions_of_a_caller()
+    }
+
     fn resource_types(&self) -> Option<&ResourceTypes> {
         self.kept.store.resource_types()
     }

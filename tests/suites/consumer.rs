@@ -24,6 +24,8 @@ fn bills_each_order_once_though_workers_are_killed_and_refuses_settings_that_do_
     assert_eq!(counted("orders billed once"), [970, 970]);
     assert_eq!(counted("orders billed twice"), [0, 0]);
     assert_eq!(counted("orders lost"), [0, 0]);
+    assert_eq!(counted("orders booked once"), [970, 970]);
+    assert_eq!(counted("orders booked twice"), [0, 0]);
     assert_eq!(counted("poison messages terminated"), [33, 33]);
     assert!(succeeds && lines.contains("1100 messages") && lines.contains("9 workers killed"), "{lines}");
 

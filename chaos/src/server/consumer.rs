@@ -20,14 +20,14 @@ use organization::{
     },
 };
 use prost_reflect::DescriptorPool;
-use protobuf_canonical::Canonical;
+use protobuf_canonical::{Canonical, RequestHashes};
 use tonic::{Code, Status, body::Body, server::NamedService, service::Routes};
 use tonic_idempotency::{
     Caller, IdempotencyLayer,
     layer::IdempotencyLayerBuilder,
     policy::Procedure,
-    rejection::{DOMAIN, Reason},
-    run::{Call, Codec, CodecError, Operation, RunError},
+    rejection::DOMAIN,
+    run::{Call, Codec, CodecError, DeadLetter, Operation, Outcome, RunError, Settlement},
     store::PostgresStore,
 };
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -137,6 +137,14 @@ impl<D: Delivery> Codec for Framed<D> {
         Ok(*self.0.hash(request.get(FRAME..).ok_or("no frame")?)?.as_bytes())
     }
 
+    fn read(bytes: &[u8]) -> Result<Vec<u8>, CodecError> {
+        Ok(bytes.to_vec())
+    }
+
+    fn hashes(&self, bytes: &[u8], _request: &[u8]) -> Result<RequestHashes, CodecError> {
+        Ok(self.0.hashes(bytes.get(FRAME..).ok_or("no frame")?)?)
+    }
+
     fn encode(response: &Vec<u8>) -> Result<Vec<u8>, CodecError> {
         Ok(response.clone())
     }
@@ -147,8 +155,8 @@ impl<D: Delivery> Codec for Framed<D> {
 }
 
 /// Has the sample handle a message, with the tools of the operation. Returns the framed response.
-async fn handle(handlers: Routes, head: Parts, message: bytes::Bytes, call: Call) -> Result<Vec<u8>, Status> {
-    let mut request = Request::from_parts(head, Body::new(Full::new(message)));
+async fn handle(handlers: Routes, head: Parts, call: Call, message: Vec<u8>) -> Result<Vec<u8>, Status> {
+    let mut request = Request::from_parts(head, Body::new(Full::from(message)));
     *request.extensions_mut() = call.extensions().clone();
     let Ok(response) = handlers.oneshot(request).await;
     let (head, body) = response.into_parts();
@@ -160,23 +168,26 @@ async fn handle(handlers: Routes, head: Parts, message: bytes::Bytes, call: Call
     }
 }
 
-/// Returns an error as a client is told of it, who tries again when a queue would deliver again.
-fn told(error: RunError<Status>) -> Status {
-    let retry_after = error.retry_after();
-    match error {
+/// Tells a client what a queue would be told: it tries again when a queue would deliver again.
+fn settle<T>(ended: Result<Outcome<T>, RunError<Status>>) -> Result<Outcome<T>, Status> {
+    let settlement = Settlement::of(&ended);
+    let (code, after) = match settlement {
+        Settlement::Redeliver { after } => (Code::Aborted, Some(after)),
+        Settlement::DeadLetter(DeadLetter::IdReused) => (Code::InvalidArgument, None),
+        Settlement::Acknowledge | Settlement::DeadLetter(_) => (Code::FailedPrecondition, None),
+    };
+    ended.map_err(|error| match error {
+        RunError::Failed { .. } if settlement == Settlement::Acknowledge => {
+            Status::data_loss("a message is acknowledged that did not take effect")
+        }
         RunError::Failed { error, .. } => error,
         RunError::Refused { reason, message, .. } => {
             let mut details = ErrorDetails::with_error_info(reason.as_str(), DOMAIN, []);
-            details.set_retry_info(retry_after);
-            let code = match reason {
-                Reason::KeyReused => Code::InvalidArgument,
-                _ if retry_after.is_some() => Code::Aborted,
-                _ => Code::FailedPrecondition,
-            };
+            details.set_retry_info(after);
             Status::with_error_details(code, message, details)
         }
         error => Status::internal(error.to_string()),
-    }
+    })
 }
 
 fn framed(message: Vec<u8>) -> Response<Body> {
@@ -204,9 +215,9 @@ impl<D: Delivery> Deliveries<D> {
         let caller = head.extensions.get::<Caller>().cloned().ok_or_else(|| Status::internal("no caller"))?;
         let key = head.headers.get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or_default().to_owned();
         let message = body.collect().await?.to_bytes();
-        let (handlers, handled) = (self.handlers, message.clone());
-        let run = move |call: Call| handle(handlers, head, handled, call);
-        let outcome = self.operation.run(&caller, &key, &message, run).await.map_err(told)?;
+        let handlers = self.handlers;
+        let run = move |call: Call, message| handle(handlers, head, call, message);
+        let outcome = settle(self.operation.receive(&caller, |_| key, &message, run).await)?;
         let replayed = outcome.is_replay();
         let mut answer = framed(outcome.into_inner());
         answer.headers_mut().insert("idempotency-status", HeaderValue::from_static("completed"));

@@ -29,6 +29,9 @@ pub(crate) enum Role {
     Worker {
         nats: String,
         database: String,
+        /// The release of the service, which knows one field of the event more than the one before.
+        #[arg(long)]
+        release: u8,
         #[command(flatten)]
         faults: Faults,
     },

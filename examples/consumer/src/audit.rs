@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_nats::jetstream::stream::Stream;
 use serde::Deserialize;
 
-use crate::{Error, database::charged, orders::Orders};
+use crate::{Error, database, orders::Orders};
 
 /// The part of the server's advice about a terminated message that tells which one it is.
 #[derive(Deserialize)]
@@ -17,14 +17,17 @@ struct Terminated {
 pub(crate) type Row = (&'static str, u64, u64);
 
 /// Counts the orders by what has become of them.
-pub(crate) async fn count(orders: Orders, database: &str, dead_letters: &mut Stream) -> Result<[Row; 4], Error> {
-    let [once, often] = charged(database).await?.map(i64::unsigned_abs);
+pub(crate) async fn count(orders: Orders, url: &str, dead_letters: &mut Stream) -> Result<[Row; 6], Error> {
+    let [once, often] = database::count(url, "charges").await?.map(i64::unsigned_abs);
+    let [booked, booked_often] = database::count(url, "bookings").await?.map(i64::unsigned_abs);
     let [poison, poison_messages] = orders.poison();
     let good = u64::from(orders.0) - poison;
     Ok([
         ("orders billed once", good, once),
         ("orders billed twice", 0, often),
         ("orders lost", 0, good.saturating_sub(once + often)),
+        ("orders booked once", good, booked),
+        ("orders booked twice", 0, booked_often),
         ("poison messages terminated", poison_messages, terminated(dead_letters).await?),
     ])
 }

@@ -1,26 +1,32 @@
-//! The operation: an order is charged.
+//! The operations: an order is charged, and its price is booked.
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 use tokio_postgres::types::Type;
 use tonic_idempotency::{
     IdempotencyLayer, Transaction,
     layer::BuildError,
-    policy::{FinalErrors, KeyFormat, Mode, Procedure},
+    policy::{FinalErrors, Mode, Procedure},
     run::{Call, HandlerError},
     store::{PostgresStore, TransactionError},
 };
 
-/// The name of the operation.
+/// The names of the operations: both get each event.
 pub(crate) const CHARGE: &str = "billing.v1/ChargeOrder";
+pub(crate) const BOOK: &str = "accounting.v1/BookOrder";
 
 /// How long an order's record lives: longer than its message.
 pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 /// How long a worker that hangs in its handler keeps the key of its order.
 pub(crate) const HELD: Duration = Duration::from_secs(60);
+
+/// The event, as a release of the service knows it.
+pub(crate) trait Event: DeserializeOwned + Serialize + Clone + Send + 'static {
+    fn order(&self) -> &OrderPlaced;
+}
 
 /// The event: an order was placed.
 #[derive(Clone, Serialize, Deserialize)]
@@ -29,6 +35,26 @@ pub(crate) struct OrderPlaced {
     pub(crate) event_id: String,
     pub(crate) order: String,
     pub(crate) cents: i64,
+}
+
+/// The event, as the next release knows it: with one field more, which older messages do not have.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct OrderPlacedByCoupon {
+    pub(crate) coupon: Option<String>,
+    #[serde(flatten)]
+    pub(crate) order: OrderPlaced,
+}
+
+impl Event for OrderPlaced {
+    fn order(&self) -> &OrderPlaced {
+        self
+    }
+}
+
+impl Event for OrderPlacedByCoupon {
+    fn order(&self) -> &OrderPlaced {
+        &self.order
+    }
 }
 
 /// The response, which each later delivery gets.
@@ -59,21 +85,28 @@ impl HandlerError for ChargeError {
 
 /// The layer of a worker.
 pub(crate) fn layer(store: PostgresStore) -> Result<IdempotencyLayer, BuildError> {
-    let charge = Procedure::operation(CHARGE)
-        .mode(Mode::Transactional)
-        .key_format(KeyFormat::Any)
-        .retention(RETENTION)
-        .transaction_idle(HELD);
-    IdempotencyLayer::builder([]).store(store).procedure(charge).build()
+    let operation =
+        |name| Procedure::operation(name).mode(Mode::Transactional).retention(RETENTION).transaction_idle(HELD);
+    IdempotencyLayer::builder([]).store(store).procedure(operation(CHARGE)).procedure(operation(BOOK)).build()
 }
 
 /// Charges an order, in the transaction of its record. It would do so again: nothing here looks for an earlier charge.
-pub(crate) async fn charge(call: Call, order: OrderPlaced) -> Result<Receipt, ChargeError> {
-    let transaction = Transaction::from_extensions(call.extensions())?;
-    let insert = "INSERT INTO charges (order_id, cents) VALUES ($1, $2) RETURNING id";
-    let charge = transaction.query_typed_one(insert, &[(&order.order, Type::TEXT), (&order.cents, Type::INT8)]).await?;
+pub(crate) async fn charge(call: Call, event: impl Event) -> Result<Receipt, ChargeError> {
+    let order = event.order();
+    let charge = insert(&call, "INSERT INTO charges (order_id, cents) VALUES ($1, $2) RETURNING id", order).await?;
     match order.cents > 0 {
-        true => Ok(Receipt { charge: charge.get("id") }),
+        true => Ok(Receipt { charge }),
         false => Err(ChargeError::NoAmount), // its row is rolled back, and the error kept
     }
+}
+
+/// Books the price of an order, likewise.
+pub(crate) async fn book(call: Call, event: impl Event) -> Result<i64, TransactionError> {
+    insert(&call, "INSERT INTO bookings (order_id, cents) VALUES ($1, $2) RETURNING id", event.order()).await
+}
+
+async fn insert(call: &Call, statement: &str, order: &OrderPlaced) -> Result<i64, TransactionError> {
+    let transaction = Transaction::from_extensions(call.extensions())?;
+    let row = transaction.query_typed_one(statement, &[(&order.order, Type::TEXT), (&order.cents, Type::INT8)]).await?;
+    Ok(row.get("id"))
 }

@@ -1,12 +1,16 @@
 //! The settings of a queue and of an operation that have to fit.
 
+use std::time::Duration;
+
 use async_nats::jetstream::{consumer, stream};
 
 use crate::{
     Error,
     billing::{HELD, RETENTION},
-    worker::PAUSE,
 };
+
+/// The pause before a message is delivered again whose key another worker holds.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Checks a stream and its consumer against the operation. A worker does it when it starts.
 ///

@@ -6,7 +6,8 @@ use tokio::process::{Child, Command};
 
 use crate::{Error, nats::ACK_WAIT};
 
-/// The number of workers, the first of which is slow and is not killed.
+/// The number of workers. The first one is slow, and is neither killed nor updated; another one that is killed comes back with the next
+/// release, so that both have the same events.
 const WORKERS: usize = 4;
 
 /// The workers, which end with this process.
@@ -32,8 +33,8 @@ impl Fleet {
     pub(crate) async fn kill_one(&mut self) -> Result<(), Error> {
         let worker = 1 + self.killed % (WORKERS - 1);
         self.workers[worker].kill().await?;
-        self.workers[worker] = self.spawn(worker)?;
         self.killed += 1;
+        self.workers[worker] = self.spawn(worker)?;
         Ok(())
     }
 
@@ -48,9 +49,11 @@ impl Fleet {
     }
 
     fn spawn(&self, worker: usize) -> Result<Child, Error> {
+        let release = if self.killed == 0 { 1 } else { 2 };
         let slow = if worker == 0 { ACK_WAIT + ACK_WAIT / 2 } else { Default::default() };
         let child = Command::new(env::current_exe()?)
-            .args(["worker", &self.nats, &self.database, "--slow", &slow.as_millis().to_string()])
+            .args(["worker", &self.nats, &self.database])
+            .args(["--slow", &slow.as_millis().to_string(), "--release", &release.to_string()])
             .stdin(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;

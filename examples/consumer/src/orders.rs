@@ -3,7 +3,11 @@
 use async_nats::jetstream::{Context, message::PublishMessage};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use crate::{Error, billing::OrderPlaced, nats::SUBJECT};
+use crate::{
+    Error,
+    billing::{OrderPlaced, OrderPlacedByCoupon},
+    nats::SUBJECT,
+};
 
 /// How many publications wait for their acknowledgement at once.
 const AT_ONCE: usize = 256;
@@ -48,9 +52,15 @@ fn is_poison(order: u32) -> bool {
 
 async fn publish(context: &Context, order: u32, has_id: bool) -> Result<(), Error> {
     let cents = if is_poison(order) { 0 } else { 100 + i64::from(order) };
-    let event = OrderPlaced { event_id: format!("placed-{order}"), order: format!("order-{order}"), cents };
-    let message = PublishMessage::build().payload(serde_json::to_vec(&event)?.into());
-    let message = if has_id { message.message_id(&event.event_id) } else { message };
+    let event_id = format!("placed-{order}");
+    let placed = OrderPlaced { event_id: event_id.clone(), order: format!("order-{order}"), cents };
+    // The producer writes the new field before each worker knows it, and not in each event.
+    let payload = match order % 2 {
+        0 => serde_json::to_vec(&placed)?,
+        _ => serde_json::to_vec(&OrderPlacedByCoupon { coupon: Some("spring".to_owned()), order: placed })?,
+    };
+    let message = PublishMessage::build().payload(payload.into());
+    let message = if has_id { message.message_id(&event_id) } else { message };
     context.send_publish(SUBJECT, message).await?.await?;
     Ok(())
 }

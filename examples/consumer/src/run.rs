@@ -14,7 +14,9 @@ use tokio::time;
 
 use crate::{
     args::{Args, Role},
-    audit, billing, database,
+    audit,
+    billing::{self, OrderPlaced, OrderPlacedByCoupon},
+    database,
     faults::Faults,
     fleet::Fleet,
     nats::{self, Nats},
@@ -38,22 +40,25 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A server is not installed, or a worker ends by itself: it says why.
 pub async fn run(args: Args) -> Result<ExitCode, Error> {
     match args.role {
-        Some(Role::Worker { nats, database, faults }) => work(&nats, &database, faults).await,
+        Some(Role::Worker { nats, database, release, faults }) => work(&nats, &database, release, faults).await,
         None => bill(Orders(args.orders), args.max_deliver).await,
     }
 }
 
-async fn work(nats: &str, database: &str, faults: Faults) -> Result<ExitCode, Error> {
+async fn work(nats: &str, database: &str, release: u8, faults: Faults) -> Result<ExitCode, Error> {
     end_with_parent();
     let consumer = nats::consumer(&nats::connect(nats).await?).await?;
     let layer = billing::layer(database::store(database).await?)?;
-    worker::work(consumer, &layer, faults).await?;
+    match release {
+        1 => worker::work::<OrderPlaced>(consumer, &layer, faults).await?,
+        _ => worker::work::<OrderPlacedByCoupon>(consumer, &layer, faults).await?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn bill(orders: Orders, max_deliver: i64) -> Result<ExitCode, Error> {
     let (nats, context) = Nats::start().await?;
-    let database = Database::start(database::CHARGES).await?;
+    let database = Database::start(database::TABLES).await?;
     let mut dead_letters = nats::create(&context, max_deliver).await?;
     let mut consumer = nats::consumer(&context).await?;
     let mut fleet = Fleet::start(nats.url(), database.url())?;
@@ -100,7 +105,7 @@ fn print(rows: &[audit::Row], info: &Info, orders: Orders, killed: usize) -> Exi
         println!("{what:<28} {expected:>8} {counted:>8}");
     }
     let is_right = rows.iter().all(|(_, expected, counted)| expected == counted);
-    println!("\n{}", if is_right { "each order is billed once" } else { "WRONG" });
+    println!("\n{}", if is_right { "each order is billed and booked once" } else { "WRONG" });
     if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

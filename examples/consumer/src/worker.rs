@@ -1,58 +1,72 @@
 //! The worker. This is the code to copy, without its `faults`.
 
-use std::time::Duration;
-
 use async_nats::jetstream::{AckKind, Message, consumer::PullConsumer};
 use futures_util::TryStreamExt as _;
 use tonic_idempotency::{
     Caller, IdempotencyLayer, UserId,
-    run::{Json, Operation},
+    run::{Json, Operation, Settlement},
 };
 
 use crate::{
     Error,
-    billing::{CHARGE, OrderPlaced, Receipt, charge},
+    billing::{BOOK, CHARGE, Event, Receipt, book, charge},
     faults::Faults,
 };
 
 /// How many orders a worker charges at once. It asks for no more messages: those that wait use up their ack-wait.
 pub(crate) const AT_ONCE: usize = 16;
 
-/// The least pause before a message is delivered again that was not handled.
-pub(crate) const PAUSE: Duration = Duration::from_secs(1);
+/// The operations on each event.
+struct Worker<E> {
+    billing: Caller,
+    charge: Operation<Json<E, Receipt>>,
+    book: Operation<Json<E, i64>>,
+}
 
-/// Charges the orders of a consumer, for as long as it is connected.
-pub(crate) async fn work(consumer: PullConsumer, layer: &IdempotencyLayer, faults: Faults) -> Result<(), Error> {
-    let operation = &layer.operation(CHARGE)?;
-    let billing = &Caller::new(UserId::from_text("billing")?);
+/// Charges and books the orders of a consumer, for as long as it is connected.
+pub(crate) async fn work<E: Event>(
+    consumer: PullConsumer,
+    layer: &IdempotencyLayer,
+    faults: Faults,
+) -> Result<(), Error> {
+    let worker = &Worker::<E> {
+        billing: Caller::new(UserId::from_text("billing")?),
+        charge: layer.operation(CHARGE)?,
+        book: layer.operation(BOOK)?,
+    };
     let messages = consumer.stream().max_messages_per_batch(AT_ONCE).messages().await?;
     let handled = messages.map_err(Error::from).try_for_each_concurrent(AT_ONCE, |message| async move {
-        let ended = handle(operation, billing, &message, faults).await;
+        let settlement = worker.handle(&message, faults).await;
         if faults.lose_the_end_of(&message) {
             return Ok(());
         }
-        message.ack_with(ended).await
+        // Afterwards, never before.
+        message.ack_with(told(settlement)).await
     });
     handled.await
 }
 
-/// Handles a message, and returns what the queue is told of it: afterwards, never before.
-async fn handle(
-    operation: &Operation<Json<OrderPlaced, Receipt>>,
-    billing: &Caller,
-    message: &Message,
-    faults: Faults,
-) -> AckKind {
-    let Ok(order) = serde_json::from_slice::<OrderPlaced>(&message.payload) else {
-        return AckKind::Term;
-    };
-    let (key, request) = (order.event_id.clone(), order.clone());
-    let ended = operation.run(billing, &key, &request, move |call| faults.slow_down(charge(call, order))).await;
-    match ended {
-        Ok(_receipt) => AckKind::Ack, // charged now, or before
-        Err(error) => match error.retry_after() {
-            Some(delay) => AckKind::Nak(Some(delay.max(PAUSE))),
-            None => AckKind::Term, // a dead letter: each delivery would end like this one
-        },
+impl<E: Event> Worker<E> {
+    /// Handles a message: each operation on it happens once, however often it is delivered.
+    async fn handle(&self, message: &Message, faults: Faults) -> Settlement {
+        let id = |event: &E| event.order().event_id.clone();
+        let charge = move |call, event| faults.slow_down(charge(call, event));
+        let charged = self.charge.receive(&self.billing, id, &message.payload, charge).await;
+        match Settlement::of(&charged) {
+            Settlement::Acknowledge => {
+                let booked = self.book.receive(&self.billing, id, &message.payload, book).await;
+                Settlement::of(&booked)
+            }
+            not_charged => not_charged,
+        }
+    }
+}
+
+/// What the queue is told.
+fn told(settlement: Settlement) -> AckKind {
+    match settlement {
+        Settlement::Acknowledge => AckKind::Ack,
+        Settlement::Redeliver { after } => AckKind::Nak(Some(after)),
+        Settlement::DeadLetter(_cause) => AckKind::Term,
     }
 }

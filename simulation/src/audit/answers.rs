@@ -90,7 +90,7 @@ impl Audit<'_> {
             Says::Refused(reason) => !matches!(reason, Reason::OutcomeUnknown | Reason::KeyReused | Reason::KeyExpired),
             Says::Done { .. } | Says::Nothing | Says::Unresolved => false,
         };
-        let shares = |other: &&Operation| (other.owner(), other.key) == (operation.owner(), operation.key);
+        let shares = |other: &&Operation| (other.owner(), other.stored) == (operation.owner(), operation.stored);
         let is_alone = operation.duplicates == 0 && self.plan.operations.iter().filter(shares).count() == 1;
         let is_on_the_way = |(number, run): (usize, &HandlerRun)| {
             run.operation == operation.number

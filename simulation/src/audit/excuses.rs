@@ -65,7 +65,7 @@ impl Excuses<'_> {
     pub(super) fn is_taken_back(&self, operation: usize) -> bool {
         let operation = self.plan.operation(operation);
         let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
-        owner.is_some_and(|owner| self.evidence.lost.keys.contains(&(owner, operation.key)))
+        owner.is_some_and(|owner| self.evidence.lost.keys.contains(&(owner, operation.stored)))
     }
 
     /// Returns whether a run may have begun without a reservation: the store could not be asked, and that is allowed.
@@ -180,7 +180,7 @@ impl Excuses<'_> {
         let operation = self.plan.operation(self.evidence.attempts[self.evidence.calls[call].attempt]);
         // It waits for a row that a transaction has written.
         let is_mixed =
-            self.plan.operations.iter().any(|it| it.key == operation.key && it.procedure == Procedure::Enter);
+            self.plan.operations.iter().any(|it| it.stored == operation.stored && it.procedure == Procedure::Enter);
         let settings = &self.plan.settings;
         // It is released for a lease, and the last of these attempts may have begun a timeout ago.
         let hangs = |fault: &Strike| {

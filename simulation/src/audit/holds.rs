@@ -92,6 +92,6 @@ impl Audit<'_> {
     fn id_of(&self, operation: usize) -> Option<Id> {
         let operation = self.plan.operation(operation);
         let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
-        owner.map(|owner| (owner, operation.key))
+        owner.map(|owner| (owner, operation.stored))
     }
 }

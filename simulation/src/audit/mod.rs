@@ -105,6 +105,6 @@ impl Audit<'_> {
     /// Returns the owner and the key of an operation. A hostile client has more than one operation under a key.
     fn key(&self, operation: usize) -> (Uuid, Uuid) {
         let operation = self.plan.operation(operation);
-        (operation.owner(), operation.key)
+        (operation.owner(), operation.stored)
     }
 }

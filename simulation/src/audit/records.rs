@@ -47,7 +47,7 @@ impl Audit<'_> {
     fn is_under(&self, record: &StoredRecord, operation: usize) -> bool {
         let operation = self.plan.operation(operation);
         let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
-        (Some(record.owner), record.key) == (owner, operation.key)
+        (Some(record.owner), record.key) == (owner, operation.stored)
     }
 
     /// Returns whether a record has the response of a Go server.

@@ -24,7 +24,7 @@ impl Audit<'_> {
             if operation.user.is_none() {
                 self.broken("nobody acts without a user", format!("run {number} of operation {}", run.operation));
             }
-            let age = self.excuses.age(operation.key, self.evidence.calls[run.call].arrived);
+            let age = self.excuses.age(operation.stored, self.evidence.calls[run.call].arrived);
             if policies.expired_keys == ExpiredKeyPolicy::Refuse && age > policies.retention + SKEW + LATE {
                 self.broken("an expired key does not run", format!("run {number} of operation {}", run.operation));
             }

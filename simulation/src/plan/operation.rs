@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tonic_idempotency::{Caller, Scope, UserId, policy::ExpiredKeyPolicy};
+use tonic_idempotency::{Caller, KeyId, Scope, UserId, policy::ExpiredKeyPolicy};
 use uuid::{Builder, Uuid};
 
 use super::{LENGTH, Settings};
@@ -25,6 +25,8 @@ pub struct Operation {
     pub scope: u8,
     /// The key. Another user's operation may have the same, and a hostile client's another operation of this user.
     pub key: Uuid,
+    /// The key as it is stored.
+    pub stored: Uuid,
     /// The procedure.
     pub procedure: Procedure,
     /// Whether it is delivered, as the message of a queue is, to a consumer that runs it; otherwise it is called.
@@ -78,6 +80,16 @@ pub enum Procedure {
     Enter,
 }
 
+impl Procedure {
+    /// The name of the operation that does the same.
+    pub fn operation(self) -> &'static str {
+        match self {
+            Self::Send => "ledger.v1/Send",
+            Self::Enter => "ledger.v1/Enter",
+        }
+    }
+}
+
 /// One run of the handler.
 #[derive(Clone, Copy, Debug)]
 pub struct Behaviour {
@@ -115,7 +127,7 @@ impl Operation {
             if let Some(other) = all.len().checked_sub(1).filter(|_| random.once_in(12)) {
                 let other = &all[usize::try_from(random.number(0..=other as u64)).unwrap_or_default()];
                 // Either another user with the same key, or the same user: a hostile client.
-                operation.key = other.key;
+                (operation.key, operation.stored) = (other.key, other.key);
                 operation.begins = other.begins + random.duration(Duration::from_millis(1)..=Duration::from_secs(20));
                 if operation.owner() != other.owner() && other.message == other.number && random.once_in(2) {
                     (operation.message, operation.procedure) = (other.message, other.procedure);
@@ -131,6 +143,8 @@ impl Operation {
                 // A message is there as a whole, and does not tell how long it may take.
                 operation.is_delivered = true;
                 (operation.body, operation.tells_patience) = (Pace::AtOnce, false);
+                let made = KeyId::of_operation(operation.procedure.operation(), &operation.key.to_string());
+                operation.stored = *made.as_uuid();
             }
         }
         let has_go = of_go.once_in(4);
@@ -171,6 +185,10 @@ impl Operation {
             Some(rush) => rush + milliseconds(random, 1, 1_000),
             None => LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0),
         };
+        let key = match settings.policies.expired_keys {
+            ExpiredKeyPolicy::Refuse => version_7(begins, random),
+            _ => Uuid::from_bytes(random.bytes()),
+        };
         Self {
             number,
             message: number,
@@ -182,10 +200,8 @@ impl Operation {
             server: usize::try_from(random.number(0..=settings.servers as u64 - 1)).unwrap_or_default(),
             user: (!random.once_in(40)).then_some(*random.one_of(users)),
             scope: u8::from(random.once_in(4)),
-            key: match settings.policies.expired_keys {
-                ExpiredKeyPolicy::Refuse => version_7(begins, random),
-                _ => Uuid::from_bytes(random.bytes()),
-            },
+            key,
+            stored: key,
             procedure: *random.one_of(&[Procedure::Send, Procedure::Enter]),
             is_delivered: false,
             go: None,

@@ -55,6 +55,8 @@ pub struct OfServer {
     pub one_by_one: bool,
     /// The memory of replays, in bytes.
     pub replay_cache_bytes: usize,
+    /// Whether it runs the first release of the service, which knows fewer fields.
+    pub is_first_release: bool,
 }
 
 impl Settings {
@@ -125,6 +127,7 @@ impl OfServer {
             common_path: !random.once_in(4),
             one_by_one,
             replay_cache_bytes: *random.one_of(&[0, 8 << 20]),
+            is_first_release: random.once_in(2),
         }
     }
 }

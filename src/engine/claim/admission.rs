@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     caller::OwnerId,
-    engine::claim::counter::Counter,
+    engine::claim::{counter::Counter, lines::Place},
     policy::Limits,
     rejection::{Exceeded, LimitKind, Party},
     telemetry,
@@ -43,7 +43,7 @@ impl Admission {
     pub(crate) fn admit(self: &Arc<Self>, owner: Option<OwnerId>) -> Result<CountedCall, Exceeded> {
         self.in_flight.enter(owner)?;
         telemetry::in_flight(1);
-        Ok(CountedCall { admission: Arc::clone(self), owner, bytes: 0, waits: None, waited: 0.0 })
+        Ok(CountedCall { admission: Arc::clone(self), owner, bytes: 0, waits: None, waited: 0.0, place: None })
     }
 
     /// Counts a `WaitOperation` request, which waits for the end of a call, until the result is dropped.
@@ -75,9 +75,16 @@ pub(crate) struct CountedCall {
     waits: Option<Instant>,
     /// The time that it waited before, in seconds. An `f32`, because each call in flight has one.
     waited: f32,
+    /// The place of a run in its line, which is free again once the call is no longer counted.
+    place: Option<Box<Place>>,
 }
 
 impl CountedCall {
+    /// Keeps a place for as long as the call is counted.
+    pub(crate) fn keep(&mut self, place: Option<Place>) {
+        self.place = place.map(Box::new);
+    }
+
     pub(crate) fn set_bytes(&mut self, bytes: usize) {
         self.bytes = bytes;
     }

@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod counter;
 pub(crate) mod degrade;
+pub(crate) mod lines;
 pub(crate) mod reconcile;
 pub(crate) mod reconcilers;
 pub(crate) mod refusal;

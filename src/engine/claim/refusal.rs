@@ -18,6 +18,7 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
     let rejection = match error.kind() {
         StoreErrorKind::Conflict => Rejection::Conflict,
         StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::StoreFailed,
+        StoreErrorKind::Nested => Rejection::Nested,
         StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
         StoreErrorKind::Overloaded => Rejection::Overloaded,
         StoreErrorKind::UserFull => Rejection::Limit(Exceeded { limit: LimitKind::Records, of: Party::Caller }),
@@ -43,6 +44,8 @@ pub(in crate::engine) fn not_committed(procedure: &Procedure, error: &StoreError
         | StoreErrorKind::TransactionLimit
         | StoreErrorKind::Unreachable
         | StoreErrorKind::UserLimit => Rejection::StoreUnavailable,
-        StoreErrorKind::Corrupt | StoreErrorKind::Refused | StoreErrorKind::UserFull => Rejection::NotCommitted,
+        StoreErrorKind::Corrupt | StoreErrorKind::Nested | StoreErrorKind::Refused | StoreErrorKind::UserFull => {
+            Rejection::NotCommitted
+        }
     }
 }

@@ -47,7 +47,7 @@ pub(in crate::engine) async fn answer<A: Answer>(
         ClaimOutcome::Replay(replay) => {
             let (status, response) = match restore(engine, call, &replay).await {
                 Ok(restored) => restored,
-                Err(status) => return A::failed(Failure::Withheld(status)),
+                Err(status) => return withheld(&replay.response, status),
             };
             let is_final = is_final(&replay.response, status);
             let expiry = Some(Expiry::of_record(asked, replay.expires_in));
@@ -81,9 +81,13 @@ pub(in crate::engine) fn give<'a, A: Answer>(
     Either::Right(Box::pin(async move {
         match asked.await {
             Ok(()) => recorded.replay(&engine.responses, &engine.spans, call).0,
-            Err(status) => A::failed(Failure::Withheld(status)),
+            Err(status) => withheld(&recorded.response, status),
         }
     }))
+}
+
+fn withheld<A: Answer>(recorded: &StoredResponse, status: Status) -> A {
+    A::failed(Failure::Withheld { status, is_success: !matches!(recorded, StoredResponse::Error(_)) })
 }
 
 /// Asks the application whether the call may be answered. Returns the parts that the record does not hold: the status, and the

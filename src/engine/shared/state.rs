@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     engine::{
         answer::ResponseSettings,
-        claim::{admission::Admission, reconcilers::Reconcilers},
+        claim::{admission::Admission, lines::Lines, reconcilers::Reconcilers},
         record::backlog::Backlog,
         replay::{replay_cache::ReplayCache, replay_hooks::ReplayHooks},
         shared::{single_flight::SingleFlight, tracker::CallTracker},
@@ -29,6 +29,7 @@ pub(crate) struct Engine {
     /// The smallest message that is compressed in a replay, in bytes.
     pub(crate) compress_replays_from: usize,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) lines: Lines,
     pub(crate) single_flight: Arc<SingleFlight>,
     pub(crate) replay_cache: ReplayCache,
     /// The outcomes that wait to be recorded.

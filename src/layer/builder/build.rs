@@ -9,7 +9,7 @@ use crate::{
     build_error::BuildError,
     engine::{
         answer::ResponseSettings,
-        claim::admission::Admission,
+        claim::{admission::Admission, lines::Lines},
         record::backlog::Backlog,
         replay::replay_cache::ReplayCache,
         shared::{single_flight::SingleFlight, state::Engine, tracker::CallTracker},
@@ -101,6 +101,7 @@ impl IdempotencyLayerBuilder {
         telemetry::describe();
         let engine = self.store.map(|store| {
             store.set_up(&StoreSettings { limits: self.limits, status_timeout: self.status_timeout });
+            let lines = Lines::new(&self.limits, store.transactions_of_a_caller());
             Arc::new(Engine {
                 store,
                 status_resolver: self.status_resolver,
@@ -109,6 +110,7 @@ impl IdempotencyLayerBuilder {
                 replay_hooks: self.replay_hooks,
                 responses: ResponseSettings { metadata_filter, max_bytes: self.max_response_bytes },
                 compress_replays_from: self.compress_replays_from,
+                lines,
                 admission: Admission::new(&self.limits, self.max_waiting_bytes),
                 single_flight: Arc::new(SingleFlight::default()),
                 replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),

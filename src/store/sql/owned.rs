@@ -5,7 +5,10 @@ use std::{error::Error, fmt, ops::Deref};
 use http::Extensions;
 
 use super::{SqlStore, driver::Driver};
-use crate::store::{CallSession, Store as _, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions};
+use crate::{
+    nesting::Nesting,
+    store::{CallSession, Store as _, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions},
+};
 
 /// A transaction that its owner commits. Dropping it rolls back.
 ///
@@ -34,7 +37,9 @@ impl<T> Owned<T> {
         D: Driver,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let open = store.begin_without_key(None, session, TransactionOptions::default()).await?;
+        let inside = Nesting::current().map_or(0, |around| around.transactions);
+        let options = TransactionOptions { inside, ..TransactionOptions::default() };
+        let open = store.begin_without_key(None, session, options).await?;
         let mut extensions = Extensions::new();
         open.hand_out(&mut extensions);
         let handle = handle(&extensions).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;

@@ -1,5 +1,5 @@
 //! Permits for the transactions of handlers: they never take the last connections of a pool, and one user never has all of
-//! them.
+//! them, nor do transactions that wait for others inside of their handlers.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -25,6 +25,9 @@ type User = Option<OwnerId>;
 
 /// The permits of a pool. The waiting user with the fewest permits is next. The last permit is for a user who has none, and a user with
 /// half of all permits gets more only while no other user waits.
+///
+/// A transaction inside of another one's handler, which holds its permit meanwhile, goes first, whoever the user. Once one was seen, the last
+/// permit is for these: as they wait for no other permit, all of them end.
 #[derive(Clone)]
 pub(super) struct Permits {
     line: Arc<Mutex<Line>>,
@@ -63,37 +66,50 @@ impl Permits {
         line.of_user = line.of_user.min(limit.caller).min((line.all - 1).max(1));
     }
 
-    /// Waits for a permit.
+    /// The most permits that one user has.
+    pub(super) fn of_a_user(&self) -> usize {
+        self.line().of_user
+    }
+
+    /// Waits for a permit, for a transaction inside of so many others.
     ///
     /// # Errors
     ///
+    /// At once: [`Nested`](StoreErrorKind::Nested) inside of two transactions, or of one if there is only one permit.
     /// At the deadline: [`UserLimit`](StoreErrorKind::UserLimit) if the user has as many transactions as one user may
     /// have, [`TransactionLimit`](StoreErrorKind::TransactionLimit) if all users together have as many as there may be.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the call leaves the line.
-    pub(super) async fn acquire(&self, user: User, deadline: Instant) -> Result<Permit, StoreError> {
-        if let Some(permit) = self.take(user) {
+    pub(super) async fn acquire(&self, user: User, inside: u8, deadline: Instant) -> Result<Permit, StoreError> {
+        let is_inner = inside > 0;
+        if is_inner && !self.line().nests(inside) {
+            telemetry::transaction_refused(StoreErrorKind::Nested.as_str());
+            return Err(StoreErrorKind::Nested.into());
+        }
+        if let Some(permit) = self.take(user, is_inner) {
             return Ok(permit);
         }
-        let (call, given) = self.line().enter(user);
+        let (call, given) = self.line().enter(user, is_inner);
         let _waiting = PermitWaiter { permits: self, user, call };
         self.serve();
         if let Ok(Ok(permit)) = timeout_at(deadline, given).await {
             return Ok(permit);
         }
         let line = self.line();
-        let kind =
-            if line.held(user) < line.of_user { StoreErrorKind::TransactionLimit } else { StoreErrorKind::UserLimit };
+        let kind = match is_inner || line.held(user) < line.of_user {
+            true => StoreErrorKind::TransactionLimit,
+            false => StoreErrorKind::UserLimit,
+        };
         drop(line);
         telemetry::transaction_refused(kind.as_str());
         Err(kind.into())
     }
 
     /// Takes a permit, if there is one for this user and no call waits.
-    fn take(&self, user: User) -> Option<Permit> {
-        self.line().take(user).then(|| Permit { permits: self.clone(), user })
+    fn take(&self, user: User, is_inner: bool) -> Option<Permit> {
+        self.line().take(user, is_inner).then(|| Permit { permits: self.clone(), user })
     }
 
     /// Gives permits to the calls that wait.
@@ -158,6 +174,10 @@ struct Line {
     order: BTreeMap<(usize, u64), User>,
     /// The number of the next call.
     calls: u64,
+    /// The calls that wait inside of the transactions of others.
+    inner: VecDeque<(u64, User, oneshot::Sender<Permit>)>,
+    /// The permits that are for such calls alone: one, once there was one.
+    of_inner: usize,
 }
 
 /// The calls of a user.
@@ -174,14 +194,29 @@ impl Line {
         self.all.saturating_sub(self.taken)
     }
 
+    /// Those that are free, but for the one that is for inner calls.
+    fn free_for_outer(&self) -> usize {
+        self.free().saturating_sub(self.of_inner)
+    }
+
+    /// Notes a call inside of so many transactions. Returns whether it may have a permit.
+    fn nests(&mut self, inside: u8) -> bool {
+        let may = inside == 1 && self.all > 1;
+        self.of_inner |= usize::from(may);
+        may
+    }
+
     fn held(&self, user: User) -> usize {
         self.users.get(&user).map_or(0, |calls| calls.held)
     }
 
     /// Takes a permit as [`next`](Self::next) would give it to this user, who would wait alone. Returns whether there is one.
-    fn take(&mut self, user: User) -> bool {
+    fn take(&mut self, user: User, is_inner: bool) -> bool {
         let held = self.held(user);
-        let is_there = self.order.is_empty() && self.free() > usize::from(held > 0) && held < self.of_user;
+        let is_there = match is_inner {
+            true => self.inner.is_empty() && self.free() > 0,
+            false => self.order.is_empty() && self.free_for_outer() > usize::from(held > 0) && held < self.of_user,
+        };
         if is_there {
             self.users.entry(user).or_default().held += 1;
             self.taken += 1;
@@ -189,10 +224,14 @@ impl Line {
         is_there
     }
 
-    fn enter(&mut self, user: User) -> (u64, oneshot::Receiver<Permit>) {
+    fn enter(&mut self, user: User, is_inner: bool) -> (u64, oneshot::Receiver<Permit>) {
         let (give, given) = oneshot::channel();
         let call = self.calls;
         self.calls += 1;
+        if is_inner {
+            self.inner.push_back((call, user, give));
+            return (call, given);
+        }
         self.users.entry(user).or_default().waiting.push_back((call, give));
         self.place(user);
         (call, given)
@@ -200,6 +239,11 @@ impl Line {
 
     /// Returns whether the call still waited.
     fn leave(&mut self, user: User, call: u64) -> bool {
+        let inner = self.inner.len();
+        self.inner.retain(|(waiting, ..)| *waiting != call);
+        if self.inner.len() < inner {
+            return true;
+        }
         let Some(calls) = self.users.get_mut(&user) else { return false };
         let before = calls.waiting.len();
         calls.waiting.retain(|(waiting, _)| *waiting != call);
@@ -210,11 +254,19 @@ impl Line {
 
     /// Takes the call that gets a permit next, and counts it; `None` if none gets one.
     fn next(&mut self) -> Option<(User, oneshot::Sender<Permit>)> {
+        if self.free() > 0
+            && let Some((_, user, call)) = self.inner.pop_front()
+        {
+            self.users.entry(user).or_default().held += 1;
+            self.taken += 1;
+            self.place(user);
+            return Some((user, call));
+        }
         let (&(held, _), &user) = self.order.first_key_value()?;
         let waits_alone = self.order.len() == 1;
         let is_next = match held {
-            0 => self.free() > 0,
-            held => self.free() > 1 && held < self.of_user && (held < self.all / 2 || waits_alone),
+            0 => self.free_for_outer() > 0,
+            held => self.free_for_outer() > 1 && held < self.of_user && (held < self.all / 2 || waits_alone),
         };
         let calls = self.users.get_mut(&user).filter(|_| is_next)?;
         let (_, call) = calls.waiting.pop_front()?;
@@ -265,7 +317,7 @@ mod tests {
 
     /// A permit that is there at once.
     async fn acquire(permits: &Permits, user: User) -> Result<Permit, StoreErrorKind> {
-        permits.acquire(user, Instant::now()).await.map_err(|error| error.kind())
+        permits.acquire(user, 0, Instant::now()).await.map_err(|error| error.kind())
     }
 
     async fn take(permits: &Permits, user: User, number: usize) -> Vec<Permit> {
@@ -279,7 +331,7 @@ mod tests {
     /// A call that waits.
     fn wait(permits: &Permits, user: User) -> BoxFuture<'static, Permit> {
         let permits = permits.clone();
-        let waiting = async move { permits.acquire(user, Instant::now() + Duration::from_secs(60)).await };
+        let waiting = async move { permits.acquire(user, 0, Instant::now() + Duration::from_secs(60)).await };
         let mut waiting = async move { waiting.await.expect("a permit") }.boxed();
         assert!((&mut waiting).now_or_never().is_none());
         waiting
@@ -376,6 +428,28 @@ mod tests {
         drop((of_one, third));
     }
 
+    /// Else each outer transaction would wait for one that cannot begin.
+    #[tokio::test]
+    async fn leave_one_to_transactions_inside_of_others_once_there_was_one() {
+        let (permits, [one, other]) = (Permits::new(4), [user(), user()]);
+        let within = |inside| permits.acquire(one, inside, Instant::now());
+        let outer = take(&permits, one, 3).await;
+        let inner = within(1).await.expect("the last, though one user has all others");
+        let mut next = pin!(permits.acquire(one, 1, Instant::now() + Duration::from_secs(60)));
+        assert!((&mut next).now_or_never().is_none());
+        let mut first = wait(&permits, other);
+        drop(inner);
+        drop((&mut next).now_or_never().expect("it goes first").expect("a permit"));
+        assert!((&mut first).now_or_never().is_none(), "the last one is for inner ones");
+        drop(outer);
+        drop((first.now_or_never().expect("another one"), take(&permits, one, 1).await));
+
+        assert_eq!(within(2).await.expect_err("a third one").kind(), StoreErrorKind::Nested);
+        let only = Permits::new(1).acquire(one, 1, Instant::now()).await;
+        assert_eq!(only.expect_err("there is one").kind(), StoreErrorKind::Nested);
+        assert!(permits.line().users.is_empty() && permits.line().inner.is_empty() && permits.line().free() == 4);
+    }
+
     #[tokio::test]
     async fn forget_users_without_calls() {
         let permits = Permits::new(2);
@@ -396,7 +470,7 @@ mod tests {
         let permits = Permits::new(1);
         let permit = acquire(&permits, None).await.expect("a permit");
         {
-            let mut waiting = pin!(permits.acquire(user(), Instant::now() + Duration::from_secs(60)));
+            let mut waiting = pin!(permits.acquire(user(), 0, Instant::now() + Duration::from_secs(60)));
             assert!((&mut waiting).now_or_never().is_none());
             // It is given the permit, and goes before it has taken it.
             drop(permit);

@@ -480,6 +480,10 @@ impl<D: Driver> Store for SqlStore<D> {
         }
     }
 
+    fn transactions_of_a_caller(&self) -> usize {
+        self.permits.of_a_user()
+    }
+
     fn resource_types(&self) -> Option<&ResourceTypes> {
         Some(&self.resource_types)
     }

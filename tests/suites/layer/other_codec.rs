@@ -16,7 +16,7 @@ use tonic::{
     server::Grpc,
 };
 use tonic_idempotency::{
-    Execution,
+    Execution, KeyId,
     policy::{Abandoned, Encoded, RebuildRequest, Reconciliation},
     run::{Call, Codec, CodecError, Operation, Outcome},
     testing::{Called, Harness},
@@ -85,6 +85,10 @@ impl Codec for Start {
 
     fn hash(&self, request: &Struct) -> Result<[u8; 32], CodecError> {
         Ok(*self.0.hash(&protobuf::Message::write_to_bytes(request)?)?.as_bytes())
+    }
+
+    fn read(bytes: &[u8]) -> Result<Struct, CodecError> {
+        Ok(protobuf::Message::parse_from_bytes(bytes)?)
     }
 
     fn encode(response: &Method) -> Result<Vec<u8>, CodecError> {
@@ -233,6 +237,6 @@ async fn is_an_operations_request_and_outcome() {
         assert_eq!(run(&key, &[]).await.expect("it runs"), outcome);
     }
     assert!(run(&key, &["more"]).await.is_err());
-    let record = harness.record(key.parse::<Uuid>().expect("a UUID")).await;
+    let record = harness.record(*KeyId::of_operation(START, &key).as_uuid()).await;
     assert_eq!(record.resource().map(ToString::to_string), Some("18".to_owned()));
 }

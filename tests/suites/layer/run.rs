@@ -1,19 +1,23 @@
 //! Operations that are no gRPC calls, on a store in memory. Those in transactions are in the suite of every driver.
 
 use tonic_idempotency::{
-    policy::{Abandoned, Encoded, FinalErrors, ProcedureError, RebuildRequest, Reconciliation},
+    KeyId,
+    policy::{Abandoned, Encoded, FinalErrors, KeyPolicy, ProcedureError, RebuildRequest, Reconciliation},
     proto::v1::Work,
-    run::{self, Call, Codec, HandlerError, Json, Operation, OperationError, Outcome, Prost, RunError},
+    run::{
+        self, Call, Codec, DeadLetter, HandlerError, Json, Operation, OperationError, Outcome, Prost, RunError,
+        Settlement,
+    },
 };
 
 use crate::operations::Operations;
 use crate::prelude::*;
 
-const CHARGE: &str = "billing.v1/ChargeOrder";
+pub(crate) const CHARGE: &str = "billing.v1/ChargeOrder";
 
 /// An error of the application's own.
 #[derive(Debug, PartialEq)]
-enum ChargeError {
+pub(crate) enum ChargeError {
     CardExpired,
     Network,
 }
@@ -28,23 +32,23 @@ impl HandlerError for ChargeError {
     }
 }
 
-type Charged<T> = Result<Outcome<T>, RunError<ChargeError>>;
+pub(crate) type Charged<T> = Result<Outcome<T>, RunError<ChargeError>>;
 
-fn layer(store: impl Store, change: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder) -> IdempotencyLayer {
-    let charge = change(Procedure::operation(CHARGE).key_format(KeyFormat::Any));
+pub(crate) fn layer(store: impl Store, change: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder) -> IdempotencyLayer {
+    let charge = change(Procedure::operation(CHARGE));
     let builder = IdempotencyLayer::builder(DescriptorPool::global()).store(store).procedure(charge);
     builder.build().expect("an operation")
 }
 
-fn bytes(change: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder) -> Operation<run::Bytes> {
+pub(crate) fn bytes(change: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder) -> Operation<run::Bytes> {
     layer(MemoryStore::new(), change).operation(CHARGE).expect("it is declared")
 }
 
-fn billing() -> Caller {
+pub(crate) fn billing() -> Caller {
     Caller::new(tonic_idempotency::UserId::from_text("billing").expect("an id"))
 }
 
-async fn charge<C: Codec>(
+pub(crate) async fn charge<C: Codec>(
     operation: &Operation<C>,
     key: &str,
     request: &C::Request,
@@ -54,11 +58,11 @@ async fn charge<C: Codec>(
 }
 
 /// A handler that is not reached.
-async fn never<T>(_call: Call) -> Result<T, ChargeError> {
+pub(crate) async fn never<T>(_call: Call) -> Result<T, ChargeError> {
     panic!("it must not run")
 }
 
-fn reason<T: std::fmt::Debug>(charged: Charged<T>) -> Reason {
+pub(crate) fn reason<T: std::fmt::Debug>(charged: Charged<T>) -> Reason {
     match charged {
         Err(RunError::Refused { reason, .. }) => reason,
         other => panic!("{other:?}"),
@@ -107,30 +111,24 @@ async fn with_each_codec_are_run_once_and_compared() {
 async fn that_cannot_be_hashed_or_read_are_refused() {
     let layer = layer(MemoryStore::new(), |it| it);
     let json: Operation<Json<serde_json::Value, u8>> = layer.operation(CHARGE).expect("it is declared");
-    for (request, says) in [
-        (serde_json::json!({"id": [9_007_199_254_740_993_u64]}), "9007199254740993"),
-        (serde_json::json!({"id": -9_007_199_254_740_993_i64}), "-9007199254740993"),
-    ] {
-        let error: Charged<u8> = json.run(&billing(), "1", &request, never).await;
-        let error = error.expect_err("it has no canonical form");
-        assert!(matches!(error, RunError::Request(_)) && error.to_string().contains(says), "{error}");
-    }
     let float: Operation<Json<f64, u8>> = layer.operation(CHARGE).expect("it is declared");
     let error: Charged<u8> = float.run(&billing(), "1", &f64::NAN, never).await;
-    assert!(matches!(error, Err(RunError::Request(_))), "{error:?}");
-
-    for (key, reason_) in
-        [("", Reason::KeyInvalid), ("größe", Reason::KeyInvalid), (&"k".repeat(256), Reason::KeyInvalid)]
-    {
-        assert_eq!(reason(json.run(&billing(), key, &1.into(), never).await), reason_, "{key}");
-    }
+    assert!(matches!(error, Err(RunError::Malformed(_))), "{error:?}");
+    let error: Charged<u8> = float.receive(&billing(), |_| "1", b"12 EUR", |call, _| never(call)).await;
+    assert!(matches!(error, Err(RunError::Malformed(_))), "{error:?}");
+    let empty = json.run(&billing(), "", &1.into(), never).await;
+    assert_eq!(Settlement::of(&empty), Settlement::DeadLetter(DeadLetter::IdInvalid));
+    assert_eq!(reason(empty), Reason::KeyInvalid);
 
     // A response of another codec.
     assert!(!charge(&json, "2", &1.into(), 7).await.expect("it runs").is_replay());
     let bytes: Operation<run::Bytes> = layer.operation(CHARGE).expect("it is declared");
     let error: Charged<Vec<u8>> = bytes.run(&billing(), "2", b"1", never).await;
     let error = error.expect_err("it is not of this codec");
-    assert!(matches!(error, RunError::Unreadable(_)) && error.to_string().contains("\"json\""), "{error}");
+    assert!(
+        matches!(error, RunError::Unreadable { is_success: true, .. }) && error.to_string().contains("\"json\""),
+        "{error}"
+    );
 }
 
 /// With parts of each kind.
@@ -171,14 +169,13 @@ async fn with_numbers_that_json_does_not_have_name_their_place() {
         let key = &key.to_string();
         let request: Charged<Reading> = reserved.run(&billing(), key, &reading, never).await;
         let error = request.expect_err("it has no hash");
-        assert!(matches!(error, RunError::Request(_)) && error.to_string().contains(place), "{error}");
+        assert!(matches!(error, RunError::Malformed(_)) && error.to_string().contains(place), "{error}");
 
         let rolled_back = charge(&transactional, key, &fine, reading.clone()).await.expect_err("it is not stored");
         assert!(
             matches!(rolled_back, RunError::Response(_)) && rolled_back.to_string().contains(place),
             "{rolled_back}"
         );
-        assert_eq!(rolled_back.retry_after(), None);
         let again = charge(&transactional, key, &fine, fine.clone()).await;
         assert_eq!(again.expect("its key is free"), Outcome::First(fine.clone()));
 
@@ -198,9 +195,16 @@ async fn that_are_not_declared_or_cannot_be_are_refused_when_the_program_starts(
     assert!(unknown.to_string().contains("descriptors"), "{unknown}");
     let without = IdempotencyLayer::builder([]).procedure(Procedure::operation(CHARGE)).build().expect("a layer");
     assert!(matches!(without.operation::<run::Bytes>(CHARGE), Err(OperationError::NoStore { .. })));
-    let builder = IdempotencyLayer::builder([]).procedure(Procedure::operation(CHARGE).ignore("time"));
-    let error = builder.build().expect_err("it has no descriptor");
-    assert!(matches!(error, BuildError::Procedure(ProcedureError::NoDescriptor { setting: "ignore", .. })), "{error}");
+    for (of_a_service, name) in [
+        (Procedure::operation(CHARGE).ignore("time"), "ignore"),
+        (Procedure::operation(CHARGE).key_format(KeyFormat::Any), "key_format"),
+        (Procedure::operation(CHARGE).key_policy(KeyPolicy::Required), "key_policy"),
+        (Procedure::operation(CHARGE).on_no_user(UserPolicy::Reject), "on_no_user"),
+    ] {
+        let error = IdempotencyLayer::builder([]).procedure(of_a_service).build().expect_err(name);
+        let BuildError::Procedure(ProcedureError::NotOfAnOperation { setting, .. }) = error else { panic!("{error}") };
+        assert_eq!(setting, name);
+    }
 }
 
 #[tokio::test]
@@ -270,8 +274,8 @@ async fn of_other_callers_and_other_names_are_other_operations() {
     let store = MemoryStore::new();
     let both = IdempotencyLayer::builder([])
         .store(store)
-        .procedure(Procedure::operation(CHARGE).key_format(KeyFormat::Any))
-        .procedure(Procedure::operation("billing.v1/Refund").key_format(KeyFormat::Any))
+        .procedure(Procedure::operation(CHARGE))
+        .procedure(Procedure::operation("billing.v1/Refund"))
         .build()
         .expect("operations");
     let operation: Operation<run::Bytes> = both.operation(CHARGE).expect("it is declared");
@@ -280,7 +284,10 @@ async fn of_other_callers_and_other_names_are_other_operations() {
     let other = Caller::new(tonic_idempotency::UserId::from_text("another").expect("an id"));
     let of_other = operation.run(&other, "1", b"", |_| async { Ok::<_, Infallible>(Vec::new()) }).await;
     assert!(!of_other.expect("it runs").is_replay());
-    assert_eq!(reason(charge(&refund, "1", b"", Vec::new()).await), Reason::KeyReused);
+    // Both get one event, and each has it once.
+    for is_replay in [false, true] {
+        assert_eq!(charge(&refund, "1", b"", Vec::new()).await.expect("it runs").is_replay(), is_replay);
+    }
 }
 
 /// Their outcome is unknown: the reconciler knows, asked by the next delivery or in the background.
@@ -288,9 +295,11 @@ async fn of_other_callers_and_other_names_are_other_operations() {
 async fn that_were_abandoned_are_reconciled() {
     let reconcile = |abandoned: Abandoned| async move {
         assert_eq!(abandoned.procedure, format!("/{CHARGE}"));
+        // The background knows only the hashes of the message.
+        assert_eq!(abandoned.request, abandoned.caller.map(|_| Bytes::from_static(b"message")));
         Ok(Reconciliation::Completed(Bytes::from_static(b"found")))
     };
-    let declared = Procedure::operation(CHARGE).key_format(KeyFormat::Any).on_lease_ended(LeasePolicy::Reconcile);
+    let declared = Procedure::operation(CHARGE).on_lease_ended(LeasePolicy::Reconcile);
     let builder = IdempotencyLayer::builder([]).store(MemoryStore::new()).procedure(declared);
     let layer = builder.reconciler(CHARGE, reconcile).build().expect("an operation");
     let operation: Operation<run::Bytes> = layer.operation(CHARGE).expect("it is declared");
@@ -299,46 +308,21 @@ async fn that_were_abandoned_are_reconciled() {
         Err(ChargeError::Network)
     };
     for (key, in_background) in [("1", false), ("2", true)] {
-        operation.run(&billing(), key, b"", abandon).await.expect_err("it fails");
+        let abandon = move |call, _| abandon(call);
+        operation.receive(&billing(), |_| key, b"message", abandon).await.expect_err("it fails");
         if in_background {
             let recovered = layer.recovery().recover().await.expect("the store can be asked");
             assert_eq!(recovered.completed, 1, "{recovered:?}");
         }
-        let ended = charge(&operation, key, b"", Vec::new()).await.expect("it is known");
-        assert_eq!(ended, Outcome::Replayed(b"found".to_vec()), "{key}");
+        let ended: Charged<Vec<u8>> = operation.receive(&billing(), |_| key, b"message", |call, _| never(call)).await;
+        assert_eq!(ended.expect("it is known"), Outcome::Replayed(b"found".to_vec()), "{key}");
     }
-}
-
-/// A consumer's one question: to be delivered again, or to the dead letters.
-#[tokio::test]
-async fn say_whether_another_delivery_helps() {
-    let status = tonic::Status::not_found("it is gone");
-    let refused = |reason, retry_after| RunError::Refused { reason, message: String::new(), retry_after };
-    let second = Duration::from_secs(1);
-    for (error, expected) in [
-        (RunError::Failed { error: ChargeError::Network, is_final: false }, Some(Duration::ZERO)),
-        (RunError::Failed { error: ChargeError::CardExpired, is_final: true }, None),
-        (RunError::Panicked, Some(Duration::ZERO)),
-        (refused(Reason::InProgress, Some(second)), Some(second)),
-        (refused(Reason::OutcomeUnknown, None), None),
-        (refused(Reason::StoreFailed, None), Some(Duration::ZERO)),
-        (RunError::Request("no hash".into()), None),
-        (RunError::Unreadable("another codec".into()), None),
-        (RunError::Withheld(status), None),
-        (RunError::Withheld(tonic::Status::unavailable("later")), Some(Duration::ZERO)),
-    ] {
-        assert_eq!(error.retry_after(), expected, "{error:?}");
-    }
-    let operation = bytes(|it| it);
-    charge(&operation, "1", b"a", Vec::new()).await.expect("it runs");
-    let reused = charge(&operation, "1", b"b", Vec::new()).await.expect_err("another request");
-    assert_eq!(reused.retry_after(), None);
 }
 
 /// As a call's: it ends the operation, and as much of it is kept as fits.
 #[tokio::test]
 async fn that_end_with_an_error_that_is_too_large_do_not_run_again() {
-    let declared = Procedure::operation(CHARGE).key_format(KeyFormat::Any).final_errors([Code::NotFound]);
+    let declared = Procedure::operation(CHARGE).final_errors([Code::NotFound]);
     let builder = IdempotencyLayer::builder([]).store(MemoryStore::new()).procedure(declared).max_response_bytes(10);
     let operation: Operation<run::Bytes> = builder.build().expect("a layer").operation(CHARGE).expect("it is declared");
     operation
@@ -346,8 +330,8 @@ async fn that_end_with_an_error_that_is_too_large_do_not_run_again() {
         .await
         .expect_err("it fails");
     let again = charge(&operation, "1", b"", Vec::new()).await.expect_err("it has ended");
-    assert!(matches!(again, RunError::Unreadable(_)) && again.to_string().contains("too large"), "{again}");
-    assert_eq!(again.retry_after(), None);
+    assert!(matches!(again, RunError::Unreadable { is_success: false, .. }), "{again:?}");
+    assert!(again.to_string().contains("too large"), "{again}");
 
     let fails = |_| async { Err::<Vec<u8>, _>(tonic::Status::not_found("größer als 10 Bytes")) };
     for (attempt, says) in [("the first", "größer als 10 Bytes"), ("a replay", "größ")] {
@@ -380,7 +364,8 @@ async fn that_create_a_resource_report_its_status() {
             let builder = if rebuilt { builder.rebuild(CHARGE, rebuild) } else { builder };
             builder.procedure(declared.on_lease_ended(LeasePolicy::Reconcile))
         });
-        let shop = Shop { user: Some(user), ..shop.await }.with_key(Some(keyed));
+        let stored = *KeyId::of_operation(CHARGE, &keyed.to_string()).as_uuid();
+        let shop = Shop { user: Some(user), ..shop.await }.with_key(Some(stored));
         let operation: Operation<Prost<prost_types::Duration, CreateOrderReply>> =
             shop.layer.operation(CHARGE).expect("it is declared");
         let handler = move |call: Call| async move {
@@ -414,7 +399,7 @@ async fn that_create_a_resource_report_its_status() {
 async fn inside_of_other_calls_run_once_with_keys_of_their_own() {
     let both = IdempotencyLayer::builder([])
         .store(MemoryStore::new())
-        .procedure(Procedure::operation(CHARGE).key_format(KeyFormat::Any))
+        .procedure(Procedure::operation(CHARGE))
         .procedure(Procedure::operation("billing.v1/Ship"))
         .build()
         .expect("operations");

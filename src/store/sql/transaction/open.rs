@@ -94,7 +94,7 @@ impl<D: Driver> OpenTransaction<D> {
             return Ok(BeginOutcome::Refused(found));
         }
         let deadline = look_ups.deadline();
-        let mut permit = pin!(transactions.permits.acquire(Some(claim.reservation.owner), deadline));
+        let mut permit = pin!(transactions.permits.acquire(Some(claim.reservation.owner), options.inside, deadline));
         let now = Instant::now();
         let patience = (deadline.saturating_duration_since(now) / 4).min(PATIENCE);
         let permit = match timeout_at(now + patience, &mut permit).await {
@@ -150,7 +150,7 @@ impl<D: Driver> OpenTransaction<D> {
         session: &CallSession,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
-        let permit = transactions.permits.acquire(owner, transactions.look_ups.deadline()).await?;
+        let permit = transactions.permits.acquire(owner, options.inside, transactions.look_ups.deadline()).await?;
         let owner = owner.map(|owner| *owner.as_uuid());
         let idle = options.idle.as_secs_f64();
         let settings = settings(session);

@@ -11,7 +11,7 @@ use tonic_idempotency::{
     Caller, IdempotencyLayer, UserId,
     policy::{DisconnectPolicy, FinalErrors, Mode, Procedure, ProcedureBuilder},
     rejection::Reason,
-    run::{Bytes, Call, HandlerError, Operation, Outcome, RunError},
+    run::{Bytes, Call, HandlerError, Operation, Outcome, RunError, Settlement},
 };
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
@@ -134,8 +134,9 @@ pub async fn whose_prepared_statement_is_stale_may_be_tried_again<S: Stack>() {
         import.key = Uuid::new_v4().to_string();
         match import.run::<S, _>("shop", read).await {
             Err(error) if is_changed => {
-                assert!(error.retry_after().is_some_and(|after| !after.is_zero()), "{error:?}");
-                assert_eq!(reason(Err(error)), Reason::Conflict);
+                let ended = Err(error);
+                assert!(matches!(Settlement::of(&ended), Settlement::Redeliver { .. }), "{ended:?}");
+                assert_eq!(reason(ended), Reason::Conflict);
                 is_changed = false;
             }
             ended => drop(ended.expect("a project")),

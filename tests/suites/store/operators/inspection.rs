@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tonic_idempotency::{IdempotencyKey, policy::KeyFormat, store::AbandonOutcome};
+use tonic_idempotency::{IdempotencyKey, KeyId, policy::KeyFormat, store::AbandonOutcome};
 
 use super::operated::{Operated, any, open, texts};
 use crate::prelude::*;
@@ -30,6 +30,25 @@ async fn a_key_is_the_same_in_the_database_as_in_rust() {
         let expected = *IdempotencyKey::new(key, KeyFormat::Any).expect("a key").id().as_uuid();
         let row = owner.query_typed_one("SELECT tenant.idempotency_key_id($1)", &[(&key, Type::TEXT)]).await;
         assert_eq!(row.expect("an id").get::<_, Uuid>(0), expected, "{key}");
+    }
+}
+
+/// So that an operator finds a message by its id.
+#[tokio::test]
+async fn of_an_operation_are_computed_as_the_layer_does() {
+    let operated = Operated::new().await;
+    let (four, seven) = ("8e03978e-40d5-43dd-bc93-6894a57f9324", "019a0e7c-6a1f-7000-8000-000000000001");
+    let forms = |id: &str| {
+        [id.to_owned(), id.to_uppercase(), id.replace('-', ""), format!("urn:uuid:{id}"), format!("{{{id}}}")]
+    };
+    let others = ["order-17", "Rechnung März.pdf", "{8e03978e40d543ddbc936894a57f9324", " ", "a\n"].map(str::to_owned);
+    for id in forms(four).iter().chain(&forms(seven)).chain(&others).chain([&"x".repeat(10_000)]) {
+        for name in ["billing.v1/ChargeOrder", "/billing.v1/ChargeOrder"] {
+            let select = "SELECT tenant.idempotency_operation_key($1, $2)";
+            let row = operated.operator.query_typed_one(select, &[(&name, Type::TEXT), (id, Type::TEXT)]).await;
+            let expected = *KeyId::of_operation(name, id).as_uuid();
+            assert_eq!(row.expect("a key").get::<_, Uuid>(0), expected, "{name} {id}");
+        }
     }
 }
 

@@ -49,7 +49,8 @@ async fn have_no_other_right() {
                    AND has_function_privilege($1, p.oid, 'EXECUTE') ORDER BY 1";
     let granted = operated.superuser.query_typed(granted, &[(&OPERATOR, Type::TEXT)]).await.expect("the catalogue");
     let granted: Vec<&str> = granted.iter().map(|row| row.get(0)).collect();
-    assert_eq!(granted, ["idempotency_inspect", "idempotency_operator_release", "idempotency_stuck"]);
+    let own = ["idempotency_inspect", "idempotency_operation_key", "idempotency_operator_release", "idempotency_stuck"];
+    assert_eq!(granted, own);
 
     // No other role may call these functions, not even the API's.
     let api = operated.database.api().await;
