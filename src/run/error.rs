@@ -6,7 +6,7 @@ use thiserror::Error;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::{CodecError, HandlerError, Settlement};
+use super::{CodecError, DeadLetter, HandlerError, Outcome, Settlement};
 use crate::rejection::{Reason, Rejection};
 
 /// The reason why an operation has no response. `E` is the handler's error. [`Settlement::of`] says what to do with the message.
@@ -30,7 +30,7 @@ pub enum RunError<E> {
         reason: Reason,
         /// Its meaning, and the advice.
         message: String,
-        /// What to do with the message.
+        /// The word to the queue that has delivered the message.
         settlement: Settlement,
     },
     /// The request cannot be read or hashed. The operation was not run, and its key not claimed.
@@ -55,7 +55,32 @@ pub enum RunError<E> {
     },
 }
 
+impl Settlement {
+    /// Returns what to do with the message whose operation has ended like this.
+    pub fn of<T, E>(ended: &Result<Outcome<T>, RunError<E>>) -> Self {
+        ended.as_ref().map_or_else(RunError::settlement, |_| Self::Acknowledge)
+    }
+}
+
 impl<E> RunError<E> {
+    fn settlement(&self) -> Settlement {
+        match self {
+            Self::Failed { is_final: true, .. } => Settlement::DeadLetter(DeadLetter::FinalError),
+            // What the program does wrong, its next release may do right.
+            Self::Failed { is_final: false, .. } | Self::Panicked | Self::Response(_) => Settlement::redeliver(None),
+            Self::Malformed(_) => Settlement::DeadLetter(DeadLetter::Malformed),
+            Self::Refused { settlement, .. } => *settlement,
+            // The hook is away.
+            Self::Withheld { status, .. } if status.code() == Code::Unavailable => {
+                Settlement::redeliver(status.get_details_retry_info().and_then(|info| info.retry_delay))
+            }
+            Self::Unreadable { is_success: true, .. } | Self::Withheld { is_success: true, .. } => {
+                Settlement::Acknowledge
+            }
+            Self::Unreadable { .. } | Self::Withheld { .. } => Settlement::DeadLetter(DeadLetter::FinalError),
+        }
+    }
+
     pub(crate) fn refused(rejection: &Rejection) -> Self {
         Self::Refused { reason: rejection.reason(), message: rejection.to_string(), settlement: rejection.into() }
     }
@@ -99,7 +124,7 @@ impl<E: HandlerError + fmt::Debug> Error for RunError<E> {
 /// take for the word on the key of its own call.
 impl<E: HandlerError> From<RunError<E>> for Status {
     fn from(error: RunError<E>) -> Self {
-        match Settlement::of_error(&error) {
+        match error.settlement() {
             Settlement::Redeliver { after } => {
                 let details = ErrorDetails::with_retry_info(Some(after));
                 Self::with_error_details(Code::Unavailable, error.to_string(), details)

@@ -1,15 +1,15 @@
 //! The same guarantee for whatever is delivered at least once and is no gRPC call: messages of a queue, jobs, webhooks.
 //!
-//! An [`Operation`] is declared in the layer's builder as a procedure is, with the same policies, and [`Operation::run`] does what the layer
-//! does around a handler: the same engine, table, limits, metrics and shutdown.
+//! An [`Operation`] is declared in the layer's builder as a procedure is, with the same policies, and [`Operation::receive`] does what the
+//! layer does around a handler: the same engine, table, limits, metrics and shutdown.
 //!
 //! ```
 //! use std::convert::Infallible;
 //!
 //! use tonic_idempotency::{
 //!     Caller, IdempotencyLayer, UserId,
-//!     policy::{KeyFormat, Procedure},
-//!     run::{Bytes, Outcome},
+//!     policy::Procedure,
+//!     run::{Bytes, Settlement},
 //!     store::MemoryStore,
 //! };
 //!
@@ -17,47 +17,31 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let layer = IdempotencyLayer::builder([])
 //!     .store(MemoryStore::new())
-//!     .procedure(Procedure::operation("billing.v1/ChargeOrder").key_format(KeyFormat::Any))
+//!     .procedure(Procedure::operation("billing.v1/ChargeOrder"))
 //!     .build()?;
 //! let charge = layer.operation::<Bytes>("billing.v1/ChargeOrder")?;
 //!
 //! let billing = Caller::new(UserId::from_text("billing")?);
 //! for delivery in [1, 2] {
-//!     // The key is the id of the message, which each delivery has.
-//!     let outcome = charge.run(&billing, "order-17", b"EUR 12", move |_call| async move {
+//!     let handler = move |_call, _message| async move {
 //!         assert_eq!(delivery, 1, "charged once");
 //!         Ok::<_, Infallible>(b"receipt".to_vec())
-//!     });
-//!     assert_eq!(outcome.await?.into_inner(), b"receipt");
+//!     };
+//!     // The id of the message, which each delivery has, and its bytes.
+//!     let ended = charge.receive(&billing, |_| "order-17", b"EUR 12", handler).await;
+//!     assert_eq!(Settlement::of(&ended), Settlement::Acknowledge);
+//!     assert_eq!(ended?.into_inner(), b"receipt");
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # A consumer
+//! A consumer acknowledges after the run, never before: a delivery that is lost in between is replayed. `docs/consumers.md` in the repository has
+//! the settings of queues that have to fit.
 //!
-//! It acknowledges after the run, never before: a delivery that is lost in between is replayed. Its acknowledgement deadline has to be longer
-//! than a handler usually takes; a redelivery of one that still runs is refused, and comes again.
-//!
-//! ```
-//! # use tonic_idempotency::run::{Outcome, RunError};
-//! # struct Message; impl Message { fn ack(self) {} fn retry(self, _: std::time::Duration) {} fn discard(self, _: String) {} }
-//! # fn settle<T, E>(message: Message, ended: Result<Outcome<T>, RunError<E>>) {
-//! match ended {
-//!     Ok(_) => message.ack(),
-//!     Err(error) => match error.retry_after() {
-//!         Some(delay) => message.retry(delay), // a negative acknowledgement, with the queue's own pauses and limits
-//!         None => message.discard(error.to_string()), // to the dead letters
-//!     },
-//! }
-//! # }
-//! ```
-//!
-//! Many messages at once are a joined list of runs: operations that run at once share statements.
-//!
-//! | where | the key | the caller |
+//! | where | the id | the caller |
 //! |---|---|---|
-//! | a queue | the message's id; of an event that several services get, each has its own operation | the service, or the tenant in the message |
+//! | a queue | the event's id; each operation on it has its own key | the service, or the tenant in the message |
 //! | a job of a scheduler on several machines | the job and its due time, such as `nightly-report/2026-11-27` | the service |
 //! | a webhook | the provider's event id | the provider |
 //! | an item of a batch | [`downstream`](crate::IdempotencyKey::downstream) of the batch's key | the batch's caller |
@@ -68,9 +52,11 @@
 //! |---|---|
 //! | `operation` | [`Operation`], and how it is run |
 //! | `call` | [`Call`]: the handler's side |
-//! | `codec`, `finite` | [`Codec`]: how requests are hashed, and outcomes stored; the numbers that JSON does not have |
+//! | `codec` | [`Codec`]: how requests are read and hashed, and outcomes stored |
+//! | `canonical_json`, `finite` | the form of JSON that is hashed; the numbers that JSON does not have |
 //! | `handler_error` | [`HandlerError`]: which errors end an operation |
 //! | `outcome`, `error` | [`Outcome`], [`RunError`], [`OperationError`] |
+//! | `settlement` | [`Settlement`]: what a consumer tells its queue |
 //! | `answer` | the engine's answers, in these types |
 
 mod answer;

@@ -63,7 +63,7 @@ impl<C: Codec> Operation<C> {
     /// The request is compared with the first one [by both](Codec::hashes), so that a new version of the program, which reads other fields,
     /// takes the same bytes for the same request. It is not stored.
     ///
-    /// An id is any text but the empty one. It is that of one operation: another one may take the same id, of the same event. A UUID is the
+    /// An id is any text but the empty one. It belongs to one operation: a second one may take the same id, of the same event. A UUID is the
     /// same id in each of its forms.
     ///
     /// The handler runs in a task of its own, to its end. Runs beyond what [one caller may have](crate::policy::Limits) wait in a line, the first
@@ -190,7 +190,8 @@ impl<C: Codec> Operation<C> {
         E: HandlerError,
         F: Future<Output = Result<C::Response, E>> + Send + 'static,
     {
-        let (key, is_message) = (delivery.key.as_ref().ok().map(IdempotencyKey::id), delivery.nesting.is_none());
+        let key = delivery.key.as_ref().ok().map(|key| *key.id().as_uuid());
+        let is_message = delivery.nesting.is_none();
         let ended = self.admit(caller, delivery, handler).await;
         if let (Settlement::DeadLetter(cause), true) = (Settlement::of(&ended), is_message) {
             self.procedure.telemetry().dead_letter(cause.as_str(), key);

@@ -1,12 +1,9 @@
-//! What a consumer tells its queue: [`Settlement`].
+//! The word of a consumer to its queue: [`Settlement`].
 
 use std::time::Duration;
 
 use http::StatusCode;
-use tonic::{Code, Status};
-use tonic_types::StatusExt as _;
 
-use super::{Outcome, RunError};
 use crate::rejection::{InvalidKey, Rejection};
 
 /// The pause where nothing else says how long: after a panic, an error that is not final, or a refusal that each delivery meets until the
@@ -19,7 +16,7 @@ const LEAST: Duration = Duration::from_millis(100);
 /// The pause before a message whose time is ahead of the server's is delivered again.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// What a consumer tells its queue of a message, once its operation has ended. `docs/consumers.md` in the repository has the table.
+/// The word of a consumer to its queue on a message, once its operation has ended: [`Settlement::of`]. `docs/consumers.md` in the repository has the table.
 ///
 /// ```
 /// use tonic_idempotency::run::{Outcome, RunError, Settlement};
@@ -81,28 +78,6 @@ impl DeadLetter {
 }
 
 impl Settlement {
-    /// Returns what to do with the message whose operation has ended like this.
-    pub fn of<T, E>(ended: &Result<Outcome<T>, RunError<E>>) -> Self {
-        ended.as_ref().map_or_else(Self::of_error, |_| Self::Acknowledge)
-    }
-
-    pub(super) fn of_error<E>(error: &RunError<E>) -> Self {
-        match error {
-            RunError::Failed { is_final: true, .. } => Self::DeadLetter(DeadLetter::FinalError),
-            // What the program does wrong, another one may do right.
-            RunError::Failed { is_final: false, .. } | RunError::Panicked | RunError::Response(_) => {
-                Self::redeliver(PAUSE)
-            }
-            RunError::Malformed(_) => Self::DeadLetter(DeadLetter::Malformed),
-            RunError::Refused { settlement, .. } => *settlement,
-            RunError::Withheld { status, .. } if status.code() == Code::Unavailable => Self::of_hook(status),
-            RunError::Unreadable { is_success, .. } | RunError::Withheld { is_success, .. } => match is_success {
-                true => Self::Acknowledge,
-                false => Self::DeadLetter(DeadLetter::FinalError),
-            },
-        }
-    }
-
     /// Returns the status code of an answer to a webhook: 200, 503, or 422 for a dead letter.
     pub fn http_status(&self) -> StatusCode {
         match self {
@@ -112,14 +87,9 @@ impl Settlement {
         }
     }
 
-    fn redeliver(after: Duration) -> Self {
-        Self::Redeliver { after: after.max(LEAST) }
-    }
-
-    /// A hook of the application is not there at the moment.
-    fn of_hook(status: &Status) -> Self {
-        let says = status.get_details_retry_info().and_then(|info| info.retry_delay);
-        Self::redeliver(says.unwrap_or(PAUSE))
+    /// At least [`LEAST`]; `None` for [`PAUSE`].
+    pub(super) fn redeliver(after: Option<Duration>) -> Self {
+        Self::Redeliver { after: after.unwrap_or(PAUSE).max(LEAST) }
     }
 }
 
@@ -141,9 +111,9 @@ impl From<&Rejection> for Settlement {
             | Rejection::Nested
             | Rejection::NoScope
             | Rejection::NoUser
-            | Rejection::StoreFailed => Self::redeliver(rejection.retry_after().unwrap_or(PAUSE)),
+            | Rejection::StoreFailed => Self::redeliver(rejection.retry_after()),
             Rejection::KeyFieldInvalid { key: InvalidKey::FromTheFuture, .. }
-            | Rejection::KeyInvalid(InvalidKey::FromTheFuture) => Self::redeliver(AHEAD),
+            | Rejection::KeyInvalid(InvalidKey::FromTheFuture) => Self::redeliver(Some(AHEAD)),
             Rejection::KeyExpired => Self::DeadLetter(DeadLetter::IdExpired),
             Rejection::KeyFieldInvalid { .. }
             | Rejection::KeyFieldRequired { .. }

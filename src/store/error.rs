@@ -116,7 +116,7 @@ impl StoreErrorKind {
             Self::Conflict => "the transaction lost against another transaction",
             Self::Corrupt => "the idempotency store returned invalid data",
             Self::Interrupted => "the idempotency store did not answer; the operation may have been carried out",
-            Self::Nested => "the transaction would wait for another one around it",
+            Self::Nested => "the transaction would wait for one around it",
             Self::Overloaded => "the idempotency store cannot carry out the operation now",
             Self::Refused => "the idempotency store refused the operation",
             Self::TransactionLimit => "there are as many transactions as there may be",

@@ -11,6 +11,7 @@
 //! | `idempotency_unprotected_keys_total` | `procedure` | keys on procedures that are not opted in, passed through or refused; `other` is every procedure that is not in the layer's descriptors |
 //! | `idempotency_unprotected_total` | `procedure`, `cause` | calls with a key that ran unprotected, by the cause: the [kind](crate::store::StoreErrorKind) of the store's error, `interrupted` or `unreachable`; or `no_user` |
 //! | `idempotency_degraded_total` | `procedure`, `cause` | replays without their status (`status_unknown`) or metadata (`metadata_lost`) |
+//! | `idempotency_dead_letters_total` | `procedure`, `cause` | messages of [operations](crate::run) that belong to the dead letters ([`DeadLetter`](crate::run::DeadLetter)) |
 //! | `idempotency_cached_replays_total` | `procedure` | replays from memory, without a request to the store; `idempotency_calls_total` counts them as `replayed`, too |
 //! | `idempotency_withheld_replays_total` | `procedure`, `hook` | replays that the application's hooks did not give: `authorizer`, `rebuilder` |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |

@@ -8,6 +8,7 @@ use std::{
 
 use metrics::{Key, Label, counter};
 use tonic::Code;
+use uuid::Uuid;
 
 use super::{
     count,
@@ -15,7 +16,6 @@ use super::{
     rare::Rare,
     times::{TimedStep, Times},
 };
-use crate::key::KeyId;
 
 /// The log lines and counters of one procedure.
 ///
@@ -180,7 +180,7 @@ impl ProcedureTelemetry {
 
     /// Counts a message that belongs to the dead letters. The warning is written at most once a minute, with the key as it is stored: ids may
     /// be personal data.
-    pub(crate) fn dead_letter(&self, cause: &'static str, key: Option<KeyId>) {
+    pub(crate) fn dead_letter(&self, cause: &'static str, key: Option<Uuid>) {
         counter!("idempotency_dead_letters_total", "procedure" => self.path.to_string(), "cause" => cause).increment(1);
         if let Some(calls) = self.dead_letters.calls(Instant::now()) {
             let key = key.map(tracing::field::display);

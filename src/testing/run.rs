@@ -21,7 +21,7 @@ impl<S: Store> Harness<S> {
     /// use tonic_idempotency::{
     ///     IdempotencyLayer,
     ///     layer::BuildError,
-    ///     policy::{KeyFormat, Mode, Procedure},
+    ///     policy::{Mode, Procedure},
     ///     run::{Bytes, Outcome},
     ///     store::{MemoryStore, Store},
     ///     testing::Harness,
@@ -30,7 +30,7 @@ impl<S: Store> Harness<S> {
     /// const CHARGE: &str = "billing.v1/ChargeOrder";
     ///
     /// fn idempotency(store: impl Store) -> Result<IdempotencyLayer, BuildError> {
-    ///     let charge = Procedure::operation(CHARGE).key_format(KeyFormat::Any).mode(Mode::Transactional);
+    ///     let charge = Procedure::operation(CHARGE).mode(Mode::Transactional);
     ///     IdempotencyLayer::builder([]).store(store).procedure(charge).build()
     /// }
     ///

@@ -6,8 +6,8 @@ use tokio::process::{Child, Command};
 
 use crate::{Error, nats::ACK_WAIT};
 
-/// The number of workers. The first one is slow, and is neither killed nor updated; another one that is killed comes back with the next
-/// release, so that both have the same events.
+/// The number of workers. The first one is slow, and is neither killed nor updated. The others come back with the next release when they
+/// are killed, so that both have the same events.
 const WORKERS: usize = 4;
 
 /// The workers, which end with this process.

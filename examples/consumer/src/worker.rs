@@ -62,7 +62,7 @@ impl<E: Event> Worker<E> {
     }
 }
 
-/// What the queue is told.
+/// Tells the queue.
 fn told(settlement: Settlement) -> AckKind {
     match settlement {
         Settlement::Acknowledge => AckKind::Ack,

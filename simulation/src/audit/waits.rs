@@ -10,7 +10,7 @@ use tonic_idempotency::{
 use super::Audit;
 use crate::{
     database::{KEEPALIVES, SILENCE},
-    ledger::{Answer, HandlerRun, Says},
+    ledger::{Answer, Call, HandlerRun, Says},
     plan::{End, Pace, Procedure},
 };
 
@@ -33,7 +33,7 @@ impl Audit<'_> {
                 + body
                 + FULL;
             let Some(left) = call.left.filter(|left| *left - call.arrived > longest && !is_run) else { continue };
-            if !self.excuses.is_hindered(number, call.arrived, left) {
+            if !self.excuses.is_hindered(number, call.arrived, left) && !self.stands_in_line(call, left - longest, left) {
                 let seen =
                     format!("operation {} from {:?} to {left:?}", self.evidence.attempts[call.attempt], call.arrived);
                 self.broken("waiting has an end", seen);
@@ -48,6 +48,21 @@ impl Audit<'_> {
                 self.broken("a key is free when its call is over", seen);
             }
         }
+    }
+
+    /// Returns whether a delivery may have waited in the line: others ran meanwhile.
+    fn stands_in_line(&self, call: &Call, from: Duration, to: Duration) -> bool {
+        let operation = |attempt: usize| self.plan.operation(self.evidence.attempts[attempt]);
+        let own = operation(call.attempt);
+        let is_before = |run: &HandlerRun| {
+            let other = operation(run.attempt);
+            other.is_delivered
+                && other.procedure == own.procedure
+                && run.process.is(&call.process)
+                && run.began <= to
+                && run.ended.map(|(at, _)| at).or(run.cut).is_none_or(|at| at >= from)
+        };
+        own.is_delivered && self.evidence.runs.iter().any(is_before)
     }
 
     /// Returns whether another call may have had the key.

@@ -26,7 +26,7 @@ type User = Option<OwnerId>;
 /// The permits of a pool. The waiting user with the fewest permits is next. The last permit is for a user who has none, and a user with
 /// half of all permits gets more only while no other user waits.
 ///
-/// A transaction inside of another one's handler, which holds its permit meanwhile, goes first, whoever the user. Once one was seen, the last
+/// A transaction inside of a handler that has one, and holds a permit meanwhile, goes first, whoever the user. Once one was seen, the last
 /// permit is for these: as they wait for no other permit, all of them end.
 #[derive(Clone)]
 pub(super) struct Permits {
@@ -442,7 +442,7 @@ mod tests {
         drop((&mut next).now_or_never().expect("it goes first").expect("a permit"));
         assert!((&mut first).now_or_never().is_none(), "the last one is for inner ones");
         drop(outer);
-        drop((first.now_or_never().expect("another one"), take(&permits, one, 1).await));
+        drop((first.now_or_never().expect("one more"), take(&permits, one, 1).await));
 
         assert_eq!(within(2).await.expect_err("a third one").kind(), StoreErrorKind::Nested);
         let only = Permits::new(1).acquire(one, 1, Instant::now()).await;

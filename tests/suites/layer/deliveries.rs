@@ -1,4 +1,4 @@
-//! What a consumer is told of a message, and which messages are the same.
+//! Messages: which of them are the same, and the word on each to its queue.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::{
     run::{CHARGE, ChargeError, Charged, billing, bytes, charge, layer, never, reason},
 };
 
-/// What each version of the program knows of an order.
+/// An order, as far as the first version of the program knows it.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 struct OrderV1 {
     id: String,
@@ -79,7 +79,7 @@ impl prost::Name for Nothing {
     const PACKAGE: &'static str = "google.protobuf";
 }
 
-/// Whoever has the name and the id finds the record.
+/// The name and the id suffice to find the record.
 #[tokio::test]
 async fn have_any_id_and_a_key_that_is_made_of_it_and_of_their_name() {
     let operation = bytes(|it| it);

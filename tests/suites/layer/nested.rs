@@ -43,7 +43,7 @@ async fn nest([outer, inner]: [Operation<run::Bytes>; 2], id: &str, is_within: b
     outer.run(&billing(), id, b"", handler).await
 }
 
-/// Each transaction around another one holds a connection that it does not give back before the inner one has ended.
+/// Each outer transaction holds a connection that it does not give back before the inner one has ended.
 #[tokio::test]
 async fn transactions_end_whatever_the_size_of_the_pool() {
     let database = Database::new().await;

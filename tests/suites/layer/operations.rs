@@ -197,7 +197,7 @@ async fn find_a_key_in_any_of_its_forms() {
     }
 }
 
-/// Those that are no gRPC calls, too.
+/// Those that are no gRPC calls, too, by the key that is made of their id.
 #[tokio::test(start_paused = true)]
 async fn of_messages_are_known_and_withheld_likewise() {
     const CHARGE: &str = "billing.v1/ChargeOrder";
@@ -213,6 +213,8 @@ async fn of_messages_are_known_and_withheld_likewise() {
         let key = shop.key.expect("a key").to_string();
         let ended = charge.run(&caller, &key, b"", |_| async { Ok::<_, Infallible>(Vec::new()) }).await;
         ended.expect("it succeeds");
+        assert_eq!(Operations::of(&shop).await.get().await.expect("the id is no key").state(), State::Absent);
+        let shop = shop.with_key(Some(*KeyId::of_operation(CHARGE, &key).as_uuid()));
         match Operations::of(&shop).await.get().await {
             Ok(operation) => assert!(!is_withheld && operation.state() == State::Completed, "{operation:?}"),
             Err(status) => assert_eq!((is_withheld, status.code()), (true, Code::PermissionDenied)),

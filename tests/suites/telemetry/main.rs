@@ -6,7 +6,7 @@ mod spans;
 mod statements;
 mod watching;
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 use tonic_idempotency::policy::{Limit, Limits};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -15,7 +15,8 @@ use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic_idempotency::{
     Caller, IdempotencyLayer, KeyId, OwnerId, UserId,
     maintenance::Sweeper,
-    policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Policies, UnprotectedKeyPolicy, UserPolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Policies, Procedure, UnprotectedKeyPolicy, UserPolicy},
+    run::{Bytes, Operation},
     status::OutboxStatus,
     store::{
         CallSession, Claim, MemoryStore, PostgresStore, RequestHash, Reservation, ResourceType, ResourceTypes,
@@ -328,6 +329,25 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     check("limit", "idempotency_overloaded_total", &labels, &["WARN", create, "in_flight"]);
     handler.open(1);
     running.await.expect("no panic").expect("a response");
+
+    // Of a dead letter the log has the key as it is stored, and not the id, which may be anything.
+    let charge = "billing.v1/ChargeOrder";
+    let layer = IdempotencyLayer::builder([]).store(MemoryStore::new()).procedure(Procedure::operation(charge));
+    let operation: Operation<Bytes> = layer.build().expect("a layer").operation(charge).expect("it is declared");
+    let (caller, id) = (Caller::new(UserId::new(user)), key.to_string());
+    let receive = async |message: &[u8]| {
+        let handler = |_, _| async { Ok::<_, Infallible>(Vec::new()) };
+        operation.receive(&caller, |_| &id, message, handler).await.is_ok()
+    };
+    assert!(receive(b"first").await);
+    let labels = [("procedure", "/billing.v1/ChargeOrder"), ("cause", "id_reused")];
+    let stored = KeyId::of_operation(charge, &id).to_string();
+    for words in [["WARN", "id_reused", &stored].as_slice(), &[]] {
+        lines.take();
+        assert!(!receive(secret.as_bytes()).await);
+        assert_eq!(lines.count("dead letters"), usize::from(!words.is_empty()));
+        check("a dead letter", "idempotency_dead_letters_total", &labels, words);
+    }
 
     // Keys that protect nothing. Paths that are not in the descriptors are the callers' own texts.
     for (policy, level) in [(UnprotectedKeyPolicy::PassThrough, "WARN"), (UnprotectedKeyPolicy::Refuse, "INFO")] {
