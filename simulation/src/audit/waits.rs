@@ -33,7 +33,8 @@ impl Audit<'_> {
                 + body
                 + FULL;
             let Some(left) = call.left.filter(|left| *left - call.arrived > longest && !is_run) else { continue };
-            if !self.excuses.is_hindered(number, call.arrived, left) && !self.stands_in_line(call, left - longest, left) {
+            if !self.excuses.is_hindered(number, call.arrived, left) && !self.stands_in_line(call, left - longest, left)
+            {
                 let seen =
                     format!("operation {} from {:?} to {left:?}", self.evidence.attempts[call.attempt], call.arrived);
                 self.broken("waiting has an end", seen);

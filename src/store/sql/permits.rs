@@ -27,7 +27,8 @@ type User = Option<OwnerId>;
 /// half of all permits gets more only while no other user waits.
 ///
 /// A transaction inside of a handler that has one, and holds a permit meanwhile, goes first, whoever the user. Once one was seen, the last
-/// permit is for these: as they wait for no other permit, all of them end.
+/// permit is for these: as they wait for no other permit, all of them end. The first one may come when others have all permits: it borrows a
+/// connection of the claims.
 #[derive(Clone)]
 pub(super) struct Permits {
     line: Arc<Mutex<Line>>,
@@ -38,23 +39,24 @@ pub(super) struct Permits {
 pub(super) struct Permit {
     permits: Permits,
     user: User,
+    is_inner: bool,
 }
 
 impl Permits {
     /// Permits for a pool that has claims, renewals and records, too: all but a quarter of its connections.
     pub(super) fn beside_claims(driver: &impl ConnectionPool) -> Self {
-        Self::new(driver.max_connections().saturating_sub(quarter(driver)))
+        Self::new(driver.max_connections().saturating_sub(quarter(driver)), 1)
     }
 
     /// Permits for a pool that has transactions only.
     pub(super) fn of_all(driver: &impl ConnectionPool) -> Self {
-        Self::new(driver.max_connections())
+        Self::new(driver.max_connections(), 0)
     }
 
     /// At least one permit.
-    fn new(permits: usize) -> Self {
+    fn new(permits: usize, spare: usize) -> Self {
         let all = permits.max(1);
-        let line = Line { all, of_user: (all - 1).max(1), ..Line::default() };
+        let line = Line { all, of_user: (all - 1).max(1), spare, ..Line::default() };
         Self { line: Arc::new(Mutex::new(line)) }
     }
 
@@ -109,7 +111,7 @@ impl Permits {
 
     /// Takes a permit, if there is one for this user and no call waits.
     fn take(&self, user: User, is_inner: bool) -> Option<Permit> {
-        self.line().take(user, is_inner).then(|| Permit { permits: self.clone(), user })
+        self.line().take(user, is_inner).then(|| Permit { permits: self.clone(), user, is_inner })
     }
 
     /// Gives permits to the calls that wait.
@@ -117,8 +119,8 @@ impl Permits {
         let mut refused = Vec::new();
         {
             let mut line = self.line();
-            while let Some((user, call)) = line.next() {
-                refused.extend(call.send(Permit { permits: self.clone(), user }).err());
+            while let Some((user, is_inner, call)) = line.next() {
+                refused.extend(call.send(Permit { permits: self.clone(), user, is_inner }).err());
             }
         }
         // Permits of calls that have gone are given to others once the line is unlocked.
@@ -139,7 +141,7 @@ impl fmt::Debug for Permits {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.permits.line().take_back(self.user);
+        self.permits.line().take_back(self.user, self.is_inner);
         self.permits.serve();
     }
 }
@@ -178,6 +180,10 @@ struct Line {
     inner: VecDeque<(u64, User, oneshot::Sender<Permit>)>,
     /// The permits that are for such calls alone: one, once there was one.
     of_inner: usize,
+    /// How many of the permits that are taken are theirs.
+    taken_by_inner: usize,
+    /// The permits that such a call may borrow if all are taken by others.
+    spare: usize,
 }
 
 /// The calls of a user.
@@ -199,6 +205,12 @@ impl Line {
         self.free().saturating_sub(self.of_inner)
     }
 
+    /// Those that are free for inner calls.
+    fn free_for_inner(&self) -> usize {
+        let has_outer_all = self.taken - self.taken_by_inner >= self.all;
+        (self.all + if has_outer_all { self.spare } else { 0 }).saturating_sub(self.taken)
+    }
+
     /// Notes a call inside of so many transactions. Returns whether it may have a permit.
     fn nests(&mut self, inside: u8) -> bool {
         let may = inside == 1 && self.all > 1;
@@ -214,12 +226,12 @@ impl Line {
     fn take(&mut self, user: User, is_inner: bool) -> bool {
         let held = self.held(user);
         let is_there = match is_inner {
-            true => self.inner.is_empty() && self.free() > 0,
+            true => self.inner.is_empty() && self.free_for_inner() > 0,
             false => self.order.is_empty() && self.free_for_outer() > usize::from(held > 0) && held < self.of_user,
         };
         if is_there {
             self.users.entry(user).or_default().held += 1;
-            self.taken += 1;
+            self.count(is_inner);
         }
         is_there
     }
@@ -253,14 +265,14 @@ impl Line {
     }
 
     /// Takes the call that gets a permit next, and counts it; `None` if none gets one.
-    fn next(&mut self) -> Option<(User, oneshot::Sender<Permit>)> {
-        if self.free() > 0
+    fn next(&mut self) -> Option<(User, bool, oneshot::Sender<Permit>)> {
+        if self.free_for_inner() > 0
             && let Some((_, user, call)) = self.inner.pop_front()
         {
             self.users.entry(user).or_default().held += 1;
-            self.taken += 1;
+            self.count(true);
             self.place(user);
-            return Some((user, call));
+            return Some((user, true, call));
         }
         let (&(held, _), &user) = self.order.first_key_value()?;
         let waits_alone = self.order.len() == 1;
@@ -271,15 +283,21 @@ impl Line {
         let calls = self.users.get_mut(&user).filter(|_| is_next)?;
         let (_, call) = calls.waiting.pop_front()?;
         calls.held += 1;
-        self.taken += 1;
+        self.count(false);
         self.place(user);
-        Some((user, call))
+        Some((user, false, call))
     }
 
-    fn take_back(&mut self, user: User) {
+    fn count(&mut self, is_inner: bool) {
+        self.taken += 1;
+        self.taken_by_inner += usize::from(is_inner);
+    }
+
+    fn take_back(&mut self, user: User, is_inner: bool) {
         if let Some(calls) = self.users.get_mut(&user) {
             calls.held -= 1;
             self.taken -= 1;
+            self.taken_by_inner -= usize::from(is_inner);
             self.place(user);
         }
     }
@@ -339,7 +357,7 @@ mod tests {
 
     #[tokio::test]
     async fn leave_the_last_one_to_a_user_who_has_none() {
-        let (permits, one) = (Permits::new(8), user());
+        let (permits, one) = (Permits::new(8, 1), user());
         let taken = take(&permits, one, 7).await;
         assert_eq!(acquire(&permits, one).await.expect_err("the last"), StoreErrorKind::UserLimit);
         let last = acquire(&permits, user()).await.expect("the last");
@@ -350,7 +368,7 @@ mod tests {
 
     #[tokio::test]
     async fn are_no_more_than_the_limit_of_all_and_of_each_user() {
-        let (permits, one) = (Permits::new(8), user());
+        let (permits, one) = (Permits::new(8, 1), user());
         permits.limit(Limit::new(4, 2));
         let of_one = take(&permits, one, 2).await;
         assert_eq!(acquire(&permits, one).await.expect_err("two"), StoreErrorKind::UserLimit);
@@ -362,7 +380,7 @@ mod tests {
         drop(of_one);
         assert!((&mut third).now_or_never().is_some());
         // The pool's own limit stays.
-        let few = Permits::new(2);
+        let few = Permits::new(2, 1);
         few.limit(Limit::NONE);
         drop(take(&few, user(), 1).await);
         assert_eq!(few.line().free(), 2);
@@ -371,7 +389,7 @@ mod tests {
     /// Another layer is built with a clone of the store while calls run.
     #[tokio::test]
     async fn may_be_lowered_while_more_are_taken() {
-        let permits = Permits::new(8);
+        let permits = Permits::new(8, 1);
         let mut taken = take(&permits, user(), 3).await;
         permits.limit(Limit::new(2, 2));
         assert_eq!(acquire(&permits, user()).await.expect_err("three of two"), StoreErrorKind::TransactionLimit);
@@ -385,7 +403,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_one_are_for_whoever_comes() {
-        let (permits, one) = (Permits::new(1), user());
+        let (permits, one) = (Permits::new(1, 1), user());
         let permit = acquire(&permits, one).await.expect("a permit");
         assert_eq!(acquire(&permits, one).await.expect_err("none"), StoreErrorKind::UserLimit);
         assert_eq!(acquire(&permits, user()).await.expect_err("none"), StoreErrorKind::TransactionLimit);
@@ -395,7 +413,7 @@ mod tests {
 
     #[tokio::test]
     async fn go_to_the_user_who_has_the_fewest_whoever_came_first() {
-        let (permits, [many, few, none]) = (Permits::new(6), [user(), user(), user()]);
+        let (permits, [many, few, none]) = (Permits::new(6, 1), [user(), user(), user()]);
         let of_many = take(&permits, many, 3).await;
         let of_few = take(&permits, few, 1).await;
         let [fifth, sixth] = [take(&permits, user(), 1).await, take(&permits, user(), 1).await];
@@ -414,7 +432,7 @@ mod tests {
 
     #[tokio::test]
     async fn beyond_half_are_for_a_user_who_waits_alone() {
-        let (permits, [one, other]) = (Permits::new(4), [user(), user()]);
+        let (permits, [one, other]) = (Permits::new(4, 1), [user(), user()]);
         let of_one = take(&permits, one, 2).await;
         let of_other = take(&permits, other, 1).await;
         // One is free, for a user who has none.
@@ -431,7 +449,7 @@ mod tests {
     /// Else each outer transaction would wait for one that cannot begin.
     #[tokio::test]
     async fn leave_one_to_transactions_inside_of_others_once_there_was_one() {
-        let (permits, [one, other]) = (Permits::new(4), [user(), user()]);
+        let (permits, [one, other]) = (Permits::new(4, 1), [user(), user()]);
         let within = |inside| permits.acquire(one, inside, Instant::now());
         let outer = take(&permits, one, 3).await;
         let inner = within(1).await.expect("the last, though one user has all others");
@@ -444,15 +462,24 @@ mod tests {
         drop(outer);
         drop((first.now_or_never().expect("one more"), take(&permits, one, 1).await));
 
+        // They have all when the first one comes.
+        let full = Permits::new(2, 1);
+        let outer = [take(&full, one, 1).await, take(&full, other, 1).await];
+        let inner = full.acquire(one, 1, Instant::now()).await.expect("a connection of the claims");
+        assert!(full.acquire(other, 1, Instant::now()).await.is_err());
+        drop(inner);
+        drop(full.acquire(other, 1, Instant::now()).await.expect("likewise"));
+        drop(outer);
+
         assert_eq!(within(2).await.expect_err("a third one").kind(), StoreErrorKind::Nested);
-        let only = Permits::new(1).acquire(one, 1, Instant::now()).await;
+        let only = Permits::new(1, 1).acquire(one, 1, Instant::now()).await;
         assert_eq!(only.expect_err("there is one").kind(), StoreErrorKind::Nested);
         assert!(permits.line().users.is_empty() && permits.line().inner.is_empty() && permits.line().free() == 4);
     }
 
     #[tokio::test]
     async fn forget_users_without_calls() {
-        let permits = Permits::new(2);
+        let permits = Permits::new(2, 1);
         for _ in 0..100 {
             let (one, other) = (user(), None);
             let permit = acquire(&permits, one).await.expect("a permit");
@@ -467,7 +494,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_a_call_that_gives_up_waiting_go_to_others() {
-        let permits = Permits::new(1);
+        let permits = Permits::new(1, 1);
         let permit = acquire(&permits, None).await.expect("a permit");
         {
             let mut waiting = pin!(permits.acquire(user(), 0, Instant::now() + Duration::from_secs(60)));

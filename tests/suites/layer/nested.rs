@@ -24,12 +24,21 @@ async fn two(database: &Database, size: usize, modes: [Mode; 2]) -> [Operation<r
 
 /// Runs the inner operation inside of the outer one.
 async fn nest([outer, inner]: [Operation<run::Bytes>; 2], id: &str, is_within: bool) -> Charged<Vec<u8>> {
+    nest_for(billing(), [outer, inner], id, is_within).await
+}
+
+async fn nest_for(
+    caller: Caller,
+    [outer, inner]: [Operation<run::Bytes>; 2],
+    id: &str,
+    is_within: bool,
+) -> Charged<Vec<u8>> {
     let its_id = id.to_owned();
     let handler = move |call: Call| async move {
         let ship = |_| async { Ok::<_, ChargeError>(b"shipped".to_vec()) };
         let shipped = match is_within {
             true => inner.run_within(&call.execution(), "ship", b"", ship).await,
-            false => inner.run(&billing(), &its_id, b"", ship).await,
+            false => inner.run(call.caller(), &its_id, b"", ship).await,
         };
         match shipped {
             Ok(shipped) => Ok(shipped.into_inner()),
@@ -40,19 +49,23 @@ async fn nest([outer, inner]: [Operation<run::Bytes>; 2], id: &str, is_within: b
             Err(_) => Err(ChargeError::Network),
         }
     };
-    outer.run(&billing(), id, b"", handler).await
+    outer.run(&caller, id, b"", handler).await
 }
 
 /// Each outer transaction holds a connection that it does not give back before the inner one has ended.
 #[tokio::test]
 async fn transactions_end_whatever_the_size_of_the_pool() {
     let database = Database::new().await;
-    for (size, is_within) in [(2, true), (4, true), (4, false), (8, false), (16, true)] {
+    for (size, is_within, users) in
+        [(2, true, 1), (4, true, 1), (4, false, 1), (4, true, 200), (8, false, 10), (16, true, 200)]
+    {
         let both = two(&database, size, [Mode::Transactional; 2]).await;
         let mut runs = JoinSet::new();
         for number in 0..200 {
             let both = both.clone();
-            runs.spawn(async move { nest(both, &format!("{size} {is_within} {number}"), is_within).await });
+            let user = tonic_idempotency::UserId::from_text(&format!("user {}", number % users)).expect("an id");
+            let id = format!("{size} {is_within} {users} {number}");
+            runs.spawn(async move { nest_for(Caller::new(user), both, &id, is_within).await });
         }
         for ended in runs.join_all().await {
             match size {
