@@ -14,6 +14,7 @@ mod expires;
 mod final_errors;
 mod free_form;
 mod harness;
+mod jobs;
 mod key_field;
 mod leases;
 mod life;

@@ -349,6 +349,27 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
         check("a dead letter", "idempotency_dead_letters_total", &labels, words);
     }
 
+    // A run that stands in line says so after a minute.
+    let limits = Limits { in_flight: Limit::new(1024, 1), ..Limits::default() };
+    let builder = IdempotencyLayer::builder([]).store(MemoryStore::new()).limits(limits);
+    let layer = builder.procedure(Procedure::operation(charge)).build().expect("a layer");
+    let operation: Operation<Bytes> = layer.operation(charge).expect("it is declared");
+    let run = async |id: &str, takes: u64| {
+        let handler = move |_| async move {
+            tokio::time::sleep(Duration::from_secs(takes)).await;
+            Ok::<_, Infallible>(Vec::new())
+        };
+        operation.run(&caller, id, b"", handler).await.is_ok()
+    };
+    tokio::time::pause();
+    for (takes, warnings) in [(59, 0), (61, 1)] {
+        lines.take();
+        let [one, other] = [1, 2].map(|number| format!("{takes} {number}"));
+        assert_eq!(tokio::join!(run(&one, takes), run(&other, 0)), (true, true));
+        assert_eq!(lines.count("for its turn"), warnings, "{takes}");
+    }
+    tokio::time::resume();
+
     // Keys that protect nothing. Paths that are not in the descriptors are the callers' own texts.
     for (policy, level) in [(UnprotectedKeyPolicy::PassThrough, "WARN"), (UnprotectedKeyPolicy::Refuse, "INFO")] {
         let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new());
