@@ -1,9 +1,9 @@
-//! The lines of operations: one for each mode.
+//! The lines of operations: for calls, and for transactions.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 
@@ -19,19 +19,18 @@ const LONG: Duration = Duration::from_secs(60);
 /// The lines of a layer's operations. A consumer starts as many runs as it has messages: those beyond what one caller may have at once stand
 /// in line, and are not refused. They count for no limit, and hold nothing.
 pub(crate) struct Lines {
-    reserved: Arc<Semaphore>,
-    transactional: Arc<Semaphore>,
+    calls: Arc<Semaphore>,
+    transactions: Arc<Semaphore>,
 }
 
 impl Lines {
     /// `transactions` is the most of one caller that the store has at once.
     pub(crate) fn new(limits: &Limits, transactions: usize) -> Self {
-        let calls = limits.in_flight.at_least_one().caller.min(Semaphore::MAX_PERMITS);
-        let places = |number: usize| Arc::new(Semaphore::new(number));
-        Self { reserved: places(calls), transactional: places(calls.min(transactions.max(1))) }
+        let places = |number: usize| Arc::new(Semaphore::new(number.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { calls: places(limits.in_flight.caller), transactions: places(transactions) }
     }
 
-    /// Waits for a place, and has it until the result is dropped.
+    /// Waits for a place, and has it until the result is dropped. A transactional run stands in both lines, one after the other.
     ///
     /// # Errors
     ///
@@ -41,15 +40,15 @@ impl Lines {
     ///
     /// If the future is dropped, the run leaves the line.
     pub(crate) async fn enter(&self, procedure: &Procedure, tracker: &CallTracker) -> Result<Place, Rejection> {
-        let line = match procedure.policies().mode {
-            Mode::Reserved => &self.reserved,
-            Mode::Transactional => &self.transactional,
-        };
-        if let Ok(place) = Arc::clone(line).try_acquire_owned() {
-            return Ok(Place(place));
-        }
         let turn = async {
-            let mut turn = Box::pin(Arc::clone(line).acquire_owned());
+            let transaction = match procedure.policies().mode {
+                Mode::Reserved => None,
+                Mode::Transactional => Some(Arc::clone(&self.transactions).acquire_owned().await?),
+            };
+            Ok(Place { _call: Arc::clone(&self.calls).acquire_owned().await?, _transaction: transaction })
+        };
+        let told = async {
+            let mut turn = pin!(turn);
             match timeout(LONG, &mut turn).await {
                 Ok(turn) => turn,
                 Err(_) => {
@@ -58,8 +57,8 @@ impl Lines {
                 }
             }
         };
-        match tracker.shutting_down().run_until_cancelled(turn).await {
-            Some(Ok(place)) => Ok(Place(place)),
+        match tracker.shutting_down().run_until_cancelled(Box::pin(told)).await {
+            Some(Ok::<_, AcquireError>(place)) => Ok(place),
             // The lines are never closed.
             Some(Err(_)) | None => Err(Rejection::ShuttingDown),
         }
@@ -67,4 +66,7 @@ impl Lines {
 }
 
 /// A place among the runs that need not wait any longer.
-pub(crate) struct Place(#[expect(dead_code, reason = "its drop frees it")] OwnedSemaphorePermit);
+pub(crate) struct Place {
+    _call: OwnedSemaphorePermit,
+    _transaction: Option<OwnedSemaphorePermit>,
+}

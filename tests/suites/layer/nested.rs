@@ -115,6 +115,17 @@ async fn those_that_a_caller_may_not_have_at_once_wait_for_their_turn() {
     }
 }
 
+/// They are calls of one caller.
+#[tokio::test]
+async fn those_of_both_modes_wait_for_each_other() {
+    let database = Database::new().await;
+    let both = two(&database, 8, [Mode::Transactional, Mode::Reserved]).await;
+    let ids: Vec<_> = (0..300).map(|id: u32| id.to_string()).collect();
+    let runs = ids.iter().zip(both.iter().cycle()).map(|(id, operation)| charge(operation, id, b"", Vec::new()));
+    let ended = futures_util::future::join_all(runs).await;
+    assert!(ended.iter().all(Result::is_ok), "{:?}", ended.iter().find(|ended| ended.is_err()));
+}
+
 /// A layer in which one run at a time is allowed, and a run that goes on until its sender is dropped.
 async fn full() -> (IdempotencyLayer, Operation<run::Bytes>, oneshot::Sender<()>, JoinHandle<Charged<Vec<u8>>>) {
     let limits = Limits { in_flight: Limit::new(2, 1), ..Limits::default() };
