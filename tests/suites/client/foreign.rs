@@ -60,6 +60,11 @@ impl Foreign {
         self.answers.lock().expect("no panic").extend(answers);
     }
 
+    /// Forgets the answers that are set.
+    pub(crate) fn clear(&self) {
+        self.answers.lock().expect("no panic").clear();
+    }
+
     /// Answers the next call, before those that are set already.
     pub(crate) fn answers_first(&self, answer: Answer) {
         self.answers.lock().expect("no panic").push_front(answer);

@@ -1,6 +1,12 @@
 //! The other process of a test: this program again, with a role from its environment.
 
-use std::{env, iter, net::SocketAddr, process::Stdio, thread};
+use std::{
+    env,
+    io::{self, Write as _},
+    net::SocketAddr,
+    process::Stdio,
+    thread,
+};
 
 use http::Request;
 use tonic::{body::Body, transport::Endpoint};
@@ -17,6 +23,10 @@ const ROLE: &str = "JOURNAL_TEST_ROLE";
 const SERVER: &str = "JOURNAL_TEST_SERVER";
 const STEP: &str = "JOURNAL_TEST_STEP";
 const USER: &str = "JOURNAL_TEST_USER";
+
+/// The record of an owner, and its number.
+pub(crate) const OWNED: &str = "owned";
+pub(crate) const OWNED_ID: u64 = 1_000_000;
 
 /// Marks the start of a line of the other process, wherever the test harness has put it.
 const SAYS: &str = "says: ";
@@ -52,8 +62,10 @@ async fn plays_its_role() {
     let file = variable(FILE);
     match role.as_str() {
         "call" => call(&file).await,
-        "fill" => fill(&file).await,
+        "fill" => drop(fill(&file).await),
+        "fill_and_resume" => fill_and_resume(&file).await,
         "open" => say(Journal::open(file).err().map(|error| error.to_string()).unwrap_or_default()),
+        "own_each" => own_each(),
         "resume" => resume(&file).await,
         "write" => write(&file).await,
         other => panic!("no such role: {other}"),
@@ -161,17 +173,46 @@ async fn write(file: &str) {
     }
 }
 
+/// Opens each journal that the parent names, writes a record, and keeps it until the parent names the next.
+fn own_each() {
+    let mut held = None;
+    for file in io::stdin().lines() {
+        drop(held.take());
+        match RedbStore::open(file.expect("text")) {
+            Ok(store) => {
+                let record = Bytes::from_static(OWNED.as_bytes());
+                store.commit(&[Change::Put { id: OWNED_ID, record }]).expect("a commit");
+                held = Some(store);
+                say(OWNED);
+            }
+            Err(error) => say(error.to_string()),
+        }
+    }
+}
+
+/// Writes entries until there is no space, not even for a page, and sends them.
+async fn fill_and_resume(file: &str) {
+    let setup = fill(file).await;
+    let mut rest = fs::File::create(beside(Path::new(file))).expect("a file");
+    while rest.write_all(&[7; 512]).is_ok() {}
+    let left = setup.keys().await.len();
+    let resumed = setup.journal.resume(setup.service.clone()).await;
+    let answered = resumed.iter().filter(|it| matches!(it.outcome, Outcome::Answered(_))).count();
+    assert!(left > 5 && answered == left, "{answered} of {left} are answered: {:?}", resumed.last());
+    assert!(setup.keys().await.is_empty());
+}
+
 /// Writes entries until there is no space, and prints the error of the call that is not sent. Then removes the file beside the journal, if
 /// there is one, and goes on.
-async fn fill(file: &str) {
+async fn fill(file: &str) -> Setup {
     let server = Foreign::default();
     let mut setup = Setup::with(server, Journal::open(file).expect("a journal"), |layer| layer.max_attempts(1)).await;
-    setup.server.fails(iter::repeat_n(Status::unavailable("away"), 10_000));
     let mut written = Vec::new();
     let large = |number: usize| {
         keyed("shop", &format!("k-{number}")).map(|order| CreateOrderRequest { padding: vec![7; 64 << 10], ..order })
     };
     let full = loop {
+        setup.server.fails([Status::unavailable("away")]);
         let failed = setup.client.create_order(large(written.len())).await.expect_err("the server is away");
         let Some(key) = kept(&failed) else { break failed };
         written.push(key);
@@ -186,4 +227,6 @@ async fn fill(file: &str) {
     for key in written {
         say(key.to_string());
     }
+    setup.server.clear();
+    setup
 }

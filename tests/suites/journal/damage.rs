@@ -16,7 +16,7 @@ use super::{
 const VARIANTS: u64 = if cfg!(feature = "full") { 3000 } else { 300 };
 
 /// The key of an entry, its procedure and its message; and its state.
-type Entries = BTreeMap<String, (String, Bytes, EntryState)>;
+pub(crate) type Entries = BTreeMap<String, (String, Bytes, EntryState)>;
 
 async fn entries(journal: &Journal) -> Entries {
     let entries = journal.entries().await.expect("the entries");
@@ -28,7 +28,7 @@ async fn entries(journal: &Journal) -> Entries {
 const LAST: &str = "last";
 
 /// A journal of entries that have not ended, among others that have: as its process closes it, and as one leaves it that is killed.
-async fn journals(directory: &Directory) -> (Entries, [Vec<u8>; 2]) {
+pub(crate) async fn journals(directory: &Directory) -> (Entries, [Vec<u8>; 2]) {
     let mut setup = Setup::with(Foreign::default(), Journal::open(directory.file()).expect("a journal"), |layer| {
         layer.max_attempts(1)
     })
@@ -55,7 +55,7 @@ async fn journals(directory: &Directory) -> (Entries, [Vec<u8>; 2]) {
 /// Damages a file in a way of this number.
 fn damage(file: &mut Vec<u8>, seed: u64) -> &'static str {
     let mut random = StdRng::seed_from_u64(seed);
-    let at = if seed == 4 { 0 } else { random.random_range(0..file.len()) };
+    let at = random.random_range(1..file.len());
     let end = file.len().min(at + random.random_range(1..8192));
     match seed % 6 {
         0 => {
@@ -87,10 +87,11 @@ fn damage(file: &mut Vec<u8>, seed: u64) -> &'static str {
     }
 }
 
-/// The names beside the journal's.
+/// The names beside the journal's, without its lock's.
 fn beside(path: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(path.parent().expect("a directory")).expect("a directory");
-    files.map(|file| file.expect("a file").path()).filter(|other| other != path).collect()
+    let own = [path.to_owned(), path.with_extension("journal.lock")];
+    files.map(|file| file.expect("a file").path()).filter(|other| !own.contains(other)).collect()
 }
 
 #[tokio::test]

@@ -69,9 +69,10 @@ fn of_a_process_that_is_killed_while_it_makes_it_opens() {
         child.kill().expect("a process");
         child.wait().expect("a process");
         drop(Journal::open(directory.file()).unwrap_or_else(|error| panic!("after {part} of {KILLS}: {error}")));
-        let left: Vec<_> =
+        let mut left: Vec<_> =
             fs::read_dir(directory.path()).expect("a directory").map(|it| it.expect("a file").file_name()).collect();
-        assert_eq!(left, [directory.file().file_name().expect("a name")]);
+        left.sort();
+        assert_eq!(left, ["orders.journal", "orders.journal.lock"]);
     }
 }
 
@@ -113,50 +114,72 @@ async fn keeps_every_entry_of_a_process_that_is_killed_while_it_writes() {
 
 #[tokio::test]
 async fn that_has_no_space_fails_the_call_before_it_is_sent() {
-    // The shell ignores the signal, and so does the program that replaces it: a write beyond the limit is an error.
-    let mut limited = Command::new("sh");
     let directory = Directory::new();
-    let program = command("fill", &directory.file());
+    fills_up(limited("fill", &directory.file()), &directory.file()).await;
+}
+
+/// The command of a process whose files have a largest size.
+fn limited(role: &str, file: &Path) -> Command {
+    // The shell ignores the signal, and so does the program that replaces it: a write beyond the limit is an error.
+    let (mut limited, program) = (Command::new("sh"), command(role, file));
     limited.args(["-c", &format!("ulimit -f {}; trap '' XFSZ; exec \"$0\" \"$@\"", SMALL * 2)]);
     limited.arg(program.get_program()).args(program.get_args());
     limited.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    fills_up(limited, &directory.file()).await;
+    limited
 }
 
 #[tokio::test]
 async fn on_a_full_disk_fails_the_call_before_it_is_sent() {
-    let directory = Directory::new();
-    let mount = |arguments: &[&str]| {
-        let mounted = Command::new("mount").args(arguments).arg(directory.path()).output();
-        mounted.map_err(|error| error.to_string()).and_then(|it| {
-            if it.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&it.stderr).into_owned()) }
-        })
-    };
-    if let Err(why) = mount(&["-t", "tmpfs", "-o", &format!("size={SMALL}k"), "tmpfs"]) {
-        return scratch_postgres::skip("mount", why);
-    }
-    std::fs::write(beside(&directory.file()), vec![7; 1 << 20]).expect("space");
-    let filled = fills_up(command("fill", &directory.file()), &directory.file());
-    let filled = tokio::spawn(filled).await;
-    Command::new("umount").arg("-l").arg(directory.path()).status().expect("umount");
-    filled.expect("no panic");
+    let Some(disk) = SmallDisk::mount() else { return };
+    fs::write(beside(&disk.0.file()), vec![7; 1 << 20]).expect("space");
+    fills_up(command("fill", &disk.0.file()), &disk.0.file()).await;
 }
 
-fn fills_up(mut program: Command, file: &Path) -> impl Future<Output = ()> + Send + use<> {
-    let file = file.to_owned();
-    async move {
-        let output = program.output().expect("a process");
-        let text = String::from_utf8(output.stdout).expect("text");
-        let mut lines = text.lines().filter_map(said);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{text}{errors}");
-        let message = lines.next().expect("an answer");
-        assert!(message.starts_with("the call was not sent: there is no space for the journal "), "{message}");
-        assert!(message.contains(&file.display().to_string()) && message.contains("free some"), "{message}");
-        let durable: Vec<_> = lines.collect();
-        assert!(durable.len() > 5, "{text}");
-        assert_eq!(keys(&Journal::open(file).expect("a journal")).await, durable);
+#[test]
+fn on_a_full_disk_sends_what_it_has() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let output = command("fill_and_resume", &disk.0.file()).output().expect("a process");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// A disk of a few MiB.
+struct SmallDisk(Directory);
+
+impl SmallDisk {
+    /// `None` if this process may not mount.
+    fn mount() -> Option<Self> {
+        let directory = Directory::new();
+        let size = format!("size={SMALL}k");
+        let mut mount = Command::new("mount");
+        let mounted = mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(directory.path()).output();
+        let why = match mounted {
+            Ok(mounted) if mounted.status.success() => return Some(Self(directory)),
+            Ok(mounted) => String::from_utf8_lossy(&mounted.stderr).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        scratch_postgres::skip("mount", why);
+        None
     }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(self.0.path()).status().expect("umount");
+    }
+}
+
+async fn fills_up(mut program: Command, file: &Path) {
+    let output = program.output().expect("a process");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let mut lines = text.lines().filter_map(said);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    let message = lines.next().expect("an answer");
+    assert!(message.starts_with("the call was not sent: there is no space for the journal "), "{message}");
+    assert!(message.contains(&file.display().to_string()) && message.contains("free some"), "{message}");
+    let durable: Vec<_> = lines.collect();
+    assert!(durable.len() > 5, "{text}");
+    assert_eq!(keys(&Journal::open(file).expect("a journal")).await, durable);
 }
 
 #[test]

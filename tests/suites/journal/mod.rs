@@ -8,6 +8,7 @@ mod failed;
 mod file;
 mod harness;
 mod lanes;
+mod owner;
 mod prelude;
 mod resume;
 mod worker;

@@ -20,6 +20,7 @@ use crate::BoxError;
 /// | [`InUse`](Self::InUse) | `INTERNAL` | give each process a journal of its own |
 /// | [`KeyReused`](Self::KeyReused) | `INVALID_ARGUMENT`, `IDEMPOTENCY_KEY_REUSED` | use a new key for another request |
 /// | [`Store`](Self::Store) | `INTERNAL` | see the cause |
+/// | [`Version`](Self::Version) | `INTERNAL` | use the version of this crate that has written the journal, or a newer one |
 #[derive(Clone, Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -61,6 +62,16 @@ pub enum JournalError {
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
+    /// The file is of a version that this one does not read. It is unchanged.
+    #[error(
+        "the journal {journal} is of another version: {version}; use the version of tonic-idempotency-client that has written it, or a newer one"
+    )]
+    Version {
+        /// The path of the file.
+        journal: String,
+        /// The version that was found, in words.
+        version: String,
+    },
 }
 
 tonic_idempotency_wire::debug_tells!(JournalError);
@@ -78,7 +89,7 @@ impl JournalError {
         match self {
             Self::Expired { .. } => Status::failed_precondition(message),
             Self::Full { .. } => Status::resource_exhausted(message),
-            Self::InUse { .. } | Self::Store { .. } => Status::internal(message),
+            Self::InUse { .. } | Self::Store { .. } | Self::Version { .. } => Status::internal(message),
             Self::KeyReused { .. } => {
                 let details = ErrorDetails::with_error_info(Reason::KeyReused.as_str(), DOMAIN, []);
                 Status::with_error_details(tonic::Code::InvalidArgument, message, details)

@@ -4,47 +4,84 @@ use std::{
     io,
     ops::Bound,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use redb::{BackendError, StorageBackend};
 
+use super::overlay::Overlay;
+
 /// A disk on which redb never marks its database as cleanly closed: it trusts that mark, and then reads pages without verifying
 /// their checksums.
 #[derive(Debug)]
 pub(super) struct NeverClosed<B> {
-    pub(super) inner: B,
+    inner: B,
+    /// The changes, if the disk is only read.
+    overlay: Option<Mutex<Overlay>>,
     /// Whether the database is being closed: nothing is written then. All commits are durable before that.
-    pub(super) ends: Arc<AtomicBool>,
+    ends: Arc<AtomicBool>,
 }
 
-impl<B> NeverClosed<B> {
-    fn unless_it_ends(&self, change: impl FnOnce(&B) -> io::Result<()>) -> io::Result<()> {
-        if self.ends.load(Ordering::Acquire) { Ok(()) } else { change(&self.inner) }
+impl<B: StorageBackend> NeverClosed<B> {
+    /// A disk that is written.
+    pub(super) fn written(inner: B, ends: Arc<AtomicBool>) -> io::Result<Self> {
+        Ok(Self { inner, overlay: None, ends })
+    }
+
+    /// A disk that is only read: changes stay in memory.
+    pub(super) fn only_read(inner: B, ends: Arc<AtomicBool>) -> io::Result<Self> {
+        let overlay = Some(Mutex::new(Overlay::of(&inner)?));
+        Ok(Self { inner, overlay, ends })
+    }
+
+    pub(super) fn is_only_read(&self) -> bool {
+        self.overlay.is_some()
+    }
+
+    fn overlay(&self) -> Option<MutexGuard<'_, Overlay>> {
+        self.overlay.as_ref().map(|overlay| overlay.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
     }
 }
 
 impl<B: StorageBackend> StorageBackend for NeverClosed<B> {
     fn len(&self) -> io::Result<u64> {
-        self.inner.len()
+        self.overlay().map_or_else(|| self.inner.len(), |overlay| Ok(overlay.len()))
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.inner.read(offset, out)
+        match self.overlay() {
+            Some(overlay) => overlay.read(&self.inner, offset, out),
+            None => self.inner.read(offset, out),
+        }
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.unless_it_ends(|inner| inner.set_len(length))
+        match self.overlay() {
+            _ if self.ends() => Ok(()),
+            Some(mut overlay) => {
+                overlay.set_len(length);
+                Ok(())
+            }
+            None => self.inner.set_len(length),
+        }
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.unless_it_ends(B::sync_data)
+        if self.overlay.is_some() || self.ends() { Ok(()) } else { self.inner.sync_data() }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.unless_it_ends(|inner| inner.write(offset, data))
+        match self.overlay() {
+            _ if self.ends() => Ok(()),
+            Some(mut overlay) => overlay.write(&self.inner, offset, data),
+            None => self.inner.write(offset, data),
+        }
     }
 
     fn close(&self) -> io::Result<()> {

@@ -1,37 +1,24 @@
 //! The file of a journal: its names, and how it is made.
 
 use std::{
-    ffi::{OsStr, OsString},
-    fs::{self, File, OpenOptions},
+    ffi::OsStr,
+    fs::{self, DirEntry, File, OpenOptions},
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
-/// The suffix of a file that is not a journal yet, and the number of attempts to make a journal.
+/// The suffix of a file that is not a journal yet, after a random number with so many digits.
 const UNFINISHED: &str = ".new";
-const ATTEMPTS: u32 = 10;
+const DIGITS: usize = 16;
 
 /// The suffix that is added to the name of a damaged journal. The file is kept.
 const DAMAGED: &str = ".damaged";
 
 /// Makes an empty journal under a temporary name, and renames it when it is whole and durable: a file that a process left behind while
-/// writing the first pages would never open again. If another process is faster, its journal is kept.
+/// writing the first pages would never open again.
 pub(super) fn make(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    remove_unfinished(path)?;
-    for _ in 0..ATTEMPTS {
-        let made = unnamed(path, &fill).and_then(|unfinished| name_it(&unfinished, path));
-        match made {
-            Ok(()) => return sync_directory(path),
-            // Another process has taken it for a leftover, and removed it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if path.exists() {
-                    return sync_directory(path);
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::other("other processes keep making and removing it"))
+    fs::rename(unnamed(path, fill)?, path)?;
+    sync_directory(path)
 }
 
 /// Replaces a damaged file by a new journal. Keeps the content of the damaged file under another name, and returns that name.
@@ -45,29 +32,18 @@ pub(super) fn replace(path: &Path, content: &[u8], fill: impl Fn(&Path) -> io::R
 
 /// Makes a journal under a temporary name, and returns that name. The content is durable on return.
 fn unnamed(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
-    let unfinished = PathBuf::from(with(path, &format!(".{:016x}{UNFINISHED}", fastrand::u64(..))));
+    let number = fastrand::u64(..);
+    let unfinished = beside(path, &format!(".{number:0DIGITS$x}{UNFINISHED}"));
     fill(&unfinished)?;
     File::open(&unfinished)?.sync_all()?;
     Ok(unfinished)
-}
-
-/// Gives a file this name, if no other has it.
-fn name_it(unfinished: &Path, path: &Path) -> io::Result<()> {
-    match fs::hard_link(unfinished, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
-        Ok(()) => {}
-        // A file system without links.
-        Err(_) => return fs::rename(unfinished, path),
-    }
-    fs::remove_file(unfinished).or_else(if_missing)
 }
 
 /// Writes the content of a damaged file into a new file, and returns its path.
 fn set_aside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     for number in 1.. {
         let end = if number == 1 { DAMAGED.to_owned() } else { format!("{DAMAGED}-{number}") };
-        let kept = PathBuf::from(with(path, &end));
+        let kept = beside(path, &end);
         match options().create_new(true).open(&kept) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -81,29 +57,44 @@ fn set_aside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     unreachable!("the numbers do not end")
 }
 
-/// Removes the temporary files of processes that died before they had removed them. A process that is alive makes its file
-/// again, if there is no journal yet.
+/// Removes the temporary files of processes that died before they had renamed them.
 pub(super) fn remove_unfinished(path: &Path) -> io::Result<()> {
-    unfinished(path)?.into_iter().try_for_each(|left| fs::remove_file(left).or_else(if_missing))
+    unfinished(path)?.into_iter().try_for_each(fs::remove_file)
 }
 
 /// Returns the temporary files of this journal.
 fn unfinished(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let (Some(name), directory) = (path.file_name().and_then(OsStr::to_str), directory(path)) else {
-        return Ok(Vec::new());
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else { return Ok(Vec::new()) };
+    let is_unfinished = |other: &DirEntry| {
+        let other_name = other.file_name();
+        let number =
+            other_name.to_str().and_then(|it| it.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(UNFINISHED));
+        number
+            .is_some_and(|it| it.len() == DIGITS && it.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')))
+            && other.file_type().is_ok_and(|kind| kind.is_file())
     };
-    let is_unfinished = |other: &OsStr| {
-        other
-            .to_str()
-            .and_then(|it| it.strip_prefix(name))
-            .is_some_and(|it| it.starts_with('.') && it.ends_with(UNFINISHED))
-    };
-    let files = fs::read_dir(directory)?.filter_map(Result::ok);
-    Ok(files.filter(|file| is_unfinished(&file.file_name())).map(|file| file.path()).collect())
+    let files = fs::read_dir(directory(path))?.filter_map(Result::ok);
+    Ok(files.filter(is_unfinished).map(|file| file.path()).collect())
+}
+
+/// Returns the length of the file at this path, if there is one. A file that is no regular one is refused, unread: it is no journal, and
+/// may be a device, or keep its reader for ever.
+pub(super) fn length(path: &Path) -> io::Result<Option<u64>> {
+    match fs::metadata(path) {
+        Ok(file) if file.is_file() => Ok(Some(file.len())),
+        Ok(_) => Err(io::Error::other("it is not a regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a file that exists.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    options().open(path)
 }
 
 /// Opens the file, or makes it.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open_or_make(path: &Path) -> io::Result<File> {
     options().create(true).truncate(false).open(path)
 }
 
@@ -116,17 +107,14 @@ fn options() -> OpenOptions {
     options
 }
 
-fn with(path: &Path, end: &str) -> OsString {
+/// Returns the path with this end added to its name.
+pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
-    name
+    name.into()
 }
 
-fn if_missing(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
-fn directory(path: &Path) -> &Path {
+pub(super) fn directory(path: &Path) -> &Path {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     directory.unwrap_or(Path::new("."))
 }

@@ -2,8 +2,12 @@
 
 use memchr::memmem;
 
-/// The magic number of a frame: three bytes that do not occur in text, and the version of the frame.
-const BEGIN: [u8; 4] = [0xc9, 0xfd, 0xe7, 1];
+/// The magic number of a frame: three bytes that do not occur in text.
+const MAGIC: [u8; 3] = [0xc9, 0xfd, 0xe7];
+
+/// The version of a frame, which is after the magic number.
+const VERSION: u8 = 1;
+const BEGIN: [u8; 4] = [MAGIC[0], MAGIC[1], MAGIC[2], VERSION];
 
 /// The length of a frame's head: the magic number, the checksum of all that follows it, the numbers of the commit and the
 /// record, and the record's length.
@@ -32,9 +36,13 @@ impl<'a> Frame<'a> {
         frame
     }
 
-    /// Reads the frame with which these bytes begin; `None` if it is damaged.
+    /// Reads the frame with which these bytes begin; `None` if it is damaged, or of another version.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
-        let bytes = bytes.strip_prefix(&BEGIN)?;
+        Self::after(bytes.strip_prefix(&BEGIN)?)
+    }
+
+    /// Reads the part of a frame after its version.
+    fn after(bytes: &'a [u8]) -> Option<Self> {
         let (checksum, bytes) = bytes.split_first_chunk()?;
         let (commit, rest) = bytes.split_first_chunk()?;
         let (id, rest) = rest.split_first_chunk()?;
@@ -48,6 +56,17 @@ impl<'a> Frame<'a> {
     pub(super) fn all(file: &'a [u8]) -> impl Iterator<Item = (usize, Self)> {
         memmem::find_iter(file, &BEGIN).filter_map(|at| Some((at, Self::read(&file[at..])?)))
     }
+}
+
+/// Returns the version of the frame with which these bytes begin, if it is newer than this program's.
+pub(super) fn newer(bytes: &[u8]) -> Option<u8> {
+    bytes.strip_prefix(&MAGIC)?.first().copied().filter(|version| *version > VERSION)
+}
+
+/// Returns the newer version of a frame in a damaged file. If only its version is damaged, a frame has the checksum of this one.
+pub(super) fn newer_among(file: &[u8]) -> Option<u8> {
+    let mut places = memmem::find_iter(file, &MAGIC).map(|at| &file[at..]);
+    places.find_map(|bytes| newer(bytes).filter(|_| Frame::after(&bytes[BEGIN.len()..]).is_none()))
 }
 
 #[cfg(test)]
@@ -64,7 +83,7 @@ mod tests {
         for bit in 0..encoded.len() * 8 {
             let mut damaged = encoded.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Frame::read(&damaged), None, "bit {bit}");
+            assert_eq!((Frame::read(&damaged), newer_among(&damaged)), (None, None), "bit {bit}");
         }
     }
 }

@@ -2,22 +2,25 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `backend` | the disk, which is verified whenever it is opened |
+//! | `backend`, `overlay` | the disk, which is verified whenever it is opened, and is written or only read |
 //! | `file` | the names of a journal's files |
 //! | `frame` | a record's version and checksum |
+//! | `lock` | the owner of a journal |
 
 mod backend;
 mod file;
 mod frame;
+mod lock;
+mod overlay;
 
 use std::{
     collections::HashSet,
-    fs,
+    fmt, fs,
     io::{self, Seek as _, SeekFrom, Write as _},
     ops::Deref,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -28,7 +31,11 @@ use redb::{
     backends::FileBackend,
 };
 
-use self::{backend::NeverClosed, frame::Frame};
+use self::{
+    backend::NeverClosed,
+    frame::{Frame, newer, newer_among},
+    lock::LockedPath,
+};
 use super::{
     Change, JournalError, JournalStore,
     entry::{Identity, identity, of_a_damaged_file},
@@ -47,12 +54,23 @@ const CACHE: usize = 16 << 20;
 /// The file is verified whenever it is opened: each page, and each record by a checksum of its own. A damaged file is kept under another
 /// name, with `.damaged` at its end. A new file takes its place. The new file has all entries that could be read. They are marked as
 /// [failed](super::EntryState::Failed), because they may have ended before. A warning is logged. One damage is not noticed: in the last
-/// commit of a process that was killed, it looks like a commit that was cut off.
+/// commit of a process that was killed, it looks like a commit that was cut off. An empty file may have had entries, too: a warning is
+/// logged, and a new journal takes its place.
+///
+/// From before the file is read until the store is dropped, the process holds a lock of the system on the file `NAME.lock` beside it, behind
+/// links. That file stays. If the process dies, the system unlocks it. On NFS, the lock holds between machines if the server has locks, and
+/// the file system is not mounted with `nolock` or `local_lock`; with these, it holds between the processes of one machine. Without
+/// locks, no journal is opened.
+///
+/// After a commit that has failed, as on a full disk, records are read without a write; the next commit opens the file again.
 #[derive(Debug)]
 pub struct RedbStore {
-    path: PathBuf,
-    /// `None` after a failure: redb wants the file to be opened again.
+    /// The path that the application has given.
+    name: PathBuf,
+    /// `None` after a failure.
     database: Mutex<Option<OpenDatabase>>,
+    /// Dropped last.
+    path: LockedPath,
 }
 
 impl RedbStore {
@@ -60,55 +78,62 @@ impl RedbStore {
     ///
     /// # Errors
     ///
-    /// [`JournalError::InUse`] if the file is open already. [`JournalError::Full`] or [`JournalError::Store`] if the file cannot be made or
-    /// read, or if it has nothing of a journal in it.
+    /// [`JournalError::InUse`] if the file is open already. [`JournalError::Version`] if it is of a version that this one does not read.
+    /// [`JournalError::Full`] or [`JournalError::Store`] if the file cannot be made, locked or read, if it is no regular file, or if it has
+    /// nothing of a journal in it. A file that is refused is unchanged.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
-        let path = path.into();
-        let database = open_or_salvage(&path).map_err(|error| explain(&path, error))?;
-        Ok(Self { path, database: Mutex::new(Some(database)) })
+        let name = path.into();
+        let opened = LockedPath::lock(&name).and_then(|path| Ok((open_or_salvage(&path)?, path)));
+        let (database, path) = opened.map_err(|error| explain(&name, error))?;
+        Ok(Self { name, database: Mutex::new(Some(database)), path })
     }
 
-    /// Runs `work` on the database. After a failure, the database is closed. `after_failure` then runs before the database is opened again.
-    fn with<T>(
-        &self,
-        work: impl FnOnce(&Database) -> Result<T, Error>,
-        after_failure: impl FnOnce(&Path),
-    ) -> Result<T, JournalError> {
-        let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = match database.take() {
+    fn database(&self) -> MutexGuard<'_, Option<OpenDatabase>> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, changes: &[Change]) -> Result<(), Error> {
+        let mut database = self.database();
+        let open = match database.take().filter(|open| open.takes_changes) {
             Some(open) => open,
-            None => open(&self.path).map_err(|error| explain(&self.path, error))?,
+            None => open(&self.path)?,
         };
-        match work(&open) {
-            Ok(done) => {
-                *database = Some(open);
-                Ok(done)
-            }
-            Err(error) => {
-                drop(open);
-                after_failure(&self.path);
-                Err(explain(&self.path, error))
-            }
+        if let Err(error) = apply(&open, changes) {
+            // redb wants the file to be opened again.
+            drop(open);
+            *database = scrub(&self.path)
+                .inspect_err(|error| {
+                    tracing::warn!(journal = %self.name.display(), %error, "what a failed commit has written is still in the journal's file");
+                })
+                .ok();
+            return Err(error);
         }
+        *database = Some(open);
+        Ok(())
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&Database) -> Result<T, Error>) -> Result<T, JournalError> {
+        let mut database = self.database();
+        let looked = database.take().map_or_else(|| open_to_read(&self.path), Ok).and_then(|open| {
+            let found = look(&open)?;
+            *database = Some(open);
+            Ok(found)
+        });
+        looked.map_err(|error| explain(&self.name, error))
     }
 }
 
 impl JournalStore for RedbStore {
     fn commit(&self, changes: &[Change]) -> Result<(), JournalError> {
-        let after_failure = |path: &Path| {
-            if let Err(error) = scrub(path) {
-                tracing::warn!(journal = %path.display(), %error, "what a failed commit has written is still in the journal's file");
-            }
-        };
-        self.with(|database| apply(database, changes), after_failure)
+        self.change(changes).map_err(|error| explain(&self.name, error))
     }
 
     fn ids(&self) -> Result<Vec<u64>, JournalError> {
-        self.with(ids, |_| {})
+        self.look(ids)
     }
 
     fn read(&self, id: u64) -> Result<Option<Bytes>, JournalError> {
-        self.with(|database| read(database, id), |_| {})
+        self.look(|database| read(database, id))
     }
 }
 
@@ -117,6 +142,8 @@ impl JournalStore for RedbStore {
 struct OpenDatabase {
     database: Database,
     ends: Arc<AtomicBool>,
+    /// Whether its changes reach the file.
+    takes_changes: bool,
 }
 
 impl Deref for OpenDatabase {
@@ -143,7 +170,10 @@ fn read(database: &Database, id: u64) -> Result<Option<Bytes>, Error> {
     let Some(value) = table.get(id)? else { return Ok(None) };
     match Frame::read(value.value()) {
         Some(frame) if frame.id == id => Ok(Some(Bytes::copy_from_slice(frame.record))),
-        _ => Err(Error::Corrupted(format!("the record {id} is damaged, or of another version"))),
+        _ => match newer(value.value()) {
+            Some(version) => Err(NewerFrame(version).into()),
+            None => Err(Error::Corrupted(format!("the record {id} is damaged"))),
+        },
     }
 }
 
@@ -176,50 +206,61 @@ fn last_commit(table: &impl redb::ReadableTable<(), u64>) -> Result<u64, Error> 
 }
 
 /// Opens the file at this path, or makes it. A damaged file is replaced by a new one, with all entries that can be read.
-fn open_or_salvage(path: &Path) -> Result<OpenDatabase, Error> {
-    if !path.exists() {
+fn open_or_salvage(path: &LockedPath) -> Result<OpenDatabase, Error> {
+    if let Err(error) = file::remove_unfinished(path) {
+        tracing::debug!(journal = %path.display(), %error, "what other processes left is not removed");
+    }
+    let length = file::length(path)?;
+    if length == Some(0) {
+        tracing::warn!(journal = %path.display(), "the file of the journal is empty, and may have had entries; a new journal takes its place");
+    }
+    if length.unwrap_or_default() == 0 {
         file::make(path, |unfinished| filled(unfinished, &[]))?;
     }
     // The content before redb repairs the file.
-    let content = fs::read(path)?;
-    let opened = match content.is_empty() {
-        // The file of a journal is never empty.
-        true => Err(Error::Corrupted("the file is empty".to_owned())),
-        false => open(path),
-    };
-    match opened {
-        Ok(database) => {
+    let content = fs::read(&**path)?;
+    match open_to_read(path).map(drop) {
+        Ok(()) => {
+            let database = open(path)?;
             keep_what_no_commit_has(&content, &database, path)?;
-            // If a process died right after it had made the journal, the file still has two names.
-            if let Err(error) = file::remove_unfinished(path) {
-                tracing::debug!(journal = %path.display(), %error, "what other processes left is not removed");
-            }
             Ok(database)
         }
-        Err(error) if is_damage(&error) => {
-            let found: Vec<_> = Frame::all(&content).map(|(_, frame)| frame).collect();
-            if found.is_empty() && !content.is_empty() && !content.starts_with(b"redb") {
-                return Err(error);
-            }
-            let records = last_of_each(found, &HashSet::new());
-            let entries: Vec<_> = records.iter().filter_map(of_a_damaged_file).collect();
-            let kept = file::replace(path, &content, |unfinished| filled(unfinished, &entries))?;
-            tracing::warn!(
-                journal = %path.display(), kept = %kept.display(), entries = entries.len(), %error,
-                "the journal was damaged and is kept under another name; its operations, which may have ended, are in a new one as failed"
-            );
-            open(path)
-        }
+        Err(error) if is_damage(&error) => salvage(path, &content, error),
         Err(error) => Err(error),
     }
 }
 
-/// Opens the file, and verifies it.
+/// Replaces a damaged file by a new one, with all entries that can be read.
+fn salvage(path: &LockedPath, content: &[u8], error: Error) -> Result<OpenDatabase, Error> {
+    if let Some(version) = newer_among(content) {
+        return Err(NewerFrame(version).into());
+    }
+    let found: Vec<_> = Frame::all(content).map(|(_, frame)| frame).collect();
+    if found.is_empty() && !content.starts_with(b"redb") {
+        return Err(error);
+    }
+    let records = last_of_each(found, &HashSet::new());
+    let entries: Vec<_> = records.iter().filter_map(of_a_damaged_file).collect();
+    let kept = file::replace(path, content, |unfinished| filled(unfinished, &entries))?;
+    tracing::warn!(
+        journal = %path.display(), kept = %kept.display(), entries = entries.len(), %error,
+        "the journal was damaged and is kept under another name; its operations, which may have ended, are in a new one as failed"
+    );
+    open(path)
+}
+
+/// Opens a file that was [read](open_to_read) before.
 fn open(path: &Path) -> Result<OpenDatabase, Error> {
-    let open = create(FileBackend::new(file::open(path)?)?)?;
+    opened(FileBackend::new(file::open(path)?)?, NeverClosed::written)
+}
+
+/// Opens the file without changing it, and verifies it.
+fn open_to_read(path: &Path) -> Result<OpenDatabase, Error> {
+    let open = opened(FileBackend::new(file::open(path)?)?, NeverClosed::only_read)?;
     for id in ids(&open)? {
         read(&open, id)?;
     }
+    last_commit(&open.begin_read()?.open_table(COMMITS)?)?;
     Ok(open)
 }
 
@@ -227,8 +268,12 @@ fn open(path: &Path) -> Result<OpenDatabase, Error> {
 fn filled(path: &Path, records: &[Bytes]) -> io::Result<()> {
     let put = |(id, record): (u64, &Bytes)| Change::Put { id, record: record.clone() };
     let changes: Vec<_> = (1..).zip(records).map(put).collect();
-    let done = open(path).and_then(|database| apply(&database, &changes));
-    done.map_err(|error| match error {
+    let made = file::open_or_make(path).map_err(Error::from).and_then(|file| {
+        let database = opened(FileBackend::new(file)?, NeverClosed::written)?;
+        // With the tables, so that readers find them.
+        apply(&database, &changes)
+    });
+    made.map_err(|error| match error {
         Error::Io(error) => error,
         error => io::Error::other(error),
     })
@@ -254,19 +299,18 @@ fn keep_what_no_commit_has(content: &[u8], database: &Database, path: &Path) -> 
 }
 
 /// Makes the records of a failed commit unreadable: its callers are told that their calls were not sent, so
-/// [`keep_what_no_commit_has`] must not find them.
-fn scrub(path: &Path) -> Result<(), Error> {
-    let last = {
-        let database = open(path)?;
-        last_commit(&database.begin_read()?.open_table(COMMITS)?)?
-    };
+/// [`keep_what_no_commit_has`] must not find them. Returns the database as it is without them, to be read.
+fn scrub(path: &Path) -> Result<OpenDatabase, Error> {
+    let database = open_to_read(path)?;
+    let last = last_commit(&database.begin_read()?.open_table(COMMITS)?)?;
     let content = fs::read(path)?;
     let mut file = file::open(path)?;
     for (at, _) in Frame::all(&content).filter(|(_, frame)| frame.commit > last) {
         file.seek(SeekFrom::Start(at as u64))?;
         file.write_all(&[0])?;
     }
-    Ok(file.sync_data()?)
+    file.sync_data()?;
+    Ok(database)
 }
 
 /// Returns the last record of each operation that is not in `known`, in the order of the records' numbers.
@@ -282,23 +326,21 @@ fn last_of_each(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<Byt
     records.into_iter().map(|(_, record)| record).collect()
 }
 
-fn create(backend: impl StorageBackend) -> Result<OpenDatabase, Error> {
+/// Opens a database on a disk that is written, or only read.
+fn opened<B: StorageBackend>(
+    disk: B,
+    way: impl FnOnce(B, Arc<AtomicBool>) -> io::Result<NeverClosed<B>>,
+) -> Result<OpenDatabase, Error> {
     let ends = Arc::new(AtomicBool::new(false));
-    let backend = NeverClosed { inner: backend, ends: Arc::clone(&ends) };
+    let backend = way(disk, Arc::clone(&ends))?;
+    let takes_changes = !backend.is_only_read();
     let database = Database::builder().set_cache_size(CACHE).create_with_backend(backend)?;
-    let open = OpenDatabase { database, ends };
-    let transaction = open.begin_read()?;
-    if transaction.open_table(RECORDS).is_err() || transaction.open_table(COMMITS).is_err() {
-        // Makes the tables, so that readers find them.
-        apply(&open, &[])?;
-    }
-    Ok(open)
+    Ok(OpenDatabase { database, ends, takes_changes })
 }
-
 /// Returns whether the cause of this error is the file's content, rather than the disk or its user.
 fn is_damage(error: &Error) -> bool {
     match error {
-        Error::Corrupted(_) | Error::UpgradeRequired(_) => true,
+        Error::Corrupted(_) => other_version(error).is_none(),
         Error::Io(error) => matches!(
             error.kind(),
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof
@@ -307,8 +349,40 @@ fn is_damage(error: &Error) -> bool {
     }
 }
 
+/// A record of a newer version.
+#[derive(Debug)]
+struct NewerFrame(u8);
+
+impl fmt::Display for NewerFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "its records have the version {}", self.0)
+    }
+}
+
+impl std::error::Error for NewerFrame {}
+
+impl From<NewerFrame> for Error {
+    fn from(newer: NewerFrame) -> Self {
+        io::Error::new(io::ErrorKind::Unsupported, newer).into()
+    }
+}
+
+/// Returns the version of a file, in words, if the cause of this error is that this program cannot read it.
+fn other_version(error: &Error) -> Option<String> {
+    match error {
+        // As redb says of a version that is newer than its own.
+        Error::Corrupted(why) if why.contains("file format version") => Some(why.clone()),
+        Error::UpgradeRequired(_) => Some(error.to_string()),
+        Error::Io(cause) => cause.get_ref()?.downcast_ref().map(NewerFrame::to_string),
+        _ => None,
+    }
+}
+
 fn explain(path: &Path, error: Error) -> JournalError {
     let journal = path.display().to_string();
+    if let Some(version) = other_version(&error) {
+        return JournalError::Version { journal, version };
+    }
     match &error {
         Error::DatabaseAlreadyOpen => JournalError::InUse { journal },
         Error::Io(cause) if is_full(cause) => JournalError::Full { journal, source: Arc::new(error) },

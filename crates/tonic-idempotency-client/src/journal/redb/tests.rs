@@ -3,6 +3,7 @@
 use std::{
     io,
     sync::{Arc, Mutex},
+    time::UNIX_EPOCH,
 };
 
 use super::*;
@@ -76,9 +77,8 @@ impl StorageBackend for Disk {
     }
 }
 
-fn store(disk: &Disk) -> RedbStore {
-    let database = create(disk.clone()).expect("a database");
-    RedbStore { path: "a disk".into(), database: Mutex::new(Some(database)) }
+fn open_on(disk: &Disk) -> OpenDatabase {
+    opened(disk.clone(), NeverClosed::written).expect("a database")
 }
 
 fn put(id: u64) -> Change {
@@ -108,10 +108,10 @@ fn expected(commits_done: usize) -> Vec<u64> {
 #[test]
 fn a_commit_is_synchronized_before_it_returns() {
     let disk = Disk::default();
-    let store = store(&disk);
+    let store = open_on(&disk);
     for changes in commits() {
         let before = disk.done();
-        store.commit(&changes).expect("a commit");
+        apply(&store, &changes).expect("a commit");
         let deeds = disk.deeds.lock().expect("no panic")[before..].to_vec();
         let last_write = deeds.iter().rposition(|deed| matches!(deed, Deed::Write(..))).expect("a write");
         assert!(deeds[last_write..].iter().any(|deed| matches!(deed, Deed::Sync)), "{deeds:?}");
@@ -122,11 +122,12 @@ fn a_commit_is_synchronized_before_it_returns() {
 #[test]
 fn a_torn_write_loses_no_earlier_entry() {
     let disk = Disk::default();
-    let journal = store(&disk);
+    let journal = open_on(&disk);
+    apply(&journal, &[]).expect("a commit");
     let begun = disk.done();
     let mut ends = Vec::new();
     for changes in commits() {
-        journal.commit(&changes).expect("a commit");
+        apply(&journal, &changes).expect("a commit");
         ends.push(disk.done());
     }
     let deeds = disk.deeds.lock().expect("no panic").clone();
@@ -151,12 +152,12 @@ fn a_torn_write_loses_no_earlier_entry() {
                 }
             }
             let left = Disk::after(&left);
-            let opened = store(&left);
-            let ids = opened.ids().expect("a journal");
+            let opened = open_on(&left);
+            let ids = ids(&opened).expect("a journal");
             assert!(ids == expected(done) || ids == expected(done + 1), "{ids:?} after {done} commits, cut at {cut}");
             for id in ids {
                 let Change::Put { record, .. } = put(id) else { unreachable!() };
-                assert_eq!(opened.read(id).expect("a journal"), Some(record), "cut at {cut}");
+                assert_eq!(read(&opened, id).expect("a journal"), Some(record), "cut at {cut}");
             }
             torn_in_a_commit += usize::from(!ends.contains(&cut));
         }
@@ -217,6 +218,66 @@ fn what_a_failed_commit_has_written_is_no_entry() {
     let path = cut_off(&directory.0);
     scrub(&path).expect("a journal");
     assert_eq!(keys(&path), ["k-1"]);
+}
+
+/// Otherwise a second store could have it before it is opened again; and a write may need space.
+#[test]
+fn stays_its_owners_after_a_failure_and_is_read_without_a_write() {
+    let directory = Directory::new();
+    let path = directory.0.join("orders.journal");
+    let store = RedbStore::open(&path).expect("a journal");
+    store.commit(&[put(1)]).expect("a commit");
+    drop(store.database().take());
+    let second = RedbStore::open(&path).expect_err("it has an owner");
+    assert!(matches!(second, JournalError::InUse { .. }), "{second:?}");
+    file::open(&path).and_then(|file| file.set_modified(UNIX_EPOCH)).expect("a time");
+    for _ in 0..2 {
+        let Change::Put { record, .. } = put(1) else { unreachable!() };
+        assert_eq!((store.ids().expect("a journal"), store.read(1).expect("a journal")), (vec![1], Some(record)));
+    }
+    assert_eq!(fs::metadata(&path).and_then(|file| file.modified()).expect("a time"), UNIX_EPOCH);
+    store.commit(&[put(2)]).expect("a commit");
+    assert_eq!(store.ids().expect("a journal"), [1, 2]);
+}
+
+/// The place of the version in both headers of redb.
+const VERSIONS: [usize; 2] = [64, 192];
+
+#[test]
+fn that_is_of_another_version_is_refused_untouched() {
+    let newer = |path: &Path| {
+        let database = open(path).expect("a journal");
+        let transaction = database.begin_write().expect("a transaction");
+        let frame = [&[0xc9, 0xfd, 0xe7, 7][..], &[7; 40]].concat();
+        transaction.open_table(RECORDS).expect("a table").insert(9, &frame[..]).expect("a record");
+        transaction.commit().expect("a commit");
+    };
+    let with = |path: &Path, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut content = fs::read(path).expect("a file");
+        change(&mut content);
+        fs::write(path, content).expect("a file");
+    };
+    let of_redb = |version| move |content: &mut Vec<u8>| VERSIONS.iter().for_each(|at| content[*at] = version);
+    let cases: [(&dyn Fn(&Path), &str); 4] = [
+        (&newer, "version 7"),
+        // What it cannot read may be more than what is damaged.
+        (&|path| (newer(path), with(path, &|content| content[16..64].fill(0))).1, "version 7"),
+        (&|path| with(path, &of_redb(2)), "version 2"),
+        (&|path| with(path, &of_redb(4)), "found 4"),
+    ];
+    for (case, (make, version)) in cases.into_iter().enumerate() {
+        let directory = Directory::new();
+        let path = directory.0.join("orders.journal");
+        let store = RedbStore::open(&path).expect("a journal");
+        store.commit(&[Change::Put { id: 1, record: entry("k-1") }]).expect("a commit");
+        drop(store);
+        make(&path);
+        let content = fs::read(&path).expect("a file");
+        let refused = RedbStore::open(&path).expect_err("another version").to_string();
+        assert!(refused.contains(version) && refused.contains("orders.journal"), "{case}: {refused}");
+        assert!(fs::read(&path).expect("a file") == content, "{case}: it is changed");
+        assert!(!path.with_extension("journal.damaged").exists(), "{case}");
+    }
 }
 
 /// A new directory, removed with its contents when it is dropped.
