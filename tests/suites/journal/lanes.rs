@@ -1,5 +1,11 @@
 //! The order of the entries of a lane.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::{
+    FutureExt as _,
+    future::{join_all, poll_fn},
+};
 use tonic_idempotency_client::journal::Lane;
 
 use super::prelude::*;
@@ -75,4 +81,23 @@ async fn makes_a_call_wait_for_the_one_before_it() {
     second.await.expect("no panic").expect("an order");
     assert!(matches!(&setup.server.seen()[..], [seen] if seen.key() == Some("a-2")));
     first.abort();
+}
+
+#[tokio::test]
+async fn wakes_each_call_for_its_own_turn() {
+    const CALLS: usize = 300;
+    let setup = Setup::in_memory().await;
+    let polls = AtomicUsize::new(0);
+    let calls = (0..CALLS).map(|number| {
+        let (mut client, polls) = (setup.client.clone(), &polls);
+        let mut call = Box::pin(async move { client.create_order(in_lane(&format!("a-{number}"), "a")).await });
+        // With so many, each has a waker of its own.
+        poll_fn(move |cx| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            call.poll_unpin(cx)
+        })
+    });
+    assert!(join_all(calls).await.iter().all(Result::is_ok));
+    let polls = polls.load(Ordering::Relaxed);
+    assert!(polls < 20 * CALLS, "{polls} polls of {CALLS} calls");
 }

@@ -87,15 +87,7 @@ impl HeldEntry {
 
     /// Waits until the earlier entries of its lane have ended.
     pub(crate) async fn turn(&self) {
-        loop {
-            let changed = self.journal.index.changed();
-            let mut changed = std::pin::pin!(changed);
-            changed.as_mut().enable();
-            if self.journal.index.has_turn(self.id) {
-                return;
-            }
-            changed.await;
-        }
+        self.journal.index.turn(self.id).await;
     }
 
     /// Returns whether it may have been sent before.

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
@@ -42,6 +43,8 @@ pub(crate) struct Slot {
     has_failed: bool,
     /// Whether it is durable.
     is_written: bool,
+    /// Wakes the calls that wait for its turn in its lane. One notification for all entries would wake each for every change.
+    turn: Arc<Notify>,
     /// The number of calls that are sending it.
     under_way: u32,
 }
@@ -210,8 +213,20 @@ impl Index {
         self.slots().is_alone(id, failures)
     }
 
-    /// Returns whether no earlier entry of its lane is to be sent before this one.
-    pub(crate) fn has_turn(&self, id: u64) -> bool {
+    /// Waits until no earlier entry of its lane is to be sent before this one.
+    pub(crate) async fn turn(&self, id: u64) {
+        loop {
+            let Some(turn) = self.slots().by_id.get(&id).map(|slot| Arc::clone(&slot.turn)) else { return };
+            let mut has_come = pin!(turn.notified());
+            has_come.as_mut().enable();
+            if self.has_turn(id) {
+                return;
+            }
+            has_come.await;
+        }
+    }
+
+    fn has_turn(&self, id: u64) -> bool {
         self.slots().has_turn(id)
     }
 
@@ -297,6 +312,7 @@ impl Slot {
             is_expired: false,
             has_failed: entry.error.is_some(),
             is_written: false,
+            turn: Arc::default(),
             under_way: 0,
         }
     }
@@ -378,6 +394,7 @@ impl Slots {
         let Some(slot) = self.by_id.remove(&id) else { return false };
         self.by_identity.remove(&slot.identity());
         self.leave_lane(id, &slot);
+        slot.turn.notify_waiters();
         true
     }
 
@@ -388,7 +405,12 @@ impl Slots {
         let Some(ids) = self.lanes.get_mut(lane) else { return };
         ids.remove(&id);
         match ids.first().copied() {
-            Some(next) => self.consider(next),
+            Some(next) => {
+                self.consider(next);
+                if let Some(slot) = self.by_id.get(&next) {
+                    slot.turn.notify_waiters();
+                }
+            }
             None => drop(self.lanes.remove(lane)),
         }
     }
@@ -414,6 +436,7 @@ mod tests {
             is_expired: false,
             has_failed: false,
             is_written: false,
+            turn: Arc::default(),
             under_way: 0,
         }
     }
