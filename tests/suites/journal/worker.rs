@@ -170,3 +170,18 @@ async fn says_once_that_what_it_sends_has_no_credentials_and_sends_it_seldom() {
     assert!((15..=36).contains(&sent), "{sent} in five minutes");
     assert_eq!((lines.count("InterceptedService::new(channel, interceptor)"), setup.keys().await.len()), (1, 3));
 }
+
+/// No thread of its own writes meanwhile, as which the runtime would be idle, and its clock run ahead.
+#[tokio::test(start_paused = true)]
+async fn lets_a_paused_clock_stand_still_in_place() {
+    let directory = Directory::new();
+    let journal = Journal::builder().in_place().open(directory.file()).expect("a journal");
+    let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
+    let began = Instant::now();
+    setup.server.fails([Status::unavailable("away")]);
+    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    assert!(
+        matches!(&setup.journal.resume(setup.service.clone()).await[..], [one] if matches!(one.outcome, Outcome::Answered(_)))
+    );
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}

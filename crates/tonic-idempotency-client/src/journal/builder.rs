@@ -70,8 +70,9 @@ impl JournalBuilder {
         self
     }
 
-    /// Asks the store in the thread of the caller. For simulations alone, whose time must not pass meanwhile.
-    #[doc(hidden)]
+    /// Reads and writes the store in the thread of the caller, which it blocks. For tests with a paused clock, which tokio would
+    /// advance to the deadlines of calls while they wait for the journal's own thread. Defaults to a thread for writing, and tokio's
+    /// threads for blocking work.
     pub fn in_place(mut self) -> Self {
         self.settings.in_place = true;
         self
