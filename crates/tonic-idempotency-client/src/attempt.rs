@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tonic::{Code, ConnectError, Status};
-use tonic_idempotency_wire::headers;
+use tonic_idempotency_wire::{IdempotencyStatus, Reason, headers};
 
 use crate::{
     BoxError, Delivery, Unresolved,
@@ -40,9 +40,22 @@ pub(crate) enum AttemptOutcome {
     Lost(BoxError),
     /// The attempt's time is over.
     TimedOut,
-    /// The body has more than this many bytes.
-    TooLarge(usize),
+    /// The body is larger than the limit.
+    TooLarge(LargeResponse),
 }
+
+/// A response that is not read, as it is larger than the limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LargeResponse {
+    /// Whether its head has a status: the operation has ended.
+    has_status: bool,
+    limit: usize,
+    size: usize,
+}
+
+/// Says, in the extensions of a response that the layer makes itself, that its operation is not to be sent again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastWord;
 
 /// The body of an answer: its data, and its trailers.
 #[derive(Debug, Default)]
@@ -105,10 +118,16 @@ where
                 StageProj::Received { parts, body, data, size } => match ready!(body.poll_frame(cx)) {
                     Some(Ok(frame)) => {
                         *size += frame.data_ref().map_or(0, Bytes::len);
-                        if *size > limit.saturating_add(HEAD) {
-                            return Poll::Ready(AttemptOutcome::TooLarge(*limit));
-                        }
                         data.push(frame);
+                        if *size > limit.saturating_add(HEAD) {
+                            let has_status = parts.as_ref().is_some_and(has_status);
+                            let size = data.message_size().unwrap_or(*size);
+                            return Poll::Ready(AttemptOutcome::TooLarge(LargeResponse {
+                                has_status,
+                                limit: *limit,
+                                size,
+                            }));
+                        }
                     }
                     Some(Err(error)) => return Poll::Ready(AttemptOutcome::Lost(error.into())),
                     None => {
@@ -131,7 +150,52 @@ impl AttemptOutcome {
             Self::Complete { parts, data } => Verdict::of(data.said(parts), others),
             Self::Lost(_) => Verdict::Again(None),
             Self::TimedOut => Verdict::Late,
+            Self::TooLarge(response) if response.has_status => Verdict::Ended,
             Self::TooLarge(_) => Verdict::Unknown,
+        }
+    }
+
+    /// Whether the same call can never get another answer, although this one does not tell how the operation ended.
+    pub(crate) fn is_last_word(&self) -> bool {
+        match self {
+            Self::Complete { parts, .. } if parts.extensions.get::<LastWord>().is_some() => true,
+            answer => answer.refusal() == Some(Reason::KeyExpired),
+        }
+    }
+
+    /// Whether another answer is to be expected only after a change of the server or of its surroundings.
+    pub(crate) fn is_stuck(&self) -> bool {
+        match self.unresolved() {
+            _ if self.is_last_word() => false,
+            Some(unresolved) => unresolved.is_stuck,
+            None => self.is_unauthenticated() || self.verdict(Others::Over) == Verdict::Unknown,
+        }
+    }
+
+    /// Names it for the log.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Complete { parts, data } => match (self.refusal(), data.status(parts)) {
+                (Some(reason), _) => reason.to_string(),
+                (None, Some(status)) => format!("{:?}", status.code()),
+                (None, None) => format!("HTTP {}", parts.status.as_u16()),
+            },
+            Self::Lost(error) => match (self.unresolved(), error.downcast_ref::<Status>()) {
+                (Some(unresolved), _) => unresolved.reason.clone(),
+                (None, Some(status)) => format!("{:?}", status.code()),
+                (None, None) => "no answer".to_owned(),
+            },
+            Self::TimedOut => "no answer in time".to_owned(),
+            Self::TooLarge(_) => "a response that is too large".to_owned(),
+        }
+    }
+
+    /// The layer's refusal that it is.
+    fn refusal(&self) -> Option<Reason> {
+        match self {
+            Self::Complete { parts, data } => data.status(parts).and_then(|status| Reason::of(&status)),
+            Self::Lost(error) => error.downcast_ref().and_then(Reason::of),
+            Self::TimedOut | Self::TooLarge(_) => None,
         }
     }
 
@@ -173,7 +237,7 @@ impl AttemptOutcome {
                 None => Status::unavailable(error.to_string()),
             }),
             Self::TimedOut => Some(timed_out()),
-            Self::TooLarge(limit) => Some(too_large(*limit)),
+            Self::TooLarge(response) => Some(response.status()),
         }
     }
 
@@ -244,7 +308,7 @@ impl AttemptOutcome {
             Self::Complete { parts, data } => data.status(&parts).unwrap_or_else(|| without_status(parts.status)),
             Self::Lost(error) => Status::from_error(error),
             Self::TimedOut => timed_out(),
-            Self::TooLarge(limit) => too_large(limit),
+            Self::TooLarge(response) => response.status(),
         }
     }
 
@@ -254,9 +318,26 @@ impl AttemptOutcome {
             Self::Complete { parts, data } => Ok(Response::from_parts(parts, ResponseBody::collected(data))),
             Self::Lost(error) => Err(error),
             Self::TimedOut => Ok(timed_out().into_http()),
-            Self::TooLarge(limit) => Ok(too_large(limit).into_http()),
+            Self::TooLarge(response) => {
+                let mut told = response.status().into_http();
+                told.extensions_mut().insert(LastWord);
+                Ok(told)
+            }
         }
     }
+}
+
+impl LargeResponse {
+    fn status(self) -> Status {
+        let Self { has_status, limit, size } = self;
+        let ended = if has_status { "the operation has ended, but " } else { "" };
+        Status::out_of_range(format!("{ended}the answer has {size} bytes, more than {limit} (max_response_bytes)"))
+    }
+}
+
+/// Whether the head of a response has the status of an operation.
+fn has_status(parts: &Parts) -> bool {
+    IdempotencyStatus::of(&parts.headers).is_some()
 }
 
 /// Whether there was no connection yet, so that nothing was sent.
@@ -266,10 +347,6 @@ fn is_of_connecting(error: &(dyn Error + 'static)) -> bool {
 
 fn timed_out() -> Status {
     Status::deadline_exceeded("the server has not answered in time")
-}
-
-fn too_large(limit: usize) -> Status {
-    Status::out_of_range(format!("the answer has more than {limit} bytes (max_response_bytes)"))
 }
 
 /// The status of a response without one: a proxy's, or that of a stream that was reset.
@@ -287,6 +364,12 @@ impl CollectedBody {
             has_message: self.first.as_ref().map_or(0, Bytes::len) + self.more.iter().map(Bytes::len).sum::<usize>()
                 >= HEAD,
         }
+    }
+
+    /// The size of the message, as its frame says, if the frame's head is there.
+    fn message_size(&self) -> Option<usize> {
+        let head: Vec<u8> = self.first.iter().chain(&self.more).flatten().take(HEAD).copied().collect();
+        usize::try_from(u32::from_be_bytes(*head.get(1..)?.first_chunk()?)).ok()
     }
 
     /// The gRPC status. Without a body, the headers have it.

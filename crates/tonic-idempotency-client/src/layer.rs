@@ -159,8 +159,8 @@ impl IdempotencyClientBuilder {
         self
     }
 
-    /// Sets the maximum size of a response message, in bytes. A larger one is not read, and the outcome of its call is unknown. Defaults to
-    /// 4 MiB, like tonic's `max_decoding_message_size` of the generated client, which has to be set, too.
+    /// Sets the maximum size of a response message, in bytes. A larger one is not read: its call fails with `OUT_OF_RANGE` and the size if
+    /// the response has `idempotency-status`; otherwise its outcome is unknown. Defaults to 4 MiB, like tonic's `max_decoding_message_size` of the generated client, which has to be set, too.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.settings.max_response_bytes = bytes;
         self

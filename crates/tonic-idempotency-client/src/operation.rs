@@ -198,7 +198,14 @@ where
             && let Some(key) = self.head.key().and_then(OperationKey::from_header)
         {
             let given_up = answer.given_up().max(self.attempts.given_up());
-            let unresolved = Unresolved { attempts: self.attempts.made(), in_journal: self.in_journal, key, given_up };
+            let unresolved = Unresolved {
+                attempts: self.attempts.made(),
+                in_journal: self.in_journal,
+                key,
+                given_up,
+                is_stuck: answer.is_stuck(),
+                reason: answer.reason(),
+            };
             let mut status = answer.into_status();
             self.note(End::Unresolved(status.code()));
             status.set_source(Arc::new(unresolved));

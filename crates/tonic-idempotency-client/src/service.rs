@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use crate::{
     BoxError, OperationKey,
-    attempt::{AttemptFuture, ResponseBody},
+    attempt::{AttemptFuture, LastWord, ResponseBody},
     captured::{Captured, HEAD},
     future::ResponseFuture,
     head::{Head, TIMEOUT},
@@ -76,7 +76,8 @@ where
                 let own = parts.extensions.get().map(OperationKey::header_value).filter(|_| procedure.takes_key);
                 let is_to_be_protected = own.is_some() || procedure.takes_key && self.shared.journal.is_some();
                 if is_to_be_protected && !self.shared.settings.allows_unprotected {
-                    let refused = unprotected(self.shared.settings.max_request_bytes).into_http();
+                    let mut refused = unprotected(self.shared.settings.max_request_bytes).into_http();
+                    refused.extensions_mut().insert(LastWord);
                     return ResponseFuture::again(ready(Ok(refused)));
                 }
                 if let (Some(own), false) = (own, parts.headers.contains_key(KEY)) {

@@ -36,6 +36,10 @@ pub struct Unresolved {
     pub key: OperationKey,
     /// When the last attempt was given up that may be under way.
     pub(crate) given_up: Option<Instant>,
+    /// Whether another answer is to be expected only after a change of the server or of its surroundings.
+    pub(crate) is_stuck: bool,
+    /// The last answer, named for the log.
+    pub(crate) reason: String,
 }
 
 impl Unresolved {

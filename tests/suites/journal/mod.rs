@@ -11,6 +11,7 @@ mod lanes;
 mod owner;
 mod prelude;
 mod resume;
+mod stuck;
 mod worker;
 mod written;
 

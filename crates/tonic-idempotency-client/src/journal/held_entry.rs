@@ -131,18 +131,18 @@ impl HeldEntry {
         self.left = Some(Left { due: Instant::now() + self.pause(), given_up: self.given_up });
     }
 
-    /// As [`leave`](Self::leave), for an entry that is sent again as late as possible.
-    pub(crate) fn leave_for_long(mut self, entry: Entry, answer: &AttemptOutcome, attempts: u32) {
-        self.note(entry, answer, attempts);
+    /// As [`put_back`](Self::put_back), for an entry that is sent again as late as possible.
+    pub(crate) fn put_back_for_long(mut self) {
         let due = Instant::now() + self.journal.settings.longest_pause();
-        self.left = Some(Left { due, given_up: answer.given_up() });
+        self.left = Some(Left { due, given_up: self.given_up });
     }
 
-    /// Leaves the entry in the journal, to be sent again, with its new number of attempts and its protection. An attempt before the answer's
-    /// was given up at this time.
+    /// Leaves the entry in the journal, to be sent again, late if only a change elsewhere helps. Notes its new number of attempts and its
+    /// protection. An attempt before the answer's was given up at this time.
     pub(crate) fn leave(mut self, entry: Entry, answer: &AttemptOutcome, attempts: u32, given_up: Option<Instant>) {
         self.note(entry, answer, attempts);
-        self.left = Some(Left { due: Instant::now() + self.pause(), given_up: answer.given_up().max(given_up) });
+        let pause = if answer.is_stuck() { self.journal.settings.longest_pause() } else { self.pause() };
+        self.left = Some(Left { due: Instant::now() + pause, given_up: answer.given_up().max(given_up) });
     }
 
     fn note(&self, mut entry: Entry, answer: &AttemptOutcome, attempts: u32) {

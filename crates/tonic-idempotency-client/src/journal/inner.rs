@@ -11,12 +11,14 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName};
 use tokio::{sync::oneshot, task::spawn_blocking};
+use tonic::Status;
 use tonic_idempotency_wire::headers;
 
 use super::{
     Change, Entry, JournalError, JournalStore, Resumed,
     entry::decode,
     index::{Index, Slot},
+    notices::Notices,
     writer::{Purpose, Writer},
 };
 
@@ -66,7 +68,7 @@ impl Settings {
         KEPT.contains(&name.as_str()) || self.metadata.iter().any(|kept| kept == name.as_str())
     }
 
-    /// The pause before an entry that lacks credentials is sent again.
+    /// The pause before an entry is sent again that no retry helps.
     pub(crate) fn longest_pause(&self) -> Duration {
         self.pauses[1].mul_f64(0.5 + fastrand::f64() / 2.0)
     }
@@ -83,6 +85,7 @@ impl Settings {
 /// The shared state of a journal's clones.
 pub(crate) struct Inner {
     pub(crate) index: Arc<Index>,
+    pub(crate) notices: Notices,
     pub(crate) settings: Settings,
     store: Arc<dyn JournalStore>,
     /// The warnings, each logged once: metadata of a call is not stored; resumed calls have no credentials.
@@ -110,7 +113,8 @@ impl Inner {
         let writer = Writer::start(Arc::clone(&store), Arc::clone(&index), settings.in_place)
             .map_err(|error| JournalError::store("(no thread)", error))?;
         let (told_of_metadata, told_of_credentials) = (Once::new(), Once::new());
-        Ok(Self { index, settings, store, told_of_metadata, told_of_credentials, writer: Mutex::new(writer) })
+        let (notices, writer) = (Notices::default(), Mutex::new(writer));
+        Ok(Self { index, notices, settings, store, told_of_metadata, told_of_credentials, writer })
     }
 
     /// Logs, once, the metadata of a call that is not stored.
@@ -129,13 +133,25 @@ impl Inner {
         });
     }
 
+    /// Logs that entries are left, once a minute for each procedure and reason.
+    pub(crate) fn tell_of_unresolved(&self, procedure: &str, reason: &str, error: &Status) {
+        if self.notices.is_due(procedure, reason) {
+            tracing::warn!(
+                procedure,
+                reason,
+                error = error.message(),
+                "operations of the journal have not ended, and are sent again later"
+            );
+        }
+    }
+
     /// Logs, once, that resumed calls have no credentials.
     pub(crate) fn tell_of_credentials(&self, procedure: &str) {
         self.told_of_credentials.call_once(|| {
             tracing::warn!(
                 procedure,
-                "a call that is resumed is refused as unauthenticated: an interceptor that adds credentials has to be between the layer and \
-                 the channel, `layer.layer(InterceptedService::new(channel, interceptor))`"
+                "a call that is resumed is refused as unauthenticated: its credentials have expired, or there are none; an interceptor that \
+                 adds them has to be between the layer and the channel, `layer.layer(InterceptedService::new(channel, interceptor))`"
             );
         });
     }

@@ -31,16 +31,22 @@
 //! |---|---|
 //! | gets a response, or an error that the server's layer marks as this operation's own | ends |
 //! | gets another error for its first attempt, with a code that neither proxies nor transports make | ends |
+//! | gets a response above [`max_response_bytes`](crate::IdempotencyClientBuilder::max_response_bytes) with `idempotency-status` | ends; its caller gets `OUT_OF_RANGE`, with the size |
 //! | gets anything else, or uses up its attempts, its budget or its deadline: its outcome is unknown | stays; its caller gets [`Unresolved`](crate::Unresolved) |
 //! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until the application acknowledges it |
+//! | is sent so, and can never be sent: its key has expired at the server, or it is larger than a lower `max_request_bytes` | the same |
+//! | is sent so, and gets an answer that only a change elsewhere helps, such as a missing grant, or HTTP 404 | stays, and is sent again after the longest pause, a minute |
 //! | is dropped by its caller | stays, and is sent again |
 //! | dies with its process | stays |
 //! | is older than [`max_age`](JournalBuilder::max_age), or outlives the protection of its key, as told by the server | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
 //!
 //! A failed entry that no caller waits for stays in [`Journal::entries`] and [`Journal::export`] until it is
 //! [sent again](Journal::send_again) or [given up](Journal::give_up). With [`on_outcome`](JournalBuilder::on_outcome), it ends as soon as
-//! the callback has run. [`Journal::give_up`] ends any entry. The caller gets its answer first. The end of the entry is written after that,
-//! with the next write. If the process dies in between, the entry is sent once more, and the server replays the answer.
+//! the callback has run; if that panics, the entry is sent again after a minute. [`Journal::give_up`] ends any entry. The caller gets its
+//! answer first. The end of the entry is written after that, with the next write. If the process dies in between, the entry is sent once
+//! more, and the server replays the answer.
+//!
+//! The log has a warning for entries that are left, once a minute for each procedure and reason.
 //!
 //! # What is stored
 //!
@@ -60,6 +66,7 @@
 //! | `entry`, `lane` | an entry, and the settings of single calls |
 //! | `index` | which entries are under way, and which are sent next |
 //! | `held_entry` | an entry that this process sends |
+//! | `notices` | what the log has said |
 //! | `resume`, `worker`, `outcome` | sending the remaining entries, once or in the background |
 //! | `store`, `redb`, `writer` | the contract of a store, the store in a file, the thread that writes |
 
@@ -70,6 +77,7 @@ pub(crate) mod held_entry;
 mod index;
 mod inner;
 mod lane;
+mod notices;
 mod outcome;
 #[cfg(feature = "redb")]
 mod redb;

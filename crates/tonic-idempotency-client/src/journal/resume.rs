@@ -1,16 +1,21 @@
 //! Sends the entries that an earlier process has left, or whose outcome is unknown.
 
-use std::{future::poll_fn, sync::Arc};
+use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc};
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tokio::time::Instant;
 use tonic::{Status, body::Body, metadata::MetadataMap};
 use tower_service::Service;
 
-use super::{Entry, JournalError, Outcome, Reply, Resumed, held_entry::HeldEntry, index::TakeOutcome, inner::Inner};
+use super::{
+    Entry, JournalError, Outcome, Reply, Resumed,
+    held_entry::HeldEntry,
+    index::{Slot, TakeOutcome},
+    inner::Inner,
+};
 use crate::{
     BoxError, Delivery,
     attempt::{AttemptFuture, AttemptOutcome},
@@ -91,39 +96,50 @@ where
     let answer = send(&entry, held.given_up(), service).await;
     let delivery = answer.delivery();
     // From here on, an answer that does not end the operation counts as an error. The service may be without the layer.
-    if answer.verdict(Others::Over) == Verdict::Ended {
-        if !answer.has_succeeded() && !held.is_alone() {
-            // A call with its key waits for its own answer, or has given up an attempt meanwhile that may succeed.
-            let request = entry.message();
-            held.put_back();
-            return Some(Resumed::new(slot, request, Outcome::Behind));
-        }
-        let ended = Resumed::new(slot, entry.message(), outcome(answer, delivery));
-        // The application is told before the entry ends: if it dies in between, it is told again.
-        let is_told = tell(journal, &ended).await;
-        match &ended.outcome {
-            Outcome::Failed(error) => {
-                resumed(&entry.procedure, "failed");
-                tracing::warn!(key = %entry.key, entry.procedure, code = ?error.code(), error = error.message(), is_told,
-                    "a journaled operation has failed; without on_outcome, it stays in the journal");
-                if is_told { held.end_if_alone() } else { held.fail(entry, error.clone()).await }
-            }
-            _ => {
-                resumed(&entry.procedure, "answered");
-                held.end();
-            }
-        }
-        return Some(ended);
+    if answer.is_last_word() || answer.verdict(Others::Over) == Verdict::Ended {
+        return Some(end(journal, held, slot, entry, outcome(answer, delivery)).await);
     }
     let request = entry.message();
     resumed(&entry.procedure, "unresolved");
     if answer.is_unauthenticated() {
         journal.tell_of_credentials(&entry.procedure);
-        held.leave_for_long(entry, &answer, delivery.attempts);
-    } else {
-        held.leave(entry, &answer, delivery.attempts, None);
     }
-    Some(Resumed::new(slot, request, Outcome::Unresolved(answer.into_status())))
+    let (procedure, reason) = (entry.procedure.clone(), answer.reason());
+    held.leave(entry, &answer, delivery.attempts, None);
+    let status = answer.into_status();
+    journal.tell_of_unresolved(&procedure, &reason, &status);
+    Some(Resumed::new(slot, request, Outcome::Unresolved(status)))
+}
+
+/// Ends an entry with this outcome, or leaves it as failed, unless a call with its key has to do so.
+async fn end(journal: &Inner, held: HeldEntry, slot: Slot, entry: Entry, outcome: Outcome) -> Resumed {
+    let request = entry.message();
+    if matches!(outcome, Outcome::Failed(_)) && !held.is_alone() {
+        // A call with its key waits for its own answer, or has given up an attempt meanwhile that may succeed.
+        held.put_back();
+        return Resumed::new(slot, request, Outcome::Behind);
+    }
+    let ended = Resumed::new(slot, request, outcome);
+    // The application is told before the entry ends: if it dies in between, it is told again.
+    let told = tell(journal, &ended).await;
+    if told == Telling::Panicked {
+        held.put_back_for_long();
+        return ended;
+    }
+    match &ended.outcome {
+        Outcome::Failed(error) => {
+            resumed(&entry.procedure, "failed");
+            let stays = told == Telling::Unset;
+            tracing::warn!(key = %entry.key, entry.procedure, code = ?error.code(), error = error.message(), stays,
+                "a journaled operation has failed");
+            if stays { held.fail(entry, error.clone()).await } else { held.end_if_alone() }
+        }
+        _ => {
+            resumed(&entry.procedure, "answered");
+            held.end();
+        }
+    }
+    ended
 }
 
 /// Reads the message of an entry that is not sent.
@@ -131,11 +147,27 @@ async fn request_of(journal: &Inner, id: u64) -> Bytes {
     journal.read(id).await.ok().flatten().map(|entry| entry.message()).unwrap_or_default()
 }
 
-/// Calls `on_outcome`, and returns whether it is set.
-async fn tell(journal: &Inner, resumed: &Resumed) -> bool {
-    let Some(on_outcome) = &journal.settings.on_outcome else { return false };
-    on_outcome(resumed.clone()).await;
-    true
+/// The result of telling the application of an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Telling {
+    Done,
+    Panicked,
+    /// There is no callback.
+    Unset,
+}
+
+/// Calls `on_outcome`, if it is set.
+async fn tell(journal: &Inner, resumed: &Resumed) -> Telling {
+    let Some(on_outcome) = &journal.settings.on_outcome else { return Telling::Unset };
+    let call = async { on_outcome(resumed.clone()).await };
+    if AssertUnwindSafe(call).catch_unwind().await.is_ok() {
+        return Telling::Done;
+    }
+    let Resumed { key, procedure, .. } = resumed;
+    if journal.notices.is_due(procedure, "on_outcome") {
+        tracing::error!(%key, procedure, "on_outcome has panicked; it is called again later, if the entry has not ended");
+    }
+    Telling::Panicked
 }
 
 async fn send<S, B>(entry: &Entry, given_up: Option<Instant>, mut service: S) -> AttemptOutcome

@@ -258,7 +258,8 @@ fn that_is_of_another_version_is_refused_untouched() {
         fs::write(path, content).expect("a file");
     };
     let of_redb = |version| move |content: &mut Vec<u8>| VERSIONS.iter().for_each(|at| content[*at] = version);
-    let cases: [(&dyn Fn(&Path), &str); 4] = [
+    type Case<'a> = (&'a dyn Fn(&Path), &'a str);
+    let cases: [Case<'_>; 4] = [
         (&newer, "version 7"),
         // What it cannot read may be more than what is damaged.
         (&|path| (newer(path), with(path, &|content| content[16..64].fill(0))).1, "version 7"),
