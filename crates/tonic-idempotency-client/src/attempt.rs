@@ -172,6 +172,17 @@ impl AttemptOutcome {
         }
     }
 
+    /// Whether it shows that the server has the layer for the procedure, or that it has not. `None` if it shows neither.
+    pub(crate) fn shows_protection(&self) -> Option<bool> {
+        match self {
+            Self::Complete { parts, .. } if has_status(parts) => Some(true),
+            answer if answer.has_succeeded() => Some(false),
+            Self::Complete { parts, data } => data.said(parts).is_of_a_protected_call().then_some(true),
+            Self::TooLarge(response) => response.has_status.then_some(true),
+            Self::Lost(_) | Self::TimedOut => None,
+        }
+    }
+
     /// Names it for the log.
     pub(crate) fn reason(&self) -> String {
         match self {

@@ -129,9 +129,10 @@ impl IdempotencyClientBuilder {
         self
     }
 
-    /// Makes no second attempt of a procedure whose last success had no `idempotency-status`: a server without the layer would run the
-    /// call twice. A layer with a [`journal`](Self::journal) does the same. By default a warning is logged, once for each server and
-    /// procedure.
+    /// Makes no second attempt of a procedure whose last success had no `idempotency-status`: a server without the layer would run the call
+    /// twice. A layer with a [`journal`](Self::journal) does the same;
+    /// [`JournalBuilder::require_protection`](crate::journal::JournalBuilder::require_protection) asks for more. By default a warning is
+    /// logged, once for each server and procedure.
     pub fn require_protection(mut self) -> Self {
         self.settings.requires_protection = true;
         self
@@ -160,7 +161,8 @@ impl IdempotencyClientBuilder {
     }
 
     /// Sets the maximum size of a response message, in bytes. A larger one is not read: its call fails with `OUT_OF_RANGE` and the size if
-    /// the response has `idempotency-status`; otherwise its outcome is unknown. Defaults to 4 MiB, like tonic's `max_decoding_message_size` of the generated client, which has to be set, too.
+    /// the response has `idempotency-status`; otherwise its outcome is unknown. Defaults to 4 MiB, like tonic's `max_decoding_message_size`
+    /// of the generated client, which has to be set, too.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.settings.max_response_bytes = bytes;
         self

@@ -17,7 +17,7 @@ use crate::{
     attempt::{AttemptFuture, AttemptOutcome, ResponseBody, was_replayed},
     head::Head,
     journal::{
-        Entry, Journal,
+        Entry, Journal, Protection,
         held_entry::{HoldError, behind},
     },
     peer::Peer,
@@ -36,6 +36,8 @@ pub(crate) struct Operation<S> {
     pub(crate) was_sent: bool,
     /// Whether it is in the journal, and stays there unless it ends.
     pub(crate) in_journal: bool,
+    /// Whether the process that wrote it down has seen that its server has the layer.
+    pub(crate) was_protected: bool,
     /// The time after which a second attempt is made beside the first.
     pub(crate) hedge_after: Option<Duration>,
     pub(crate) message: Bytes,
@@ -83,12 +85,21 @@ where
         };
         (self.was_sent, self.in_journal) = (held.was_sent(), true);
         self.attempts.give_up(held.given_up());
-        if self.was_sent && self.may_not_be_repeated() {
+        self.was_protected = entry.protection == Protection::Seen;
+        if self.was_sent && entry.protection != Protection::Waived && self.may_not_be_repeated() {
             return self.not_sent(without_layer());
         }
         if timeout_at(deadline, held.turn()).await.is_err() {
             held.put_back();
             return self.not_sent(behind());
+        }
+        let unsent = match timeout_at(deadline, held.use_waiver(&entry)).await {
+            Ok(used) => used.err().map(|error| error.status()),
+            Err(_) => Some(unwritten()),
+        };
+        if let Some(status) = unsent {
+            held.put_back();
+            return self.not_sent(status);
         }
         let first = service.call(self.request(0));
         let answer = match self.hedge_after {
@@ -153,6 +164,11 @@ where
 
     /// Returns the pause before the next attempt; `None` if there is none.
     pub(crate) fn next(&mut self, answer: &AttemptOutcome) -> Option<Duration> {
+        if let Some(journal) = self.journal()
+            && let Some(is_protected) = answer.shows_protection()
+        {
+            journal.heard(self.head.procedure(), is_protected);
+        }
         let verdict = match self.verdict(answer) {
             Verdict::Again(_) | Verdict::Late if self.may_not_be_repeated() => Verdict::Unknown,
             verdict => verdict,
@@ -164,9 +180,17 @@ where
 
     /// Returns whether a second attempt might run, as the server may lack the layer.
     pub(crate) fn may_not_be_repeated(&self) -> bool {
-        (self.shared.settings.requires_protection || self.shared.journal.is_some())
+        let (journal, procedure) = (self.journal(), self.head.procedure());
+        let lacks_protection =
+            || journal.is_some_and(|journal| journal.lacks_protection(procedure)) && !self.was_protected;
+        (self.shared.settings.requires_protection || journal.is_some())
             && self.head.key().is_some()
-            && self.peer.is_unprotected(self.head.procedure())
+            && (self.peer.is_unprotected(procedure) || lacks_protection())
+    }
+
+    /// The journal, if the call is of a procedure that takes keys.
+    fn journal(&self) -> Option<&Journal> {
+        self.shared.journal.as_ref().filter(|_| self.head.key().is_some())
     }
 
     /// Returns the error of an operation without an attempt.
@@ -273,6 +297,7 @@ fn unwritten() -> Status {
 /// The status of a call that is not sent a second time.
 pub(crate) fn without_layer() -> Status {
     Status::failed_precondition(
-        "the call was not sent again: the server's last success had no idempotency-status, so that it may lack the layer, and run the call twice",
+        "the call was not sent again: its server may lack the layer, and run it twice, as its last success had no idempotency-status, or as \
+         the journal requires an answer that shows the layer",
     )
 }

@@ -23,7 +23,7 @@ use crate::{
     captured::{Captured, HEAD},
     future::ResponseFuture,
     head::{Head, TIMEOUT},
-    journal::FromJournal,
+    journal::{FromJournal, Protection},
     key::NewKeys,
     operation::{Operation, without_layer},
     peer::Peer,
@@ -103,13 +103,15 @@ where
             head: Head::of(&parts),
             was_sent: is_resumed,
             in_journal: is_resumed,
+            was_protected: from_journal.is_some_and(|sent| sent.protection == Protection::Seen),
             hedge_after: self.shared.settings.hedge_after.filter(|_| procedure.takes_key && procedure.waits),
             message: message.clone(),
             peer: Arc::clone(&self.peer),
             shared: Arc::clone(&self.shared),
             telemetry: Arc::clone(telemetry),
         };
-        if is_resumed && operation.may_not_be_repeated() {
+        let is_to_be_protected = from_journal.is_some_and(|sent| sent.protection != Protection::Waived);
+        if is_to_be_protected && operation.may_not_be_repeated() {
             return ResponseFuture::again(ready(operation.not_sent(without_layer())));
         }
         if let Some((journal, entry)) = journaled {

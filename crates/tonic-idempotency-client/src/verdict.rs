@@ -147,7 +147,16 @@ impl Verdict {
 impl Said<'_> {
     /// Whether the layer has answered.
     pub(crate) fn is_the_layers(&self) -> bool {
-        self.outcome().is_some() || Status::from_header_map(self.metadata()).is_some_and(|it| Reason::of(&it).is_some())
+        self.outcome().is_some() || self.reason().is_some()
+    }
+
+    /// Whether it is an error of a layer that protects the procedure.
+    pub(crate) fn is_of_a_protected_call(&self) -> bool {
+        self.outcome().is_some() || self.reason().is_some_and(|reason| reason != Reason::KeyUnsupported)
+    }
+
+    fn reason(&self) -> Option<Reason> {
+        Reason::of(&Status::from_header_map(self.metadata())?)
     }
 
     fn outcome(&self) -> Option<ErrorOutcome> {

@@ -10,6 +10,7 @@ mod harness;
 mod lanes;
 mod owner;
 mod prelude;
+mod protection;
 mod resume;
 mod stuck;
 mod worker;

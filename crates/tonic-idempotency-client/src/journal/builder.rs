@@ -22,6 +22,7 @@ impl Default for JournalBuilder {
             on_outcome: None,
             parallelism: 8,
             pauses: [Duration::from_secs(1), Duration::from_secs(60)],
+            requires_protection: false,
         };
         Self { settings }
     }
@@ -60,6 +61,17 @@ impl JournalBuilder {
     /// answer for a second. Defaults to 8.
     pub fn parallelism(mut self, entries: usize) -> Self {
         self.settings.parallelism = entries.max(1);
+        self
+    }
+
+    /// Makes no second attempt of a call, resumed or not, before an answer for its procedure has shown that the server has the layer:
+    /// by `idempotency-status`, `idempotency-outcome`, or a refusal other than `IDEMPOTENCY_KEY_UNSUPPORTED`. An entry notes whether its
+    /// process had such an answer. Without one, it is [failed](super::EntryState::Failed), and is not sent until
+    /// [`send_again`](Journal::send_again), which allows one attempt; [`on_outcome`](Self::on_outcome) does not end it. By default, such
+    /// an entry is sent: a client that dies during its first call cannot know its server, and the call has to be sent. Only after a success
+    /// without `idempotency-status`, no second attempt is made.
+    pub fn require_protection(mut self) -> Self {
+        self.settings.requires_protection = true;
         self
     }
 

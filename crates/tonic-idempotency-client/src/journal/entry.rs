@@ -45,11 +45,25 @@ pub struct Entry {
     pub written: SystemTime,
     /// The message in its frame.
     pub(crate) frame: Bytes,
+    /// Whether its server has shown the layer.
+    pub(crate) protection: Protection,
     uri: Uri,
 }
 
 /// The identity of an entry: its caller and its key.
 pub(crate) type Identity = (Option<Caller>, OperationKey);
+
+/// The knowledge of whether the server of an entry has the layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum Protection {
+    /// No answer has shown it to the process that has written the entry.
+    Unknown = 0,
+    /// An answer has shown it.
+    Seen = 1,
+    /// The application has the entry sent again without it.
+    Waived = 2,
+}
 
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +118,7 @@ impl Entry {
             timeout,
             written: SystemTime::now(),
             frame,
+            protection: Protection::Unknown,
             uri: parts.uri.clone(),
         })
     }
@@ -149,12 +164,14 @@ impl Entry {
             attempts: self.attempts,
             protected_until: self.protected_until.map(since_epoch),
             failure: self.error.as_ref().map(Failure::of),
+            protection: self.protection.into(),
         };
         record.encode_to_vec().into()
     }
 
     pub(crate) fn decode(record: Bytes) -> Result<Self, BoxError> {
         let record = Record::decode(record)?;
+        let protection = record.protection();
         let uri: Uri = record.uri.parse()?;
         let mut headers = HeaderMap::with_capacity(record.headers.len());
         for Header { name, value } in record.headers {
@@ -173,6 +190,7 @@ impl Entry {
             timeout: record.timeout.map(Duration::from_millis),
             written: moment(record.written),
             frame: record.frame,
+            protection,
             uri,
         })
     }
@@ -257,6 +275,8 @@ struct Record {
     protected_until: Option<u64>,
     #[prost(message, optional, tag = "11")]
     failure: Option<Failure>,
+    #[prost(enumeration = "Protection", tag = "12")]
+    protection: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

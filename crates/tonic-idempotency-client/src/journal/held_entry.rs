@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
-    Change, Entry, JournalError,
+    Change, Entry, JournalError, Protection,
     index::{EnterOutcome, Slot},
     inner::Inner,
     writer::Purpose,
@@ -67,7 +67,7 @@ impl HeldEntry {
                             return Err(HoldError::Refused(JournalError::KeyReused { key: entry.key.to_string() }));
                         }
                         (entry.written, entry.protected_until) = (before.written, before.protected_until);
-                        entry.attempts = before.attempts;
+                        (entry.attempts, entry.protection) = (before.attempts, before.protection);
                         journal.revive(id, before).await.map_err(HoldError::Unread)?;
                     }
                     return Ok(held);
@@ -88,6 +88,17 @@ impl HeldEntry {
     /// Waits until the earlier entries of its lane have ended.
     pub(crate) async fn turn(&self) {
         self.journal.index.turn(self.id).await;
+    }
+
+    /// Uses up the application's decision to send the entry once without protection. When this ends, that is durable: a process that
+    /// dies during the attempt leaves no decision for a second one.
+    pub(crate) async fn use_waiver(&self, entry: &Entry) -> Result<(), JournalError> {
+        if entry.protection != Protection::Waived {
+            return Ok(());
+        }
+        let mut used = entry.clone();
+        used.protection = Protection::Unknown;
+        self.journal.note(self.id, &used).await
     }
 
     /// Returns whether it may have been sent before.
@@ -120,6 +131,7 @@ impl HeldEntry {
     pub(crate) async fn fail(self, mut entry: Entry, error: Status) {
         if self.journal.index.fail(self.id, self.failures) {
             entry.error = Some(error);
+            entry.protection = self.journal.protection(&entry);
             // If the note is lost, the entry is sent again by the next process, and fails again.
             let _ = self.journal.note(self.id, &entry).await;
         }
@@ -149,6 +161,7 @@ impl HeldEntry {
         let protected = answer.protected_for().and_then(|time| SystemTime::now().checked_add(time));
         entry.attempts = entry.attempts.saturating_add(attempts);
         entry.protected_until = protected.or(entry.protected_until);
+        entry.protection = self.journal.protection(&entry);
         if let Some(until) = protected {
             self.journal.index.protected_until(self.id, until);
         }

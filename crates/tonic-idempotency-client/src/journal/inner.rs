@@ -16,7 +16,8 @@ use tonic_idempotency_wire::headers;
 
 use super::{
     Change, Entry, JournalError, JournalStore, Resumed,
-    entry::decode,
+    entry::{Protection, decode},
+    evidence::Evidence,
     index::{Index, Slot},
     notices::Notices,
     writer::{Purpose, Writer},
@@ -53,6 +54,7 @@ pub(crate) struct Settings {
     pub(crate) on_outcome: Option<Arc<OnOutcome>>,
     pub(crate) parallelism: usize,
     pub(crate) pauses: [Duration; 2],
+    pub(crate) requires_protection: bool,
 }
 
 impl Settings {
@@ -84,6 +86,7 @@ impl Settings {
 
 /// The shared state of a journal's clones.
 pub(crate) struct Inner {
+    pub(crate) evidence: Evidence,
     pub(crate) index: Arc<Index>,
     pub(crate) notices: Notices,
     pub(crate) settings: Settings,
@@ -113,8 +116,8 @@ impl Inner {
         let writer = Writer::start(Arc::clone(&store), Arc::clone(&index), settings.in_place)
             .map_err(|error| JournalError::store("(no thread)", error))?;
         let (told_of_metadata, told_of_credentials) = (Once::new(), Once::new());
-        let (notices, writer) = (Notices::default(), Mutex::new(writer));
-        Ok(Self { index, notices, settings, store, told_of_metadata, told_of_credentials, writer })
+        let (evidence, notices, writer) = (Evidence::default(), Notices::default(), Mutex::new(writer));
+        Ok(Self { evidence, index, notices, settings, store, told_of_metadata, told_of_credentials, writer })
     }
 
     /// Logs, once, the metadata of a call that is not stored.
@@ -131,6 +134,21 @@ impl Inner {
                  `JournalBuilder::metadata`, or let an interceptor between the layer and the channel add it"
             );
         });
+    }
+
+    /// Returns the protection of an entry that is written, or left after it was sent.
+    pub(crate) fn protection(&self, entry: &Entry) -> Protection {
+        match entry.protection {
+            Protection::Unknown | Protection::Waived if !self.evidence.has(&entry.procedure) => Protection::Unknown,
+            _ => Protection::Seen,
+        }
+    }
+
+    /// Whether an entry may not be sent, as it may have been before, and its server may lack the layer.
+    pub(crate) fn lacks_protection(&self, entry: &Entry) -> bool {
+        self.settings.requires_protection
+            && entry.protection != Protection::Waived
+            && self.protection(entry) == Protection::Unknown
     }
 
     /// Logs that entries are left, once a minute for each procedure and reason.

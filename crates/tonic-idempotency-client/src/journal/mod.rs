@@ -36,6 +36,7 @@
 //! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until the application acknowledges it |
 //! | is sent so, and can never be sent: its key has expired at the server, or it is larger than a lower `max_request_bytes` | the same |
 //! | is sent so, and gets an answer that only a change elsewhere helps, such as a missing grant, or HTTP 404 | stays, and is sent again after the longest pause, a minute |
+//! | may have been sent, and no answer has shown the layer, if the journal [requires](JournalBuilder::require_protection) one | stays, failed: it is not sent |
 //! | is dropped by its caller | stays, and is sent again |
 //! | dies with its process | stays |
 //! | is older than [`max_age`](JournalBuilder::max_age), or outlives the protection of its key, as told by the server | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
@@ -66,13 +67,14 @@
 //! | `entry`, `lane` | an entry, and the settings of single calls |
 //! | `index` | which entries are under way, and which are sent next |
 //! | `held_entry` | an entry that this process sends |
-//! | `notices` | what the log has said |
+//! | `evidence`, `notices` | which servers have shown the layer, and what the log has said |
 //! | `resume`, `worker`, `outcome` | sending the remaining entries, once or in the background |
 //! | `store`, `redb`, `writer` | the contract of a store, the store in a file, the thread that writes |
 
 mod builder;
 mod entry;
 mod error;
+mod evidence;
 pub(crate) mod held_entry;
 mod index;
 mod inner;
@@ -96,7 +98,6 @@ use tower_service::Service;
 
 #[cfg(feature = "redb")]
 pub use self::redb::RedbStore;
-pub(crate) use self::resume::FromJournal;
 pub use self::{
     builder::JournalBuilder,
     entry::{Entry, EntryState},
@@ -106,6 +107,7 @@ pub use self::{
     store::{Change, JournalStore, MemoryStore},
     worker::Worker,
 };
+pub(crate) use self::{entry::Protection, resume::FromJournal};
 use self::{
     entry::decode,
     held_entry::{HeldEntry, HoldError},
@@ -213,7 +215,10 @@ impl Journal {
     pub async fn send_again(&self, key: &OperationKey) -> Result<Vec<Entry>, JournalError> {
         let mut entries = Vec::new();
         for id in self.inner.index.with_key(key) {
-            if let Some(entry) = self.inner.read(id).await?.filter(|entry| entry.error.is_some()) {
+            if let Some(mut entry) = self.inner.read(id).await?.filter(|entry| entry.error.is_some()) {
+                if self.inner.settings.requires_protection {
+                    entry.protection = Protection::Waived;
+                }
                 self.inner.revive(id, entry.clone()).await?;
                 entries.push(entry);
             }
@@ -241,7 +246,19 @@ impl Journal {
     /// The entry of a request that has a key.
     pub(crate) fn entry(&self, parts: &Parts, frame: Bytes, timeout: Option<Duration>) -> Option<Entry> {
         self.inner.tell_of_metadata(&parts.headers);
-        Entry::of(parts, frame, timeout, |name| self.inner.settings.keeps(name))
+        let mut entry = Entry::of(parts, frame, timeout, |name| self.inner.settings.keeps(name))?;
+        entry.protection = self.inner.protection(&entry);
+        Some(entry)
+    }
+
+    /// Notes an answer that shows whether the server has the layer for this procedure.
+    pub(crate) fn heard(&self, procedure: &str, is_protected: bool) {
+        self.inner.evidence.note(procedure, is_protected);
+    }
+
+    /// Whether it requires an answer that shows the layer for this procedure, and there was none.
+    pub(crate) fn lacks_protection(&self, procedure: &str) -> bool {
+        self.inner.settings.requires_protection && !self.inner.evidence.has(procedure)
     }
 
     /// Writes an entry. When the future completes, the entry is durable.

@@ -12,6 +12,7 @@ use tower_service::Service;
 
 use super::{
     Entry, JournalError, Outcome, Reply, Resumed,
+    entry::Protection,
     held_entry::HeldEntry,
     index::{Slot, TakeOutcome},
     inner::Inner,
@@ -29,6 +30,7 @@ use crate::{
 pub(crate) struct FromJournal {
     /// When its last attempt was given up that may be under way.
     pub(crate) given_up: Option<Instant>,
+    pub(crate) protection: Protection,
 }
 
 /// Sends each entry once, unless it is being sent already. Entries of one lane are sent in their order.
@@ -93,6 +95,13 @@ where
         tell(journal, &expired).await;
         return Some(expired);
     };
+    if journal.lacks_protection(&entry) {
+        return Some(end(journal, held, slot, entry, Outcome::Failed(without_protection())).await);
+    }
+    if let Err(error) = held.use_waiver(&entry).await {
+        held.put_back();
+        return Some(Resumed::new(slot, entry.message(), Outcome::Unresolved(error.status())));
+    }
     let answer = send(&entry, held.given_up(), service).await;
     let delivery = answer.delivery();
     // From here on, an answer that does not end the operation counts as an error. The service may be without the layer.
@@ -129,7 +138,8 @@ async fn end(journal: &Inner, held: HeldEntry, slot: Slot, entry: Entry, outcome
     match &ended.outcome {
         Outcome::Failed(error) => {
             resumed(&entry.procedure, "failed");
-            let stays = told == Telling::Unset;
+            // One that was not sent stays, as the application may have it sent.
+            let stays = told == Telling::Unset || journal.lacks_protection(&entry);
             tracing::warn!(key = %entry.key, entry.procedure, code = ?error.code(), error = error.message(), stays,
                 "a journaled operation has failed");
             if stays { held.fail(entry, error.clone()).await } else { held.end_if_alone() }
@@ -181,7 +191,7 @@ where
         return AttemptOutcome::Lost(error.into());
     }
     let mut request = entry.request();
-    request.extensions_mut().insert(FromJournal { given_up });
+    request.extensions_mut().insert(FromJournal { given_up, protection: entry.protection });
     // The layer of the service limits the size.
     AttemptFuture::new(service.call(request), usize::MAX).await
 }
@@ -197,6 +207,13 @@ fn outcome(answer: AttemptOutcome, delivery: Delivery) -> Outcome {
         }
         answer => Outcome::Failed(answer.into_status()),
     }
+}
+
+fn without_protection() -> Status {
+    Status::failed_precondition(
+        "the call was not sent: it may have been before, and no answer has shown that its server has the layer, so that it could run twice; \
+         Journal::send_again sends it nevertheless",
+    )
 }
 
 fn unreadable(error: &JournalError) -> Status {
