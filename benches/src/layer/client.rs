@@ -87,7 +87,7 @@ where
 
 /// A server that reads every call, and answers it with an empty message at once.
 #[derive(Clone)]
-struct AtOnce;
+pub(super) struct AtOnce;
 
 impl Service<Request<Body>> for AtOnce {
     type Response = Response<Body>;
