@@ -60,7 +60,7 @@ fn have_mutants_that_can_be_made() {
     let list: toml::Table =
         fs::read_to_string(top.join("simulation/mutants.toml")).expect("the list").parse().expect("TOML");
     let mutants = list["mutant"].as_array().expect("mutants");
-    assert_eq!(mutants.len(), 40);
+    assert_eq!(mutants.len(), 42);
     for mutant in mutants {
         let text = |field: &str| mutant[field].as_str().expect("a text");
         let file = fs::read_to_string(top.join(text("file"))).expect("the file of a mutant");
