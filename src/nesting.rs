@@ -7,8 +7,8 @@ tokio::task_local! {
 /// The handlers that a call is made inside of. A call that waits for something which they hold would wait for itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Nesting {
-    /// How many of them have a transaction.
-    pub(crate) transactions: u8,
+    /// The pools of the innermost transactions that they have; 0 for none.
+    pools: [u32; 2],
 }
 
 impl Nesting {
@@ -17,9 +17,15 @@ impl Nesting {
         AROUND.try_with(|around| *around).ok()
     }
 
-    /// Returns the handlers around what a handler inside of these does.
-    pub(crate) fn of_handler(self, has_transaction: bool) -> Self {
-        Self { transactions: self.transactions.saturating_add(has_transaction.into()) }
+    /// Returns how many of them have a transaction of this pool; at most two are counted.
+    pub(crate) fn inside(self, pool: u32) -> u8 {
+        self.pools.into_iter().map(|around| u8::from(around == pool && pool != 0)).sum()
+    }
+
+    /// Returns the handlers around what a handler inside of these does, which has a transaction of this pool, or none.
+    pub(crate) fn of_handler(self, pool: Option<u32>) -> Self {
+        let [innermost, _] = self.pools;
+        pool.filter(|&pool| pool != 0).map_or(self, |pool| Self { pools: [pool, innermost] })
     }
 
     /// Runs a handler inside of these, itself among them.

@@ -78,13 +78,13 @@ impl ProtectedCall {
         }
     }
 
-    pub(super) fn transaction_options(&self) -> TransactionOptions {
+    pub(super) fn transaction_options(&self, pool: u32) -> TransactionOptions {
         let policies = self.procedure.policies();
         TransactionOptions {
             idle: policies.transaction_idle,
             isolation: policies.isolation,
             savepoint: self.can_be_final,
-            inside: self.nesting.transactions,
+            inside: self.nesting.inside(pool),
         }
     }
 

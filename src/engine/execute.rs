@@ -35,7 +35,8 @@ pub(super) async fn execute<A: Answer>(
     key: HeldKey,
     mut handler: Handler<A>,
 ) -> (HeldKey, Outcome<A>) {
-    let execution = execution(call, matches!(key, HeldKey::Transaction(_)));
+    let pool = matches!(key, HeldKey::Transaction(_)).then_some(engine.transaction_pool);
+    let execution = execution(call, pool);
     handler.extensions_mut().insert(execution.clone());
     let (key, answer) = match key {
         HeldKey::Reservation(mut lease) => {
@@ -69,7 +70,7 @@ pub(super) async fn execute_unprotected<A: Answer>(
     lease: Option<&mut Lease>,
     mut handler: Handler<A>,
 ) -> Outcome<A> {
-    let execution = execution(call, false);
+    let execution = execution(call, None);
     handler.extensions_mut().insert(execution.clone());
     let answer = match lease {
         Some(lease) => run_renewed(engine, call, lease, &execution, handler).await,
@@ -96,8 +97,9 @@ async fn run_renewed<A: Answer>(
     }
 }
 
-fn execution(call: &ProtectedCall, has_transaction: bool) -> Execution {
-    let nesting = call.nesting.of_handler(has_transaction);
+/// The execution of a handler that has a transaction of this pool, or none.
+fn execution(call: &ProtectedCall, pool: Option<u32>) -> Execution {
+    let nesting = call.nesting.of_handler(pool);
     Execution::new(call.deadline, call.caller.as_ref(), call.reservation.key, nesting)
 }
 

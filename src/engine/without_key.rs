@@ -32,14 +32,14 @@ pub(crate) async fn run_without_key<A: Answer>(
         idle: policies.transaction_idle,
         isolation: policies.isolation,
         savepoint: false,
-        inside: nesting.transactions,
+        inside: nesting.inside(engine.transaction_pool),
     };
     let transaction = match engine.store.begin_without_key(owner, session, options).await {
         Ok(transaction) => transaction,
         Err(error) => return refuse(procedure, &error),
     };
     transaction.hand_out(handler.extensions_mut());
-    let answer = nesting.of_handler(true).around(handler.run()).await;
+    let answer = nesting.of_handler(Some(engine.transaction_pool)).around(handler.run()).await;
     if let Some(times) = transaction.times() {
         procedure.telemetry().transaction_used(times.idle, times.working);
     }

@@ -5,7 +5,7 @@ use std::{pin::Pin, time::Duration};
 use super::{
     AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
     Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store,
-    StoreError, StoreSettings, StoreTransaction, TransactionOptions,
+    StoreError, StoreSettings, StoreTransaction, TransactionCapacity, TransactionOptions,
 };
 use crate::caller::OwnerId;
 
@@ -35,7 +35,7 @@ pub(crate) trait DynStore: Send + Sync {
 
     fn set_up(&self, settings: &StoreSettings);
 
-    fn transactions_of_a_caller(&self) -> usize;
+    fn transaction_capacity(&self) -> Option<TransactionCapacity>;
 
     fn resource_types(&self) -> Option<&ResourceTypes>;
 
@@ -96,8 +96,8 @@ impl<S: Store> DynStore for S {
         Store::set_up(self, settings);
     }
 
-    fn transactions_of_a_caller(&self) -> usize {
-        Store::transactions_of_a_caller(self)
+    fn transaction_capacity(&self) -> Option<TransactionCapacity> {
+        Store::transaction_capacity(self)
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {

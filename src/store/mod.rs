@@ -62,7 +62,9 @@ pub use self::{
     settings::StoreSettings,
     status_from_store::StatusFromStore,
     store::Store,
-    transaction::{BeginOutcome, CommitOutcome, StoreTransaction, TransactionOptions, TransactionTimes},
+    transaction::{
+        BeginOutcome, CommitOutcome, StoreTransaction, TransactionCapacity, TransactionOptions, TransactionTimes,
+    },
     types::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
         ReleaseOutcome, Replay, Reservation, StatusError, StoredMessage, StoredResponse,

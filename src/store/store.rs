@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
     Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, StoreError,
-    StoreErrorKind, StoreSettings, StoreTransaction, TransactionOptions,
+    StoreErrorKind, StoreSettings, StoreTransaction, TransactionCapacity, TransactionOptions,
 };
 use crate::{
     caller::OwnerId,
@@ -134,10 +134,9 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// Returns how many transactions one caller may have at once, with the settings of the layer. Defaults to no limit: whatever is beyond the
-    /// store's own is refused then, in place of waiting in the line of [operations](crate::run).
-    fn transactions_of_a_caller(&self) -> usize {
-        usize::MAX
+    /// Returns how many transactions the store has at once, with the settings of the layer. Defaults to `None`: they wait for no other ones.
+    fn transaction_capacity(&self) -> Option<TransactionCapacity> {
+        None
     }
 
     /// Takes over the settings of the layer that the store keeps. The layer calls it once, when it is built. Clones of a store share them.

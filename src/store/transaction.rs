@@ -16,9 +16,19 @@ pub struct TransactionOptions {
     /// Whether to set a savepoint before the handler runs, so that its writes can be rolled back when its final error
     /// is recorded.
     pub savepoint: bool,
-    /// How many transactions of other handlers are open around it, which end after it: it must not wait for one of them. `0` if it is not
-    /// inside of any.
+    /// How many transactions of the same [pool](TransactionCapacity::pool) the handlers around it have, which end after it: it must not wait for one
+    /// of them. `0` if it is not inside of any; at most two are counted.
     pub inside: u8,
+}
+
+/// How many transactions a store has at once: [`Store::transaction_capacity`](super::Store::transaction_capacity).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "built by stores")]
+pub struct TransactionCapacity {
+    /// The number of the pool that their connections are of, in this process: the same for all stores that share it. Not 0.
+    pub pool: u32,
+    /// How many transactions one caller may have at once.
+    pub of_a_caller: usize,
 }
 
 /// The options that follow from [`Policies::default`], without a savepoint.

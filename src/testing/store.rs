@@ -19,7 +19,7 @@ use crate::{
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
         Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store,
-        StoreError, StoreSettings, StoreTransaction, TransactionOptions,
+        StoreError, StoreSettings, StoreTransaction, TransactionCapacity, TransactionOptions,
     },
 };
 
@@ -149,8 +149,8 @@ impl<S: Store> Store for HarnessStore<S> {
         self.kept.store.set_up(settings);
     }
 
-    fn transactions_of_a_caller(&self) -> usize {
-        self.kept.store.transactions_of_a_caller()
+    fn transaction_capacity(&self) -> Option<TransactionCapacity> {
+        self.kept.store.transaction_capacity()
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {

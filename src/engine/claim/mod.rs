@@ -44,15 +44,17 @@ async fn ask(engine: &Engine, call: &ProtectedCall) -> Result<ClaimAnswer, Store
             ClaimOutcome::TakenOver => ClaimAnswer::TakenOver(HeldKey::Reservation(lease)),
             outcome => ClaimAnswer::Refused { outcome, asked },
         },
-        Mode::Transactional => match engine.store.begin(&call.claim(), call.transaction_options()).await? {
-            BeginOutcome::Open { transaction, taken_over: false } => {
-                ClaimAnswer::Acquired(HeldKey::Transaction(transaction))
+        Mode::Transactional => {
+            match engine.store.begin(&call.claim(), call.transaction_options(engine.transaction_pool)).await? {
+                BeginOutcome::Open { transaction, taken_over: false } => {
+                    ClaimAnswer::Acquired(HeldKey::Transaction(transaction))
+                }
+                BeginOutcome::Open { transaction, taken_over: true } => {
+                    ClaimAnswer::TakenOver(HeldKey::Transaction(transaction))
+                }
+                BeginOutcome::Refused(outcome) => ClaimAnswer::Refused { outcome, asked },
             }
-            BeginOutcome::Open { transaction, taken_over: true } => {
-                ClaimAnswer::TakenOver(HeldKey::Transaction(transaction))
-            }
-            BeginOutcome::Refused(outcome) => ClaimAnswer::Refused { outcome, asked },
-        },
+        }
     };
     if !matches!(claimed, ClaimAnswer::Refused { outcome: ClaimOutcome::Replay(_), .. }) {
         engine.replay_cache.forget(call);

@@ -30,6 +30,8 @@ pub(crate) struct Engine {
     pub(crate) compress_replays_from: usize,
     pub(crate) admission: Arc<Admission>,
     pub(crate) lines: Lines,
+    /// The number of the pool of the store's transactions; 0 if they wait for no other ones.
+    pub(crate) transaction_pool: u32,
     pub(crate) single_flight: Arc<SingleFlight>,
     pub(crate) replay_cache: ReplayCache,
     /// The outcomes that wait to be recorded.

@@ -101,7 +101,8 @@ impl IdempotencyLayerBuilder {
         telemetry::describe();
         let engine = self.store.map(|store| {
             store.set_up(&StoreSettings { limits: self.limits, status_timeout: self.status_timeout });
-            let lines = Lines::new(&self.limits, store.transactions_of_a_caller());
+            let capacity = store.transaction_capacity();
+            let lines = Lines::new(&self.limits, capacity.map_or(usize::MAX, |capacity| capacity.of_a_caller));
             Arc::new(Engine {
                 store,
                 status_resolver: self.status_resolver,
@@ -111,6 +112,7 @@ impl IdempotencyLayerBuilder {
                 responses: ResponseSettings { metadata_filter, max_bytes: self.max_response_bytes },
                 compress_replays_from: self.compress_replays_from,
                 lines,
+                transaction_pool: capacity.map_or(0, |capacity| capacity.pool),
                 admission: Admission::new(&self.limits, self.max_waiting_bytes),
                 single_flight: Arc::new(SingleFlight::default()),
                 replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),

@@ -37,7 +37,8 @@ impl<T> Owned<T> {
         D: Driver,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let inside = Nesting::current().map_or(0, |around| around.transactions);
+        let pool = store.transaction_capacity().map_or(0, |capacity| capacity.pool);
+        let inside = Nesting::current().map_or(0, |around| around.inside(pool));
         let options = TransactionOptions { inside, ..TransactionOptions::default() };
         let open = store.begin_without_key(None, session, options).await?;
         let mut extensions = Extensions::new();

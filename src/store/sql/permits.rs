@@ -4,7 +4,10 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use tokio::{
@@ -16,9 +19,12 @@ use super::{connection::quarter, driver::ConnectionPool};
 use crate::{
     caller::OwnerId,
     policy::Limit,
-    store::{StoreError, StoreErrorKind},
+    store::{StoreError, StoreErrorKind, TransactionCapacity},
     telemetry,
 };
+
+/// The number of the next pool.
+static POOLS: AtomicU32 = AtomicU32::new(1);
 
 /// The owner that a call counts for. All calls without one share `None`.
 type User = Option<OwnerId>;
@@ -31,6 +37,8 @@ type User = Option<OwnerId>;
 /// connection of the claims.
 #[derive(Clone)]
 pub(super) struct Permits {
+    /// The number of the pool in this process.
+    pool: u32,
     line: Arc<Mutex<Line>>,
 }
 
@@ -57,7 +65,7 @@ impl Permits {
     fn new(permits: usize, spare: usize) -> Self {
         let all = permits.max(1);
         let line = Line { all, of_user: (all - 1).max(1), spare, ..Line::default() };
-        Self { line: Arc::new(Mutex::new(line)) }
+        Self { pool: POOLS.fetch_add(1, Ordering::Relaxed), line: Arc::new(Mutex::new(line)) }
     }
 
     /// Lowers the number of permits of all users, and of each, if these are lower. Permits that are taken stay so.
@@ -68,9 +76,8 @@ impl Permits {
         line.of_user = line.of_user.min(limit.caller).min((line.all - 1).max(1));
     }
 
-    /// The most permits that one user has.
-    pub(super) fn of_a_user(&self) -> usize {
-        self.line().of_user
+    pub(super) fn capacity(&self) -> TransactionCapacity {
+        TransactionCapacity { pool: self.pool, of_a_caller: self.line().of_user }
     }
 
     /// Waits for a permit, for a transaction inside of so many others.

@@ -28,7 +28,7 @@ use crate::{
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
         Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, Schema, ServerClock,
-        Store, StoreError, StoreErrorKind, StoreSettings, StoreTransaction, TransactionOptions,
+        Store, StoreError, StoreErrorKind, StoreSettings, StoreTransaction, TransactionCapacity, TransactionOptions,
     },
     telemetry::Chain,
 };
@@ -480,8 +480,8 @@ impl<D: Driver> Store for SqlStore<D> {
         }
     }
 
-    fn transactions_of_a_caller(&self) -> usize {
-        self.permits.of_a_user()
+    fn transaction_capacity(&self) -> Option<TransactionCapacity> {
+        Some(self.permits.capacity())
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {

@@ -101,6 +101,25 @@ async fn a_third_transaction_is_refused_at_once() {
     }
 }
 
+/// They hold nothing that it waits for.
+#[tokio::test]
+async fn a_transaction_on_a_pool_of_its_own_is_not_inside_of_others() {
+    let database = Database::new().await;
+    let [outer, _] = two(&database, 2, [Mode::Transactional; 2]).await;
+    let [_, middle] = two(&database, 2, [Mode::Transactional; 2]).await;
+    let [_, inner] = two(&database, 2, [Mode::Transactional; 2]).await;
+    let handler = move |call: Call| async move {
+        let between = move |call: Call| async move {
+            let innermost = |_| async { Ok::<_, ChargeError>(Vec::new()) };
+            let ended = inner.run_within(&call.execution(), "third", b"", innermost).await;
+            ended.map(run::Outcome::into_inner).map_err(|_| ChargeError::Network)
+        };
+        let ended = middle.run_within(&call.execution(), "second", b"", between).await;
+        ended.map(run::Outcome::into_inner).map_err(|_| ChargeError::Network)
+    };
+    outer.run(&billing(), "1", b"", handler).await.expect("it ends");
+}
+
 /// As a consumer starts them: all that it was given.
 #[tokio::test]
 async fn those_that_a_caller_may_not_have_at_once_wait_for_their_turn() {
