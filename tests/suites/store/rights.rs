@@ -11,7 +11,7 @@ const OWNERS: &str = "\
     adapt begin_comparing begin_mirroring begin_move check_partitioning compare_batch compare_changes copy_batch \
     drop_before empty_changes end_move functions_of grant grant_operator id_type inspect key_id lock_move make_next \
     mirrors missing_grants missing_operator_grants missing_references move_step move_to_partitions needs_sight node \
-    operator_release operator_release_row owner partition partitions register_resource revoke_all run_grants \
+    operation_key operator_release operator_release_row owner partition partitions register_resource revoke_all run_grants \
     see stop_moving stuck sweep_more switch_tables unregistered uuidv8 validate write_mirror write_statements";
 
 const PAGE: &str = include_str!("../../../docs/database.md");
