@@ -15,7 +15,7 @@ use crate::{
     database::{Database, Pool},
     ledger::Ledger,
     plan::{Behaviour, End, Operation, Procedure, caller},
-    server::{CALL, SCOPE, USER},
+    server::{CALL, DELIVERED, SCOPE, USER},
     world::{Link, Process, World},
 };
 
@@ -98,6 +98,7 @@ impl Service {
         let scope = metadata.get(SCOPE).and_then(|scope| scope.to_str().ok()?.parse().ok());
         let is_it = |operation: &&Operation| {
             (operation.message as u64, operation.user) == (message.operation, user)
+                && operation.is_delivered == metadata.contains_key(DELIVERED)
                 && operation.scope == scope.unwrap_or(operation.scope)
         };
         let operation = self.operations.iter().find(is_it);
