@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, marker::PhantomData};
 
 use prost_reflect::DescriptorPool;
-use protobuf_canonical::{Canonical, RequestHashes};
+use protobuf_canonical::{Canonical, RequestHash, RequestHashes};
 use sha2::{Digest as _, Sha256};
 
 #[cfg(feature = "json")]
@@ -194,6 +194,11 @@ impl Codec for Bytes {
 
     fn read(bytes: &[u8]) -> Result<Vec<u8>, CodecError> {
         Ok(bytes.to_vec())
+    }
+
+    /// One hash: the request is the bytes.
+    fn hashes(&self, bytes: &[u8], _request: &[u8]) -> Result<RequestHashes, CodecError> {
+        Ok(RequestHash::from(of_bytes(bytes)).into())
     }
 
     fn encode(response: &Vec<u8>) -> Result<Vec<u8>, CodecError> {

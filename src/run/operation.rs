@@ -67,7 +67,8 @@ impl<C: Codec> Operation<C> {
     /// same id in each of its forms.
     ///
     /// The handler runs in a task of its own, to its end. Runs beyond what [one caller may have](crate::policy::Limits) wait in a line, the first
-    /// come first, before they count for anything; not those inside of a handler.
+    /// come first, before they count for anything; not those inside of a handler. In a task that a handler spawns and waits for, use
+    /// [`run_within`](Self::run_within): it knows its handler there, too.
     ///
     /// # Errors
     ///
@@ -89,13 +90,14 @@ impl<C: Codec> Operation<C> {
         E: HandlerError,
         F: Future<Output = Result<C::Response, E>> + Send + 'static,
     {
+        let nesting = Nesting::current();
         let message = C::read(bytes).and_then(|request| {
             let hashes = self.codec.hashes(bytes, request.borrow())?;
             Ok((self.key(id(request.borrow()).as_ref()), hashes, request))
         });
-        let (key, hashes, request) = message.map_err(|error| self.malformed(error))?;
+        let (key, hashes, request) = message.map_err(|error| self.malformed(error, nesting))?;
         let bytes = self.procedure.policies().reconciles().then(|| Bytes::copy_from_slice(bytes));
-        let delivery = Delivery { key, hashes, bytes, nesting: Nesting::current() };
+        let delivery = Delivery { key, hashes, bytes, nesting };
         self.run_with(caller, delivery, move |call| handler(call, request)).await
     }
 
@@ -120,9 +122,9 @@ impl<C: Codec> Operation<C> {
         E: HandlerError,
         F: Future<Output = Result<C::Response, E>> + Send + 'static,
     {
-        let hashes = self.codec.hash(request).map_err(|error| self.malformed(error))?;
-        let hashes = RequestHash::from(hashes).into();
-        let delivery = Delivery { key: self.key(id), hashes, bytes: None, nesting: Nesting::current() };
+        let nesting = Nesting::current();
+        let hashes = self.hashes(request, nesting)?;
+        let delivery = Delivery { key: self.key(id), hashes, bytes: None, nesting };
         self.run_with(caller, delivery, handler).await
     }
 
@@ -168,11 +170,17 @@ impl<C: Codec> Operation<C> {
         E: HandlerError,
         F: Future<Output = Result<C::Response, E>> + Send + 'static,
     {
-        let hashes = self.codec.hash(request).map_err(|error| self.malformed(error))?;
-        let hashes = RequestHash::from(hashes).into();
+        let nesting = Some(outer.nesting());
+        let hashes = self.hashes(request, nesting)?;
         let Some((caller, key)) = outer.origin() else { return Err(self.refuse(Rejection::KeyRequired)) };
         let key = self.key(&key.downstream(name).to_string());
-        self.run_with(caller, Delivery { key, hashes, bytes: None, nesting: Some(outer.nesting()) }, handler).await
+        self.run_with(caller, Delivery { key, hashes, bytes: None, nesting }, handler).await
+    }
+
+    /// The hash of a request without bytes.
+    fn hashes<E>(&self, request: &C::Request, nesting: Option<Nesting>) -> Result<RequestHashes, RunError<E>> {
+        let hash = self.codec.hash(request).map_err(|error| self.malformed(error, nesting))?;
+        Ok(RequestHash::from(hash).into())
     }
 
     /// The key of the operation with this id.
@@ -256,12 +264,11 @@ impl<C: Codec> Operation<C> {
         })
     }
 
-    fn malformed<E>(&self, error: CodecError) -> RunError<E> {
-        let error = RunError::Malformed(error);
-        if Nesting::current().is_none() {
+    fn malformed<E>(&self, error: CodecError, nesting: Option<Nesting>) -> RunError<E> {
+        if nesting.is_none() {
             self.procedure.telemetry().dead_letter(DeadLetter::Malformed.as_str(), None);
         }
-        error
+        RunError::Malformed(error)
     }
 
     fn refuse<E>(&self, rejection: Rejection) -> RunError<E> {

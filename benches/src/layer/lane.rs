@@ -65,7 +65,7 @@ pub(super) fn measure(context: &Context) -> Result<InOneLane, Error> {
     Ok(InOneLane { microseconds: microseconds.map(Spread::of), ratio })
 }
 
-/// Returns the microseconds of one of so many calls.
+/// Returns the time of one call, in microseconds, on average.
 fn round(order: Order, calls: usize) -> Result<f64, Error> {
     let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).procedure(SAY);
     let layer = layer.journal(Journal::builder().in_memory()?).build()?;

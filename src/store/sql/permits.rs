@@ -80,7 +80,7 @@ impl Permits {
         TransactionCapacity { pool: self.pool, of_a_caller: self.line().of_user }
     }
 
-    /// Waits for a permit, for a transaction inside of so many others.
+    /// Waits for a permit. `inside` is the number of transactions around this one.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl Line {
         (self.all + if has_outer_all { self.spare } else { 0 }).saturating_sub(self.taken)
     }
 
-    /// Notes a call inside of so many transactions. Returns whether it may have a permit.
+    /// Notes a call with this number of transactions around it, at least one. Returns whether it may have a permit.
     fn nests(&mut self, inside: u8) -> bool {
         let may = inside == 1 && self.all > 1;
         self.of_inner |= usize::from(may);

@@ -57,7 +57,7 @@ async fn nest_for(
 async fn transactions_end_whatever_the_size_of_the_pool() {
     let database = Database::new().await;
     for (size, is_within, users) in
-        [(2, true, 1), (4, true, 1), (4, false, 1), (4, true, 200), (8, false, 10), (16, true, 200)]
+        [(2, true, 1), (3, true, 1), (4, true, 1), (4, false, 1), (4, true, 200), (8, false, 10), (16, true, 200)]
     {
         let both = two(&database, size, [Mode::Transactional; 2]).await;
         let mut runs = JoinSet::new();

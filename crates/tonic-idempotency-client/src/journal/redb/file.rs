@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The suffix of a file that is not a journal yet, after a random number with so many digits.
+/// The suffix of a file that is not a journal yet, and the digits of the random number before it.
 const UNFINISHED: &str = ".new";
 const DIGITS: usize = 16;
 

@@ -337,6 +337,7 @@ fn opened<B: StorageBackend>(
     let database = Database::builder().set_cache_size(CACHE).create_with_backend(backend)?;
     Ok(OpenDatabase { database, ends, takes_changes })
 }
+
 /// Returns whether the cause of this error is the file's content, rather than the disk or its user.
 fn is_damage(error: &Error) -> bool {
     match error {
