@@ -16,7 +16,7 @@ use tonic_idempotency::{
     Caller, IdempotencyLayer, KeyId, OwnerId, UserId,
     maintenance::Sweeper,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Policies, Procedure, UnprotectedKeyPolicy, UserPolicy},
-    run::{Bytes, Operation},
+    run::{Bytes, Call, Json, Operation, RunError},
     status::OutboxStatus,
     store::{
         CallSession, Claim, MemoryStore, PostgresStore, RequestHash, Reservation, ResourceType, ResourceTypes,
@@ -348,6 +348,24 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
         assert_eq!(lines.count("dead letters"), usize::from(!words.is_empty()));
         check("a dead letter", "idempotency_dead_letters_total", &labels, words);
     }
+
+    // So does one that cannot be read, and has no key. An operation inside of a handler has no message of its own.
+    let layer = IdempotencyLayer::builder([]).store(MemoryStore::new()).procedure(Procedure::operation(charge));
+    let json: Operation<Json<u8, u8>> = layer.build().expect("a layer").operation(charge).expect("it is declared");
+    let labels = [("procedure", "/billing.v1/ChargeOrder"), ("cause", "malformed")];
+    lines.take();
+    let around = json.clone();
+    let nested = move |call: Call, _| async move {
+        let caller = call.caller().clone();
+        let inner = around.receive(&caller, |_| "2", secret.as_bytes(), |_, _| async { Ok::<_, Infallible>(1) }).await;
+        assert!(matches!(inner, Err(RunError::Malformed(_))), "{inner:?}");
+        Ok::<_, Infallible>(1)
+    };
+    json.receive(&caller, |_| "1", b"1", nested).await.expect("it runs");
+    assert_eq!(lines.count("dead letters"), 0);
+    let unread = json.receive(&caller, |_| &id, secret.as_bytes(), |_, _| async { Ok::<_, Infallible>(1) }).await;
+    assert!(matches!(unread, Err(RunError::Malformed(_))), "{unread:?}");
+    check("an unreadable message", "idempotency_dead_letters_total", &labels, &["WARN", "malformed"]);
 
     // A run that stands in line says so after a minute.
     let limits = Limits { in_flight: Limit::new(1024, 1), ..Limits::default() };
