@@ -129,6 +129,7 @@ impl Reconnection {
             let now = Instant::now();
             if next <= now
                 && let Ok(making) = self.making.try_lock()
+                && self.begins(now)
             {
                 return Ok(Some(making));
             }
@@ -144,11 +145,17 @@ impl Reconnection {
         self.failed().as_ref().map(|failed| failed.next)
     }
 
+    /// Lets a connection be made if it is time. The next one is made after a pause, also if this one's caller gives it up at once.
+    fn begins(&self, now: Instant) -> bool {
+        let mut failed = self.failed();
+        let due = failed.as_mut().filter(|failed| failed.next <= now);
+        due.map(|failed| failed.next = next_after(failed.times.saturating_add(1))).is_some()
+    }
+
     fn fails(&self, kind: AcquireErrorKind, text: impl fmt::Display) {
         let mut failed = self.failed();
         let times = failed.as_ref().map_or(0, |failed| failed.times).saturating_add(1);
-        let next = Instant::now() + pause(times.saturating_add(SKIPPED));
-        *failed = Some(FailedConnection { times, next, why: (kind, text.to_string()) });
+        *failed = Some(FailedConnection { times, next: next_after(times), why: (kind, text.to_string()) });
         drop(failed);
         self.has_failed.notify_waiters();
     }
@@ -157,6 +164,11 @@ impl Reconnection {
     fn failed(&self) -> StateGuard<'_, Option<FailedConnection>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns when the next connection may be made, after this many failures.
+fn next_after(times: u32) -> Instant {
+    Instant::now() + pause(times.saturating_add(SKIPPED))
 }
 
 /// A connection that is taken out of the pool or made.
