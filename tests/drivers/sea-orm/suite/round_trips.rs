@@ -37,9 +37,7 @@ async fn of_nested_transactions_are_those_of_sea_orm() {
     };
     bare().await.expect("projects");
     service.with_new_key().create("shop").await.expect("a call");
-    count.take().await;
-    bare().await.expect("projects");
-    let bare = count.take().await;
-    service.create("shop").await.expect("a call");
-    assert_eq!(count.take().await, bare, "claim and record for ping and the user");
+    let bare = count.of(async || bare().await.expect("projects")).await;
+    let keyed = count.of(async || drop(service.with_new_key().create("shop").await.expect("a call"))).await;
+    assert_eq!(keyed, bare, "claim and record for ping and the user");
 }

@@ -25,8 +25,20 @@ impl<S: Stack> RoundTrips<S> {
         Self { pool, proxy, before }
     }
 
+    /// Returns the round trips of some work, until its connection is back in the pool: the least of three times. Requests that a client sends
+    /// together may arrive apart, with an answer in between that the client did not wait for, on a busy machine.
+    pub async fn of(&mut self, work: impl AsyncFn()) -> usize {
+        self.take().await;
+        let mut least = usize::MAX;
+        for _ in 0..3 {
+            work().await;
+            least = least.min(self.take().await);
+        }
+        least
+    }
+
     /// Returns the round trips since the last look, once the connection is back in the pool.
-    pub async fn take(&mut self) -> usize {
+    async fn take(&mut self) -> usize {
         all_are_back::<S>(&self.pool).await;
         let now = self.proxy.round_trips();
         now - std::mem::replace(&mut self.before, now)
@@ -74,18 +86,17 @@ pub async fn are_at_most_one_more_than_those_of_the_handler_alone<S: Stack>() {
     other.create("shop").await.expect("a call");
     other.create("shop").await.expect("a replay");
     service.with_key(None).create("shop").await.expect("a call");
-    count.take().await;
 
-    S::bare(&pool, user).await.expect("a project");
-    assert_eq!(count.take().await, expected.bare + expected.returned, "the handler alone");
-    service.create("shop").await.expect("a call");
-    assert_eq!(count.take().await, expected.keyed + expected.returned, "a call with a key");
+    let bare = count.of(async || drop(S::bare(&pool, user).await.expect("a project"))).await;
+    assert_eq!(bare, expected.bare + expected.returned, "the handler alone");
+    let keyed = count.of(async || drop(service.with_new_key().create("shop").await.expect("a call"))).await;
+    assert_eq!(keyed, expected.keyed + expected.returned, "a call with a key");
     assert!(expected.keyed <= expected.bare - expected.user + 1, "{expected:?}");
-    service.create("shop").await.expect("a replay");
-    let replayed = count.take().await;
+    service.create("shop").await.expect("a call");
+    let replayed = count.of(async || drop(service.create("shop").await.expect("a replay"))).await;
     assert!(replayed <= expected.replayed + expected.returned, "a replay took {replayed}");
-    service.with_key(None).create("shop").await.expect("a call");
-    assert_eq!(count.take().await, expected.without_key + expected.returned, "a call without a key");
+    let without_key = count.of(async || drop(service.with_key(None).create("shop").await.expect("a call"))).await;
+    assert_eq!(without_key, expected.without_key + expected.returned, "a call without a key");
 }
 
 /// A savepoint, and the rollback to it.
@@ -100,9 +111,8 @@ pub async fn are_more_with_final_errors<S: Stack>() {
     })
     .await;
     service.with_new_key().create("shop").await.expect("a call");
-    count.take().await;
-    service.create("shop").await.expect("a call");
-    assert_eq!(count.take().await, expected.with_savepoint + expected.returned, "a call that succeeds");
-    service.with_new_key().create("final").await.expect_err("it fails");
-    assert_eq!(count.take().await, expected.final_error + expected.returned, "a call that fails");
+    let succeeds = count.of(async || drop(service.with_new_key().create("shop").await.expect("a call"))).await;
+    assert_eq!(succeeds, expected.with_savepoint + expected.returned, "a call that succeeds");
+    let fails = count.of(async || drop(service.with_new_key().create("final").await.expect_err("it fails"))).await;
+    assert_eq!(fails, expected.final_error + expected.returned, "a call that fails");
 }
