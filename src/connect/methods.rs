@@ -1,6 +1,6 @@
 //! The methods of the services, by path.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use connectrpc::{MethodKind, dispatcher::MethodDescriptor as Route};
 use prost_reflect::{DescriptorPool, MethodDescriptor, prost_types::method_options::IdempotencyLevel};
@@ -9,6 +9,7 @@ use prost_reflect::{DescriptorPool, MethodDescriptor, prost_types::method_option
 #[derive(Debug)]
 pub(super) struct Methods {
     by_path: HashMap<String, Method>,
+    services: HashSet<String>,
 }
 
 #[derive(Clone)]
@@ -24,11 +25,17 @@ impl Methods {
             let path = format!("{}/{}", method.parent_service().full_name(), method.name());
             (path, Method { route: route(&method), descriptor: method })
         });
-        Self { by_path: by_path.collect() }
+        Self { by_path: by_path.collect(), services: pool.services().map(|it| it.full_name().to_owned()).collect() }
     }
 
     pub(super) fn get(&self, path: &str) -> Option<&Method> {
         self.by_path.get(path.strip_prefix('/').unwrap_or(path))
+    }
+
+    /// Returns whether the path is that of a method of a known service, whether or not the service has the method.
+    pub(super) fn has_service_of(&self, path: &str) -> bool {
+        let service = path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).map(|(service, _)| service);
+        service.is_some_and(|service| self.services.contains(service))
     }
 }
 

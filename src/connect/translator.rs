@@ -8,6 +8,7 @@ use connectrpc::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use http::{HeaderMap, Method, Request, Response, header};
+use http_body_util::Full;
 use prost_reflect::DescriptorPool;
 use protobuf_canonical::json::Json;
 use tonic::{Status, body::Body, codegen::StdError};
@@ -81,12 +82,16 @@ impl Translator {
         self
     }
 
-    /// Returns whether the request is a Connect call, valid or not: of a known procedure, or one that names Connect.
-    /// Any other request to an unknown path may be for another service.
+    /// Returns whether the request is a Connect call, valid or not: of a known procedure, of any other of a known service, or one that names
+    /// Connect. Any other request to an unknown path may be for another service.
     pub(super) fn is_connect<B>(&self, request: &Request<B>) -> bool {
+        let path = request.uri().path();
+        let may_be_misspelled = || *request.method() == Method::POST && Protocol::detect(request.headers()).is_some();
         *request.method() != Method::OPTIONS
             && !content_type(request.headers()).starts_with(b"application/grpc")
-            && (self.methods.get(request.uri().path()).is_some() || names_connect(request))
+            && (self.methods.get(path).is_some()
+                || names_connect(request)
+                || may_be_misspelled() && self.methods.has_service_of(path))
     }
 
     /// Returns whether the request is in a protocol that can be translated. A call that cannot become a unary gRPC
@@ -137,7 +142,12 @@ impl<S> TranslatedService<S> {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<StdError>,
     {
-        let request = request.map(|body| Body::new(TimedBody::new(body, self.request_body_timeout)));
+        let is_stream = Protocol::detect(request.headers())
+            .is_some_and(|detected| detected.protocol == Protocol::Connect && detected.is_streaming);
+        let request = match is_stream {
+            true => without_stream(request),
+            false => request.map(|body| Body::new(TimedBody::new(body, self.request_body_timeout))),
+        };
         let response = self.service.clone().call(request);
         Box::pin(response.map(|Ok(response)| response.map(Body::new)))
     }
@@ -148,6 +158,13 @@ impl<S> Clone for TranslatedService<S> {
     fn clone(&self) -> Self {
         Self { service: self.service.clone(), request_body_timeout: self.request_body_timeout }
     }
+}
+
+/// Replaces a stream, which may never end, by one empty message: it is refused whatever its messages are.
+fn without_stream(request: Request<Body>) -> Request<Body> {
+    let (mut head, _stream) = request.into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    Request::from_parts(head, Body::new(Full::new(Bytes::from_static(&[0; HEADER_LEN]))))
 }
 
 /// Returns whether the request names Connect: in its header or query, or by a content type that only Connect has.

@@ -1,7 +1,10 @@
 //! Malformed calls, which leave nothing behind.
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use crate::http::{Answer, Call, Version};
 use crate::prelude::*;
+use crate::protocol::path;
 
 /// Asserts that the key is free: another call can use it.
 async fn assert_free(server: &Server, key: Uuid, told: &str) {
@@ -321,4 +324,23 @@ async fn streams_are_for_grpc_on_a_tonic_server() {
     assert_eq!(server.desk.started(), 0);
     let watched = server.send(Protocol::GrpcWeb, server.call(Protocol::GrpcWeb, "Watch", None, b"")).await;
     watched.message();
+}
+
+/// A request body has half a minute.
+#[tokio::test]
+async fn a_stream_that_does_not_end_is_refused_by_its_head() {
+    let server = Server::new(Kind::Tonic).await;
+    let mut stream = TcpStream::connect(server.address).await.expect("the server listens");
+    let head = format!(
+        "POST {} HTTP/1.1\r\nhost: catalog\r\ncontent-type: application/connect+json\r\ntransfer-encoding: chunked\r\n\r\n",
+        path("Watch")
+    );
+    stream.write_all(head.as_bytes()).await.expect("an open connection");
+    let mut answer = Vec::new();
+    let refused = async {
+        while !String::from_utf8_lossy(&answer).contains("unimplemented") {
+            assert!(stream.read_buf(&mut answer).await.expect("an open connection") > 0, "{answer:?}");
+        }
+    };
+    timeout(Duration::from_secs(15), refused).await.expect("it is refused at once");
 }

@@ -38,7 +38,8 @@ async fn passes_on_requests_that_are_not_connect() {
         (Method::OPTIONS, "/catalog.v1.Catalog/Create", ""),
         (Method::POST, "/catalog.v1.Catalog/Create", "application/grpc"),
         (Method::POST, "/catalog.v1.Catalog/Create", "application/grpc-web+proto"),
-        (Method::POST, "/catalog.v1.Catalog/None", "application/json"),
+        (Method::POST, "/other.v1.Other/Create", "application/json"),
+        (Method::POST, "/catalog.v1.Catalog/None", "text/html"),
         (Method::GET, "/", ""),
     ] {
         let seen = format!("{method} {path}");

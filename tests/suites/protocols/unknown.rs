@@ -51,6 +51,22 @@ async fn is_not_found_without_a_header_if_only_connect_has_such_requests() {
     }
 }
 
+/// As docs/client.md calls a server by `fetch`. Paths of other services are not the layer's.
+#[tokio::test]
+async fn is_not_found_without_a_header_if_its_service_is_known() {
+    let server = Server::new(Kind::Tonic).await;
+    let call = server.call(Protocol::ConnectJson, "Creat", Some(Uuid::new_v4()), b"{}");
+    let headers = call.headers.iter().filter(|(name, _)| *name != "connect-protocol-version").cloned().collect();
+    let call = Call { headers, ..call };
+    let answer = call.clone().send(server.address).await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+    assert_eq!(Protocol::ConnectJson.read(answer).error().code(), Code::Unimplemented);
+
+    let answer = Call { path: "/other.v1.Other/Create".to_owned(), ..call }.send(server.address).await;
+    let text = String::from_utf8_lossy(&answer.body);
+    assert!(!text.contains("unimplemented"), "{answer:?}");
+}
+
 #[tokio::test]
 async fn does_not_break_the_next_call_on_the_connection() {
     for kind in Kind::BOTH {
