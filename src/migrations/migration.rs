@@ -193,32 +193,4 @@ mod tests {
             );
         }
     }
-
-    /// SQL with a backslash depends on `standard_conforming_strings`: before the first statement takes effect, and in the session that
-    /// calls a function. And not every encoding has more than ASCII.
-    #[test]
-    fn mean_the_same_with_every_setting_and_in_every_encoding() {
-        let packs = [(LIMITS.name, LIMITS.sql), (PARTITIONS.name, PARTITIONS.sql), ("citus", CITUS)];
-        for (name, sql) in FILES.into_iter().chain(packs).chain([("once", ONCE)]) {
-            for line in sql.lines() {
-                assert!(line.is_ascii() && !line.contains('\\'), "{name}: {line}");
-            }
-        }
-    }
-
-    /// The number at the beginning of a file's name.
-    fn number_of(file: &str) -> u32 {
-        let digits = file.trim_start_matches('V').split("__").next().unwrap_or_default();
-        digits.parse().expect("a number")
-    }
-
-    #[test]
-    fn hold_every_file() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/core");
-        let files = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").file_name());
-        let mut files: Vec<_> = files.map(|name| name.into_string().expect("a name")).collect();
-        files.sort_by_key(|file| number_of(file));
-        let listed = all(&Schema::default());
-        assert_eq!(files, listed.iter().map(|it| format!("V{}__{}.sql", it.version(), it.name())).collect::<Vec<_>>());
-    }
 }

@@ -183,6 +183,35 @@ pub enum SetupProblem {
 }
 
 impl SetupProblem {
+    /// Returns the place of its remedy among those of other problems: earlier ones have to work first, or solve it along.
+    pub(super) fn place(&self) -> u8 {
+        match self {
+            Self::MissingTable { .. } => 0,
+            Self::MissingMigrations { .. } | Self::OtherVersion { .. } => 1,
+            Self::MissingCheck { .. } | Self::MissingRoutine { .. } | Self::OtherOwner { .. } => 2,
+            Self::MissingPack { .. } => 3,
+            Self::MissingPrivilege { object, .. } => match object.split(' ').next() {
+                Some("schema") => 4,
+                Some("table") => 5,
+                _ => 6,
+            },
+            Self::NoStatus { .. }
+            | Self::OtherIdKind { .. }
+            | Self::OtherTable { .. }
+            | Self::UnregisteredType { .. } => 7,
+            Self::ExcessPrivilege { .. }
+            | Self::ExemptRole { .. }
+            | Self::NoIndexOfUsers { .. }
+            | Self::NoRowLevelSecurity { .. }
+            | Self::Setting { .. } => 8,
+            Self::FailedCall { .. } => 9,
+        }
+    }
+
+    pub(super) fn is_missing_privilege(&self) -> bool {
+        matches!(self, Self::MissingPrivilege { .. })
+    }
+
     /// Names the privilege that is missing.
     pub(super) fn privilege(&self) -> Option<String> {
         match self {

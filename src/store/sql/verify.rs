@@ -14,13 +14,10 @@ use crate::{
     status::IdKind,
     store::{
         ResourceTypes, StoreError, StoreErrorKind,
-        files::{self, FILES, LIMITS, applied},
+        files::{CHECKS, FILES, GRANTED, LIMITS, ROUTINES, VERSION, applied},
     },
     telemetry,
 };
-
-/// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
-const VERSION: i32 = 9;
 
 /// The maximum number of missing privileges that the message names after the first.
 const NAMED: usize = 3;
@@ -66,10 +63,10 @@ async fn in_catalogue(
     let kinds: Vec<_> = registered().map(|known| kind(known.id_kind()).to_owned()).collect();
     let tracked = types.iter().filter(|known| known.is_tracked());
     let tracked: Vec<_> = tracked.map(|known| known.name().to_owned()).collect();
-    let granted: Vec<_> = files::granted().into_iter().map(routine).collect();
-    let (routines, versions): (Vec<_>, Vec<_>) =
-        files::routines().into_iter().map(|(name, version)| (routine(name), version.to_string())).unzip();
-    let checks: Vec<_> = files::checks().into_iter().map(str::to_owned).collect();
+    let granted = GRANTED.map(routine);
+    let (routines, versions) =
+        (ROUTINES.map(|(name, _)| routine(name)), ROUTINES.map(|(_, version)| version.to_string()));
+    let checks = CHECKS.map(str::to_owned);
     let schema = &connections.sql().schema;
     let parameters = &[
         VERSION.into(),
@@ -141,13 +138,12 @@ async fn ask(
 
 /// If all routines of a migration are missing, reports the migration instead of each routine.
 fn whole_migrations(problems: Vec<SetupProblem>) -> Vec<SetupProblem> {
-    let all = files::routines();
     let missing = |version: u32| {
-        let made = all.values().filter(|made| u32::try_from(**made).ok() == Some(version)).count();
+        let made = ROUTINES.iter().filter(|(_, made)| *made == version).count();
         let gone = problems
             .iter()
             .filter(|it| matches!(it, SetupProblem::MissingRoutine { migration, .. } if *migration == version));
-        gone.count() == made
+        made > 0 && gone.count() == made
     };
     let versions: Vec<u32> = (1..).take(FILES.len()).filter(|version| missing(*version)).collect();
     let is_told = |problem: &SetupProblem| matches!(problem, SetupProblem::MissingRoutine { migration, .. } if versions.contains(migration));
@@ -248,17 +244,18 @@ fn is_english(locale: &str) -> bool {
 }
 
 /// The error of [`SqlStore::verify`](super::SqlStore::verify). Its message lists all problems, with a remedy
-/// for each.
+/// for each, in the order in which the remedies work.
 #[non_exhaustive]
 pub enum VerifyError {
-    /// The database is not set up for the store.
+    /// The database is not set up for the store. The problems are in the order in which their remedies work.
     Problems(Vec<SetupProblem>),
     /// The database cannot be asked.
     Store(StoreError),
 }
 
 impl VerifyError {
-    pub(super) fn of(problems: Vec<SetupProblem>) -> Result<(), Self> {
+    pub(super) fn of(mut problems: Vec<SetupProblem>) -> Result<(), Self> {
+        problems.sort_by_key(SetupProblem::place);
         if problems.is_empty() { Ok(()) } else { Err(Self::Problems(problems)) }
     }
 }
@@ -270,19 +267,17 @@ impl fmt::Display for VerifyError {
         match self {
             Self::Problems(problems) => {
                 f.write_str("the database is not set up for the idempotency store:")?;
-                let is_grant = |problem: &&SetupProblem| matches!(problem, SetupProblem::MissingPrivilege { .. });
-                let (grants, others): (Vec<_>, Vec<_>) = problems.iter().partition(is_grant);
-                // A role without grants lacks all of them, and there is one remedy.
-                if let Some(first) = grants.first() {
-                    write!(f, "\n- {first}")?;
-                    let more: Vec<_> = grants[1..].iter().filter_map(|problem| problem.privilege()).take(NAMED).collect();
+                // A role without grants lacks all of them: those of one kind of objects are one line.
+                for alike in problems.chunk_by(|one, next| one.is_missing_privilege() && one.place() == next.place()) {
+                    write!(f, "\n- {}", alike[0])?;
+                    let more: Vec<_> = alike[1..].iter().filter_map(|problem| problem.privilege()).take(NAMED).collect();
                     if !more.is_empty() {
-                        let rest = grants.len() - 1 - more.len();
+                        let rest = alike.len() - 1 - more.len();
                         let rest = if rest > 0 { format!(", and {rest} more") } else { String::new() };
                         write!(f, " (the same for {}{rest})", more.join(", "))?;
                     }
                 }
-                others.iter().try_for_each(|problem| write!(f, "\n- {problem}"))
+                Ok(())
             }
             Self::Store(error) if error.kind() == StoreErrorKind::Unreachable => f.write_str(
                 "the set-up of the database cannot be checked: there is no connection to it; does PostgreSQL listen at the host and port \

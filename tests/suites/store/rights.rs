@@ -288,18 +288,17 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
         object: object.to_owned(),
         role: API_LOGIN.to_owned(),
     };
-    let wrong = problems(&store).await;
+    // In the order in which the remedies work.
     let expected = [
-        missing("EXECUTE", "routine tenant.idempotency_sweep"),
-        missing("UPDATE", "table tenant.idempotency_keys"),
-        unprotected(),
         SetupProblem::OtherVersion { found: Some(999), needed: 9 },
+        missing("UPDATE", "table tenant.idempotency_keys"),
+        missing("EXECUTE", "routine tenant.idempotency_sweep"),
         unregistered,
+        unprotected(),
     ];
-    assert_eq!(wrong, expected);
+    assert_eq!(problems(&store).await, expected);
     let message = store.verify().await.expect_err("all of it is wrong").to_string();
-    assert_eq!(message.lines().count(), 5, "{message}");
-    assert!(message.contains("(the same for UPDATE on table tenant.idempotency_keys)"), "{message}");
+    assert_eq!(message.lines().count(), 6, "{message}");
 }
 
 #[tokio::test]
@@ -343,7 +342,7 @@ async fn are_verified_together_with_the_resource_types() {
 
 /// Checks the text that a `main` prints if it returns the error.
 #[tokio::test]
-async fn that_are_all_missing_are_one_line_with_one_remedy() {
+async fn that_are_all_missing_are_a_line_for_each_kind_of_object() {
     let (database, owner) = core().await;
     let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
     let sql = format!(
@@ -354,9 +353,12 @@ async fn that_are_all_missing_are_one_line_with_one_remedy() {
     assert!(problems(&store).await.len() > 20);
     let printed = format!("{:?}", store.verify().await.expect_err("there are no grants"));
     let lines: Vec<_> = printed.lines().collect();
-    let [_, line] = lines[..] else { panic!("{printed}") };
-    assert!(line.contains(&format!("the role {API_LOGIN} lacks")), "{line}");
-    assert!(line.contains("migrations::grant") && line.contains(&format!("--grant {API_LOGIN}")), "{line}");
+    assert_eq!(lines.len(), 4, "{printed}");
+    for (line, object) in lines[1..].iter().zip(["schema tenant", "table tenant.", "routine tenant."]) {
+        assert!(line.contains(&format!("the role {API_LOGIN} lacks")) && line.contains(object), "{line}");
+        assert!(line.contains("migrations::grant") && line.contains(&format!("--grant {API_LOGIN}")), "{line}");
+    }
+    assert!(lines[3].contains("(the same for EXECUTE on routine tenant."), "{printed}");
 }
 
 #[tokio::test]
