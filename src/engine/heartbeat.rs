@@ -95,7 +95,7 @@ pub(super) async fn heartbeat(
             telemetry.lease_lost(&"it could not be renewed in time");
             execution.lease_lost().cancel();
         } else if let Some(error) = problem {
-            telemetry.lease_not_extended(&Chain(&error));
+            telemetry.lease_not_extended(error.kind().as_str(), &Chain(&error));
         }
         next = now + (lease.length / RETRIES).max(SHORTEST_PAUSE);
     }

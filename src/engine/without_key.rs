@@ -4,14 +4,14 @@ use crate::{
     caller::OwnerId,
     engine::{
         answer::Answer,
-        claim::refusal::{not_committed, refuse},
+        claim::refusal::{not_committed, refuse, transaction_lost},
         handler::Handler,
         shared::state::Engine,
     },
     nesting::Nesting,
     policy::Procedure,
     rejection::Rejection,
-    store::{CallSession, TransactionOptions},
+    store::{CallSession, RollBackOutcome, TransactionOptions},
 };
 
 /// Runs the handler in a transaction without a record, and commits what it wrote if it succeeds.
@@ -48,8 +48,10 @@ pub(crate) async fn run_without_key<A: Answer>(
         return reject(procedure, Rejection::Conflict);
     }
     if !answer.is_success() {
-        transaction.roll_back().await;
-        return answer;
+        return match transaction.roll_back().await {
+            RollBackOutcome::RolledBack => answer,
+            RollBackOutcome::Lost => reject(procedure, transaction_lost(procedure)),
+        };
     }
     match transaction.commit(None).await {
         Ok(_) => answer,

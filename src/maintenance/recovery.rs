@@ -28,7 +28,7 @@ use crate::{
     nesting::Nesting,
     policy::{LeasePolicy, Mode, Procedure},
     store::{AbandonedKey, AbandonedQuery, CallSession, Reservation, StoreError},
-    telemetry::{self, Chain},
+    telemetry::{self, Chain, rarely},
 };
 
 /// The largest number of keys that are counted.
@@ -147,10 +147,15 @@ impl Recovery {
                     match recovery.look(lookback, &stop).await {
                         Ok(recovered) if recovered.failed == 0 => first.store(false, Ordering::Relaxed),
                         Ok(_) => {}
-                        Err(error) => tracing::warn!(
-                            error = %Chain(&error),
-                            "recovering abandoned calls failed; trying again after the interval"
-                        ),
+                        Err(error) => {
+                            if let Some(runs) = rarely("recovery_failed", error.kind().as_str()) {
+                                tracing::warn!(
+                                    error = %Chain(&error),
+                                    runs,
+                                    "recovering abandoned calls failed; trying again after the interval"
+                                );
+                            }
+                        }
                     }
                     if !stop.is_cancelled() {
                         recovery.count(lookback).await;
@@ -245,7 +250,7 @@ impl Recovery {
             Ok(ClaimAnswer::Refused { .. }) => return None,
             Err(error) => {
                 release_lost_claim(engine, &call, &error);
-                procedure.telemetry().not_recovered(&Chain(&error));
+                procedure.telemetry().not_recovered(error.kind().as_str(), &Chain(&error));
                 return Some(RecoveryOutcome::Failed);
             }
         };

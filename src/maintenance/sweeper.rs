@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use super::background::Background;
 use crate::{
     store::{Store, StoreError},
-    telemetry::{self, Chain},
+    telemetry::{self, Chain, rarely},
 };
 
 /// Deletes expired records in the background.
@@ -78,8 +78,10 @@ impl<S: Store> Sweeper<S> {
             background: Background::spawn(sweeper.interval, move |stop| {
                 let sweeper = Arc::clone(&sweeper);
                 async move {
-                    if let Some(Err(error)) = stop.run_until_cancelled(sweeper.sweep()).await {
-                        tracing::warn!(error = %Chain(&error), "a sweep failed; trying again after the interval");
+                    if let Some(Err(error)) = stop.run_until_cancelled(sweeper.sweep()).await
+                        && let Some(sweeps) = rarely("sweep_failed", error.kind().as_str())
+                    {
+                        tracing::warn!(error = %Chain(&error), sweeps, "a sweep failed; trying again after the interval");
                     }
                 }
             }),

@@ -63,7 +63,8 @@ pub use self::{
     status_from_store::StatusFromStore,
     store::Store,
     transaction::{
-        BeginOutcome, CommitOutcome, StoreTransaction, TransactionCapacity, TransactionOptions, TransactionTimes,
+        BeginOutcome, CommitOutcome, RollBackOutcome, StoreTransaction, TransactionCapacity, TransactionOptions,
+        TransactionTimes,
     },
     types::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,

@@ -54,6 +54,17 @@ pub enum BeginOutcome {
     Refused(ClaimOutcome),
 }
 
+/// The state in which a rollback has found its transaction. Nothing is left of it either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RollBackOutcome {
+    /// It was open until then.
+    RolledBack,
+    /// It had been lost with its connection: the same call may succeed later, whatever its handler made of that. The engine refuses it as
+    /// unavailable.
+    Lost,
+}
+
 /// An open transaction of a handler. Dropping it invalidates the handler's handle, and the transaction is rolled back.
 pub trait StoreTransaction: fmt::Debug + Send {
     /// Puts the transaction into the extensions of the handler's request, from which the handler takes its handle.
@@ -97,7 +108,7 @@ pub trait StoreTransaction: fmt::Debug + Send {
     ) -> Pin<Box<dyn Future<Output = Result<CommitOutcome, StoreError>> + Send>>;
 
     /// Invalidates the handler's handle, and rolls back what it wrote. The caller does not have to wait for the result.
-    fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+    fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = RollBackOutcome> + Send>>;
 }
 
 /// How long a transaction was in use, and how long not.

@@ -16,7 +16,7 @@ const METRICS: [(Kind, &str, Unit, &str); 29] = [
         Counter,
         "idempotency_abandoned_total",
         Unit::Count,
-        "Calls whose lease ended without an outcome, by what happened then.",
+        "Decisions about calls whose lease ended without an outcome. Retries that are refused do not count.",
     ),
     (Counter, "idempotency_cached_replays_total", Unit::Count, "Replays from memory, without a request to the store."),
     (Counter, "idempotency_dead_letters_total", Unit::Count, "Messages that belong to the dead letters."),

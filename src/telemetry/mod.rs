@@ -4,7 +4,7 @@
 //! | counter | labels | counts |
 //! |---|---|---|
 //! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key to procedures that are opted in, by how the layer answered: `first`, `replayed`, `rejected`, `unprotected`; and refused requests of the [`OperationService`](crate::operations) |
-//! | `idempotency_abandoned_total` | `procedure`, `verdict` | calls whose lease ended without an outcome, by what happened then: `rerun`, `completed`, `not_executed`, `unknown` |
+//! | `idempotency_abandoned_total` | `procedure`, `verdict` | decisions about calls whose lease ended without an outcome: `rerun`, or a reconciler's `completed`, `not_executed`, `unknown`; retries that are refused do not count |
 //! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
 //! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the [reason](crate::rejection::Reason) that the client got |
 //! | `idempotency_overloaded_total` | `limit`, `of` | calls that were refused because of one of the [limits](crate::policy::Limits) of the layer, by its name, and whose it is: `server` or `caller` |
@@ -77,13 +77,6 @@ mod spans;
 mod times;
 mod unprotected_key;
 
-#[cfg(feature = "sql")]
-use std::{
-    collections::HashMap,
-    sync::{LazyLock, Mutex, PoisonError},
-    time::Instant,
-};
-
 use metrics::{Key, Level, Metadata, counter, gauge, histogram, with_recorder};
 
 pub use self::key_hash::key_hash;
@@ -92,6 +85,7 @@ pub(crate) use self::{
     chain::Chain,
     holds::Holds,
     procedure::{ProcedureTelemetry, Unprotected},
+    rare::rarely,
     spans::{Spans, ended, executed, traceparent},
     times::TimedStep,
     unprotected_key::UnprotectedKeyTelemetry,
@@ -164,12 +158,10 @@ pub(crate) fn shared_statement_failed(kind: &'static str) {
     counter!("idempotency_shared_statement_failures_total", "kind" => kind).increment(1);
 }
 
-/// Warns that the database is not set up for shared statements of this kind. The warning is written at most once a minute for each kind.
+/// Warns that the database is not set up for shared statements of this kind.
 #[cfg(feature = "sql")]
 pub(crate) fn shared_statement_is_missing(kind: &'static str, error: &dyn std::error::Error) {
-    static RARE: LazyLock<Mutex<HashMap<&str, rare::Rare>>> = LazyLock::new(Mutex::default);
-    let rare = RARE.lock().unwrap_or_else(PoisonError::into_inner).entry(kind).or_default().clone();
-    if let Some(statements) = rare.calls(Instant::now()) {
+    if let Some(statements) = rarely("shared_statement_is_missing", kind) {
         tracing::warn!(
             kind, statements, error = %Chain(error),
             "the database is not set up for statements of several calls, and each call is sent alone; run the migrations, and grant"
@@ -177,12 +169,11 @@ pub(crate) fn shared_statement_is_missing(kind: &'static str, error: &dyn std::e
     }
 }
 
-/// Counts a call that waited for a transaction in vain. The warning is written at most once a minute.
+/// Counts a call that waited for a transaction in vain.
 #[cfg(feature = "sql")]
 pub(crate) fn transaction_refused(cause: &'static str) {
-    static RARE: LazyLock<rare::Rare> = LazyLock::new(rare::Rare::default);
     counter!("idempotency_transactions_refused_total", "cause" => cause).increment(1);
-    if let Some(calls) = RARE.calls(Instant::now()) {
+    if let Some(calls) = rarely("transaction_refused", cause) {
         tracing::warn!(cause, calls, "refused transactions: as many were open as there may be");
     }
 }

@@ -1,4 +1,5 @@
-//! The log lines and counters of one procedure.
+//! The log lines and counters of one procedure. What may cost an effect has a line each time; everything else is written at most once a
+//! minute for each cause, with the number of calls since.
 
 use std::{
     fmt,
@@ -13,7 +14,7 @@ use uuid::Uuid;
 use super::{
     count,
     idle_transactions::IdleTransactions,
-    rare::Rare,
+    rare::RareLines,
     times::{TimedStep, Times},
 };
 
@@ -29,10 +30,7 @@ pub(crate) struct ProcedureTelemetry {
     replayed: Key,
     unprotected: Key,
     times: Times,
-    overloaded: Rare,
-    callers_missing: Rare,
-    dead_letters: Rare,
-    in_line: Rare,
+    rare: RareLines,
     idle_transactions: IdleTransactions,
 }
 
@@ -44,20 +42,8 @@ impl ProcedureTelemetry {
         };
         let [first, rejected, replayed, unprotected] = ["first", "rejected", "replayed", "unprotected"].map(key);
         let times = Times::of(&path);
-        let (overloaded, callers_missing, dead_letters, in_line, idle_transactions) = Default::default();
-        Self {
-            path,
-            first,
-            rejected,
-            replayed,
-            unprotected,
-            times,
-            overloaded,
-            callers_missing,
-            dead_letters,
-            in_line,
-            idle_transactions,
-        }
+        let (rare, idle_transactions) = Default::default();
+        Self { path, first, rejected, replayed, unprotected, times, rare, idle_transactions }
     }
 
     /// Measures a step that has ended.
@@ -80,9 +66,11 @@ impl ProcedureTelemetry {
         let procedure = &*self.path;
         let labels = [("procedure", procedure.to_owned()), ("hook", hook.to_owned())];
         counter!("idempotency_withheld_replays_total", &labels).increment(1);
-        match problem {
-            None => tracing::debug!(procedure, hook, ?code, "a replay was withheld"),
-            Some(problem) => tracing::error!(procedure, hook, problem, "a replay could not be given"),
+        let Some(problem) = problem else {
+            return tracing::debug!(procedure, hook, ?code, "a replay was withheld");
+        };
+        if let Some(calls) = self.rare.calls("replay_withheld", hook) {
+            tracing::error!(procedure, hook, problem, calls, "a replay could not be given");
         }
     }
 
@@ -114,22 +102,19 @@ impl ProcedureTelemetry {
 
     /// Counts a replay whose status is unknown.
     pub(crate) fn status_unknown(&self, error: &dyn fmt::Display) {
-        self.degraded(Degradation::StatusUnknown);
-        tracing::warn!(
-            procedure = &*self.path,
-            cause = Degradation::StatusUnknown.as_str(),
-            %error,
-            "the status of the created resource is unknown; the replay reports processing"
+        self.degraded(
+            Degradation::StatusUnknown,
+            Some(error),
+            "the status of the created resource is unknown; the replay reports processing",
         );
     }
 
     /// Counts a replay without its metadata.
     pub(crate) fn metadata_lost(&self) {
-        self.degraded(Degradation::MetadataLost);
-        tracing::warn!(
-            procedure = &*self.path,
-            cause = Degradation::MetadataLost.as_str(),
-            "the stored metadata of a response cannot be decoded; the response is replayed without it"
+        self.degraded(
+            Degradation::MetadataLost,
+            None,
+            "the stored metadata of a response cannot be decoded; the response is replayed without it",
         );
     }
 
@@ -138,23 +123,38 @@ impl ProcedureTelemetry {
         self.rejected(reason);
         counter!("idempotency_store_errors_total", "procedure" => self.path.to_string(), "kind" => kind).increment(1);
         let procedure = &*self.path;
+        let Some(calls) = self.rare.calls("refused_by_store", kind) else { return };
         if kind == "corrupt" || kind == "refused" {
-            tracing::error!(procedure, kind, %error, "refused a call: the idempotency store is not set up right, or corrupt");
+            tracing::error!(procedure, kind, %error, calls, "refused calls: the idempotency store is not set up right, or corrupt");
         } else {
-            tracing::warn!(procedure, kind, %error, "refused a call: the idempotency store did not take its claim");
+            tracing::warn!(procedure, kind, %error, calls, "refused calls: the idempotency store did not take their claims");
         }
     }
 
     /// Counts a call that is refused because its caller or its session settings are invalid.
     pub(crate) fn caller_invalid(&self, reason: &'static str, error: &dyn fmt::Display) {
         self.rejected(reason);
-        tracing::error!(procedure = &*self.path, %error, "refused a call: its caller or its session settings are invalid");
+        if let Some(calls) = self.rare.calls("caller_invalid", reason) {
+            let procedure = &*self.path;
+            tracing::error!(procedure, reason, %error, calls, "refused calls: their callers or their session settings are invalid");
+        }
+    }
+
+    /// Warns of a call that is refused because its outcome is unknown.
+    pub(crate) fn outcome_unknown(&self) {
+        if let Some(calls) = self.rare.calls("outcome_unknown", "") {
+            tracing::warn!(
+                procedure = &*self.path,
+                calls,
+                "refused calls: an earlier call with the same key ended without an outcome, and may have taken effect"
+            );
+        }
     }
 
     /// Warns that a call with a key has no caller, or no scope: its client is told to authenticate, and cannot know that the server is
-    /// wired wrongly. The warning is written at most once a minute.
+    /// wired wrongly.
     pub(crate) fn caller_missing(&self, what: &'static str) {
-        if let Some(calls) = self.callers_missing.calls(Instant::now()) {
+        if let Some(calls) = self.rare.calls("caller_missing", what) {
             tracing::warn!(
                 procedure = &*self.path,
                 calls,
@@ -164,10 +164,10 @@ impl ProcedureTelemetry {
         }
     }
 
-    /// Counts a limit because of which a call is refused, beside the refusal itself. The warning is written at most once a minute.
+    /// Counts a limit because of which a call is refused, beside the refusal itself.
     pub(crate) fn overloaded(&self, limit: &'static str, of: &'static str) {
         counter!("idempotency_overloaded_total", "limit" => limit, "of" => of).increment(1);
-        if let Some(calls) = self.overloaded.calls(Instant::now()) {
+        if let Some(calls) = self.rare.calls(limit, of) {
             tracing::warn!(
                 procedure = &*self.path,
                 limit,
@@ -178,19 +178,18 @@ impl ProcedureTelemetry {
         }
     }
 
-    /// Counts a message that belongs to the dead letters. The warning is written at most once a minute, with the key as it is stored: ids may
-    /// be personal data.
+    /// Counts a message that belongs to the dead letters. The warning has the key as it is stored: ids may be personal data.
     pub(crate) fn dead_letter(&self, cause: &'static str, key: Option<Uuid>) {
         counter!("idempotency_dead_letters_total", "procedure" => self.path.to_string(), "cause" => cause).increment(1);
-        if let Some(calls) = self.dead_letters.calls(Instant::now()) {
+        if let Some(calls) = self.rare.calls("dead_letter", cause) {
             let key = key.map(tracing::field::display);
             tracing::warn!(procedure = &*self.path, cause, key, calls, "a message belongs to the dead letters");
         }
     }
 
-    /// Warns that a run of the operation waits for others to end. The warning is written at most once a minute.
+    /// Warns that a run of the operation waits for others to end.
     pub(crate) fn stands_in_line(&self) {
-        if let Some(calls) = self.in_line.calls(Instant::now()) {
+        if let Some(calls) = self.rare.calls("in_line", "") {
             tracing::warn!(
                 procedure = &*self.path,
                 calls,
@@ -200,22 +199,33 @@ impl ProcedureTelemetry {
         }
     }
 
-    /// Counts a failed attempt to record an outcome. A further attempt may follow.
-    pub(crate) fn not_settled(&self, step: &'static str, what: &str, error: Option<&dyn fmt::Display>) {
-        let path = self.path.to_string();
-        counter!("idempotency_settle_failures_total", "procedure" => path, "step" => step).increment(1);
-        let error = error.map(tracing::field::display);
-        tracing::warn!(procedure = &*self.path, step, error, "{what}");
+    /// Counts a transaction that was not committed, or for which that is not known.
+    pub(crate) fn not_committed(&self, kind: &'static str, error: &dyn fmt::Display) {
+        self.settle_failed("commit");
+        if let Some(calls) = self.rare.calls("not_committed", kind) {
+            tracing::warn!(procedure = &*self.path, kind, %error, calls, "transactions were not committed, or their answers were lost");
+        }
     }
 
-    /// Counts a failed attempt to record an outcome, which is tried again. Only the first one is a warning.
-    pub(crate) fn not_recorded_yet(&self, step: &'static str, attempt: u64, error: &dyn fmt::Display) {
-        if attempt == 1 {
-            return self.not_settled(step, "the outcome of a call is not recorded yet", Some(error));
+    /// Counts a failed attempt to record an outcome, which is tried again.
+    pub(crate) fn not_recorded_yet(&self, step: &'static str, kind: &'static str, error: &dyn fmt::Display) {
+        self.settle_failed(step);
+        if let Some(attempts) = self.rare.calls("not_recorded_yet", kind) {
+            let procedure = &*self.path;
+            tracing::warn!(procedure, step, kind, %error, attempts, "outcomes of calls are not recorded yet; trying again");
         }
+    }
+
+    /// Counts an outcome that is not recorded, because another call has taken the key over: both may have taken effect.
+    pub(crate) fn superseded(&self, step: &'static str) {
+        self.settle_failed(step);
+        let what = "this call does not hold its key any more: its lease ended and another call took over";
+        tracing::warn!(procedure = &*self.path, step, "{what}");
+    }
+
+    fn settle_failed(&self, step: &'static str) {
         let path = self.path.to_string();
         counter!("idempotency_settle_failures_total", "procedure" => path, "step" => step).increment(1);
-        tracing::debug!(procedure = &*self.path, step, attempt, %error, "the outcome of a call is not recorded yet");
     }
 
     /// Counts an outcome that will not be recorded.
@@ -227,10 +237,13 @@ impl ProcedureTelemetry {
 
     /// Logs a response that is not stored, because too much waits to be recorded.
     pub(crate) fn message_forgotten(&self) {
-        tracing::error!(
-            procedure = &*self.path,
-            "too many bytes wait to be recorded; the record will say that the call succeeded, without its response"
-        );
+        if let Some(calls) = self.rare.calls("message_forgotten", "") {
+            tracing::error!(
+                procedure = &*self.path,
+                calls,
+                "too many bytes wait to be recorded; the records will say that the calls succeeded, without their responses"
+            );
+        }
     }
 
     /// Counts a call that takes over an abandoned reservation and runs the handler again.
@@ -258,10 +271,12 @@ impl ProcedureTelemetry {
     }
 
     /// Logs an abandoned call that a recovery could not ask about.
-    pub(crate) fn not_recovered(&self, error: &dyn fmt::Display) {
-        let what =
-            "could not claim the key of a call whose lease had ended without an outcome; the next run tries again";
-        tracing::warn!(procedure = &*self.path, %error, "{what}");
+    pub(crate) fn not_recovered(&self, kind: &'static str, error: &dyn fmt::Display) {
+        if let Some(calls) = self.rare.calls("not_recovered", kind) {
+            let what =
+                "could not claim the keys of calls whose leases had ended without an outcome; the next run tries again";
+            tracing::warn!(procedure = &*self.path, kind, %error, calls, "{what}");
+        }
     }
 
     pub(crate) fn lease_lost(&self, why: &dyn fmt::Display) {
@@ -273,8 +288,11 @@ impl ProcedureTelemetry {
         );
     }
 
-    pub(crate) fn lease_not_extended(&self, error: &dyn fmt::Display) {
-        tracing::warn!(procedure = &*self.path, %error, "could not renew the lease of a running call; trying again");
+    pub(crate) fn lease_not_extended(&self, kind: &'static str, error: &dyn fmt::Display) {
+        if let Some(attempts) = self.rare.calls("lease_not_extended", kind) {
+            let procedure = &*self.path;
+            tracing::warn!(procedure, kind, %error, attempts, "could not renew the leases of running calls; trying again");
+        }
     }
 
     /// Logs a transactional call that is rolled back because its client disconnected.
@@ -284,19 +302,25 @@ impl ProcedureTelemetry {
 
     /// Logs a handler that succeeded without using its transaction: its effect stays even if the commit fails.
     pub(crate) fn transaction_unused(&self) {
-        tracing::warn!(
-            procedure = &*self.path,
-            "the handler of a transactional procedure did not use its Transaction; anything that it wrote elsewhere is \
-             not part of the transaction"
-        );
+        if let Some(calls) = self.rare.calls("transaction_unused", "") {
+            tracing::warn!(
+                procedure = &*self.path,
+                calls,
+                "the handler of a transactional procedure did not use its Transaction; anything that it wrote elsewhere is \
+                 not part of the transaction"
+            );
+        }
     }
 
     /// Logs an error that its handler has called final, and that is not kept: without a savepoint nothing would be left to record it in.
     pub(crate) fn final_error_without_savepoint(&self) {
-        tracing::warn!(
-            procedure = &*self.path,
-            "final_error() has no effect in a transaction without a savepoint; give the procedure final_errors, with any code"
-        );
+        if let Some(calls) = self.rare.calls("final_error_without_savepoint", "") {
+            tracing::warn!(
+                procedure = &*self.path,
+                calls,
+                "final_error() has no effect in a transaction without a savepoint; give the procedure final_errors, with any code"
+            );
+        }
     }
 
     /// Counts a transaction whose handler has ended. Logs once if the procedure's transactions idle for longer than they work.
@@ -317,15 +341,20 @@ impl ProcedureTelemetry {
     }
 
     pub(crate) fn no_resource_id(&self, error: &dyn fmt::Display) {
-        tracing::warn!(procedure = &*self.path, %error, "the id of the created resource is not recorded");
+        if let Some(calls) = self.rare.calls("no_resource_id", "") {
+            tracing::warn!(procedure = &*self.path, %error, calls, "the ids of created resources are not recorded");
+        }
     }
 
     pub(crate) fn error_cut(&self, max: usize) {
-        tracing::warn!(
-            procedure = &*self.path,
-            max_response_bytes = max,
-            "a final error was too large to store as a whole; a replay has no details and no metadata"
-        );
+        if let Some(calls) = self.rare.calls("error_cut", "") {
+            tracing::warn!(
+                procedure = &*self.path,
+                max_response_bytes = max,
+                calls,
+                "a final error was too large to store as a whole; a replay has no details and no metadata"
+            );
+        }
     }
 
     fn abandoned(&self, verdict: &'static str) {
@@ -333,9 +362,13 @@ impl ProcedureTelemetry {
             .increment(1);
     }
 
-    fn degraded(&self, cause: Degradation) {
-        counter!("idempotency_degraded_total", "procedure" => self.path.to_string(), "cause" => cause.as_str())
-            .increment(1);
+    fn degraded(&self, cause: Degradation, error: Option<&dyn fmt::Display>, what: &'static str) {
+        let (procedure, cause) = (&*self.path, cause.as_str());
+        counter!("idempotency_degraded_total", "procedure" => procedure.to_owned(), "cause" => cause).increment(1);
+        if let Some(calls) = self.rare.calls("degraded", cause) {
+            let error = error.map(tracing::field::display);
+            tracing::warn!(procedure, cause, error, calls, "{what}");
+        }
     }
 }
 

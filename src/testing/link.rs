@@ -16,7 +16,9 @@ use super::{
     lock,
     process::{Process, Slot},
 };
-use crate::store::{CommitOutcome, Completion, StoreError, StoreErrorKind, StoreTransaction, TransactionTimes};
+use crate::store::{
+    CommitOutcome, Completion, RollBackOutcome, StoreError, StoreErrorKind, StoreTransaction, TransactionTimes,
+};
 
 /// The way from a process to its store.
 #[derive(Clone, Debug)]
@@ -95,13 +97,13 @@ impl StoreTransaction for LinkedTransaction {
         })
     }
 
-    fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = RollBackOutcome> + Send>> {
         Box::pin(async move {
             let open = lock(&self.slot).take();
-            match open {
-                Some(open) => open.roll_back().await,
-                None => pending().await,
-            }
+            let Some(open) = open else { return pending().await };
+            let is_cut = self.link.is_cut();
+            let outcome = open.roll_back().await;
+            if is_cut { RollBackOutcome::Lost } else { outcome }
         })
     }
 }

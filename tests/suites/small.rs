@@ -1,8 +1,10 @@
 //! The suites that are small, in one program: each program takes seconds to compile and to link.
 
+mod build_script;
 mod circles;
 mod client;
 mod consumer;
+mod first_page;
 mod fuzz;
 mod generated;
 mod house;

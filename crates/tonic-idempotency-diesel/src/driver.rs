@@ -94,7 +94,7 @@ impl ConnectionPool for Diesel {
         self.pool.is_exhausted()
     }
 
-    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<i64, DriverError> {
+    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<String, DriverError> {
         self.pool.ask_apart(begin, sql).await
     }
 

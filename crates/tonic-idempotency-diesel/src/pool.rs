@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "deadpool")]
 use ::deadpool::managed::Manager as _;
-use diesel::sql_types::BigInt;
+use diesel::sql_types::Text;
 #[cfg(feature = "bb8")]
 use diesel_async::pooled_connection::bb8;
 #[cfg(feature = "deadpool")]
@@ -76,8 +76,8 @@ impl Pool {
         }
     }
 
-    /// Asks the server for a number, on a connection that is not the pool's.
-    pub(crate) async fn ask_apart(&self, begin: &str, sql: &str) -> Result<i64, DriverError> {
+    /// Asks the server for a text, on a connection that is not the pool's.
+    pub(crate) async fn ask_apart(&self, begin: &str, sql: &str) -> Result<String, DriverError> {
         let connection = match self {
             #[cfg(feature = "bb8")]
             Self::Bb8(pool, _) => pool.dedicated_connection().await,
@@ -87,10 +87,10 @@ impl Pool {
         let mut connection = connection.map_err(DriverError::unanswered)?;
         let asked = async {
             connection.batch_execute(begin).await?;
-            let number = diesel::dsl::sql::<BigInt>(&format!("({sql})"));
-            let number = diesel::select(number).get_result(&mut connection).await?;
+            let text = diesel::dsl::sql::<Text>(&format!("({sql})"));
+            let text = diesel::select(text).get_result(&mut connection).await?;
             connection.batch_execute("ROLLBACK").await?;
-            Ok(number)
+            Ok(text)
         };
         asked.await.map_err(error::driver_error)
     }

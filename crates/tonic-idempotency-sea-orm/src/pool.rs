@@ -75,7 +75,7 @@ impl ConnectionPool for SeaOrm {
         self.sqlx.is_exhausted()
     }
 
-    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<i64, DriverError> {
+    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<String, DriverError> {
         self.sqlx.ask_apart(begin, sql).await
     }
 

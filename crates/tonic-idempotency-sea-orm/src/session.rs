@@ -12,7 +12,7 @@ use sea_orm::{DbErr, RuntimeErr};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::{Instant, timeout_at};
 use tonic_idempotency::store::{
-    TransactionErrorKind,
+    RollBackOutcome, TransactionErrorKind,
     driver::{Driver as _, Exclusive, Guard, InTransaction, Level, Levels, Session, Usage},
 };
 use tonic_idempotency_sqlx::{SqlxConnection, driver_error};
@@ -148,8 +148,8 @@ impl Session for SeaOrmSession {
         Some(connection)
     }
 
-    async fn roll_back(self: Arc<Self>, deadline: Instant) {
-        Arc::clone(&self.exclusive).roll_back(deadline).await;
+    async fn roll_back(self: Arc<Self>, deadline: Instant) -> RollBackOutcome {
+        Arc::clone(&self.exclusive).roll_back(deadline).await
     }
 
     fn abort(self: &Arc<Self>, deadline: Instant) {

@@ -139,14 +139,14 @@ impl ConnectionPool for Sqlx {
             && self.shared.connecting.load(Ordering::Relaxed) == 0
     }
 
-    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<i64, DriverError> {
+    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<String, DriverError> {
         let asked = async {
             let mut connection = PgConnection::connect_with(&self.pool.connect_options()).await?;
             sqlx::raw_sql(AssertSqlSafe(begin.to_owned())).execute(&mut connection).await?;
-            let number = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await?.try_get(0)?;
+            let text = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await?.try_get(0)?;
             sqlx::raw_sql("ROLLBACK").execute(&mut connection).await?;
             connection.close().await?;
-            Ok(number)
+            Ok(text)
         };
         asked.await.map_err(explained)
     }

@@ -7,7 +7,8 @@
 //! | [`IdempotencyStatus`] | the value of the header `Idempotency-Status` |
 //! | [`Reason`] | the reason for which a call was refused |
 //! | [`proto`] | the option that opts a procedure in |
-//! | [`tell`], [`nearest`], [`meant`] | errors as a `main` that returns them shows them |
+//! | [`Rare`] | log lines that are written at most once a minute |
+//! | [`tell`], [`texts`], [`nearest`], [`meant`] | errors in the log, and as a `main` that returns them shows them |
 //!
 //! ```
 //! use tonic_idempotency_wire::Reason;
@@ -24,13 +25,15 @@
 mod error_outcome;
 pub mod headers;
 pub mod proto;
+mod rare;
 mod reason;
 mod status;
 mod told;
 
 pub use self::{
     error_outcome::ErrorOutcome,
+    rare::Rare,
     reason::{DOMAIN, Reason, UnknownReason},
     status::IdempotencyStatus,
-    told::{meant, nearest, tell},
+    told::{meant, nearest, tell, texts},
 };

@@ -1,10 +1,31 @@
 //! Formats errors that a `main` returns, and suggests similar names for one that is unknown.
 
-use std::{error::Error, fmt};
+use std::{
+    error::Error,
+    fmt,
+    iter::{once, successors},
+};
 
 /// The least similarity of a suggested name, from 0 to 1, and the most suggestions.
 const LIKE: f64 = 0.8;
 const MOST: usize = 3;
+
+/// Returns the text of an error, and the texts that `text` has for its causes, each once: some errors have their causes in their own text.
+pub fn texts<'a>(
+    error: &'a dyn Error,
+    text: impl Fn(&(dyn Error + 'static)) -> String + 'a,
+) -> impl Iterator<Item = String> + 'a {
+    let first = error.to_string();
+    let mut said = first.clone();
+    let causes =
+        successors(error.source(), |cause: &&(dyn Error + 'static)| (**cause).source()).filter_map(move |cause| {
+            let text = text(cause);
+            let is_new = !said.contains(&text);
+            said.push_str(&text);
+            is_new.then_some(text)
+        });
+    once(first).chain(causes)
+}
 
 /// Writes an error and its causes, each on a line of its own: a `main` that returns an error prints its `Debug`, which would else be the
 /// fields of a structure, without the remedy.
@@ -13,19 +34,7 @@ const MOST: usize = 3;
 ///
 /// Those of the formatter.
 pub fn tell(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut said = error.to_string();
-    f.write_str(&said)?;
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        // Some errors have their causes in their own text.
-        if !said.contains(&text) {
-            write!(f, "\n  because: {text}")?;
-            said = text;
-        }
-        cause = error.source();
-    }
-    Ok(())
+    f.write_str(&texts(error, |cause| cause.to_string()).collect::<Vec<_>>().join("\n  because: "))
 }
 
 /// Implements `Debug` for an error by [`tell`](crate::tell).

@@ -196,7 +196,7 @@ impl ConnectionPool for Pool {
         self.0.places.available_permits() == 0 && self.0.connecting.load(Ordering::Relaxed) == 0
     }
 
-    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<i64, DriverError> {
+    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<String, DriverError> {
         let age = Action::age(begin, sql);
         let _connection = self.connect().await.map_err(DriverError::lost)?;
         // BEGIN, the question, ROLLBACK.
@@ -206,7 +206,7 @@ impl ConnectionPool for Pool {
         let running = self.0.database.running(age);
         self.cross().await?;
         self.0.process.gate().await;
-        Ok(running)
+        Ok(running.to_string())
     }
 
     fn distrust(&self, since: Instant) -> usize {

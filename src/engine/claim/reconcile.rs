@@ -54,8 +54,7 @@ pub(crate) async fn reconcile(engine: &Engine, call: &Arc<ProtectedCall>, key: H
         }
         HeldKey::Transaction(transaction) => {
             if let Err(error) = transaction.commit(Some(completion)).await {
-                let what = "the reconciler's answer is not recorded";
-                call.procedure.telemetry().not_settled("commit", what, Some(&Chain(&error)));
+                call.procedure.telemetry().not_committed(error.kind().as_str(), &Chain(&error));
                 return Verdict::NotRecorded;
             }
         }

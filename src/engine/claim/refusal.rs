@@ -36,7 +36,7 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
 
 /// The rejection of a call whose transaction was not committed, or for which that is not known.
 pub(in crate::engine) fn not_committed(procedure: &Procedure, error: &StoreError) -> Rejection {
-    procedure.telemetry().not_settled("commit", "a transaction was not committed", Some(&Chain(error)));
+    procedure.telemetry().not_committed(error.kind().as_str(), &Chain(error));
     match error.kind() {
         StoreErrorKind::Conflict => Rejection::Conflict,
         StoreErrorKind::Interrupted
@@ -48,4 +48,9 @@ pub(in crate::engine) fn not_committed(procedure: &Procedure, error: &StoreError
             Rejection::NotCommitted
         }
     }
+}
+
+/// The rejection of a call whose transaction was lost with its connection, before its handler returned an error.
+pub(in crate::engine) fn transaction_lost(procedure: &Procedure) -> Rejection {
+    not_committed(procedure, &StoreError::new(StoreErrorKind::Unreachable, "the transaction's connection was lost"))
 }

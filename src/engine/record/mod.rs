@@ -33,7 +33,9 @@ pub(crate) async fn let_go(engine: &Engine, call: &Arc<ProtectedCall>, key: Held
         HeldKey::Reservation(lease) => {
             record(engine, call, disposition, lease).await;
         }
-        HeldKey::Transaction(transaction) => transaction.roll_back().await,
+        HeldKey::Transaction(transaction) => {
+            transaction.roll_back().await;
+        }
     }
 }
 
@@ -100,18 +102,16 @@ struct PendingDisposition {
     taken: bool,
     /// Whether this call held the key when the store took it.
     held: bool,
-    attempts: u64,
 }
 
 impl PendingDisposition {
     fn new(call: Arc<ProtectedCall>, disposition: Disposition, lease: Lease) -> Self {
-        Self { call, disposition, lease, may_be_recorded: false, taken: false, held: false, attempts: 0 }
+        Self { call, disposition, lease, may_be_recorded: false, taken: false, held: false }
     }
 
     /// Makes one attempt. Returns whether it was the last one: the store has taken the disposition, or another call has taken
     /// over the key.
     async fn attempt(&mut self, store: &dyn DynStore) -> bool {
-        self.attempts += 1;
         let (reservation, telemetry) = (&self.call.reservation, self.call.procedure.telemetry());
         let held = match &self.disposition {
             Disposition::Abandon => store.abandon(reservation).await.map(|it| it == AbandonOutcome::Abandoned),
@@ -125,15 +125,14 @@ impl PendingDisposition {
         match held {
             Ok(held) => {
                 if !held && self.lease.confirmed && !self.may_be_recorded {
-                    let what = "this call does not hold its key any more: its lease ended and another call took over";
-                    telemetry.not_settled(self.disposition.step(), what, None);
+                    telemetry.superseded(self.disposition.step());
                 }
                 (self.taken, self.held) = (true, held);
                 !self.may_be_claimed_late(held)
             }
             Err(error) => {
                 self.may_be_recorded |= error.may_have_happened();
-                telemetry.not_recorded_yet(self.disposition.step(), self.attempts, &Chain(&error));
+                telemetry.not_recorded_yet(self.disposition.step(), error.kind().as_str(), &Chain(&error));
                 false
             }
         }

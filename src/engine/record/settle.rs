@@ -10,7 +10,7 @@ use crate::{
     engine::{
         answer::{Answer, Notes},
         call::ProtectedCall,
-        claim::refusal::not_committed,
+        claim::refusal::{not_committed, transaction_lost},
         execute::Outcome,
         held_key::HeldKey,
         record::{
@@ -22,7 +22,7 @@ use crate::{
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
     rejection::Rejection,
-    store::{CommitOutcome, Completion, StoreTransaction, StoredResponse},
+    store::{CommitOutcome, Completion, RollBackOutcome, StoreTransaction, StoredResponse},
     telemetry::{self, TimedStep},
 };
 
@@ -145,8 +145,10 @@ async fn end(
         Disposition::Complete(completion) => Some(completion),
         Disposition::Forget => None,
         Disposition::Abandon | Disposition::Release => {
-            transaction.roll_back().await;
-            return CallEnd::RolledBack;
+            return match transaction.roll_back().await {
+                RollBackOutcome::RolledBack => CallEnd::RolledBack,
+                RollBackOutcome::Lost => CallEnd::Refused(transaction_lost(&call.procedure)),
+            };
         }
     };
     let is_error = matches!(&completion, Some(Completion { response: StoredResponse::Error(_), .. }));

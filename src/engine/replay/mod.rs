@@ -43,7 +43,10 @@ pub(in crate::engine) async fn answer<A: Answer>(
     match outcome {
         ClaimOutcome::InFlight { lease_left } => A::reject(call, Rejection::InProgress { lease_left }),
         ClaimOutcome::Mismatch(mismatch) => A::reject(call, Rejection::KeyReused(mismatch)),
-        ClaimOutcome::OutcomeUnknown => A::reject(call, Rejection::OutcomeUnknown),
+        ClaimOutcome::OutcomeUnknown => {
+            call.procedure.telemetry().outcome_unknown();
+            A::reject(call, Rejection::OutcomeUnknown)
+        }
         ClaimOutcome::Replay(replay) => {
             let (status, response) = match restore(engine, call, &replay).await {
                 Ok(restored) => restored,

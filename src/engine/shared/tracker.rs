@@ -22,6 +22,7 @@ use crate::{
         },
     },
     key::KeyId,
+    policy::Mode,
 };
 
 /// The calls of one layer that run.
@@ -88,11 +89,16 @@ impl CallTracker {
         let calls = lock(&self.calls);
         let unfinished: Vec<_> =
             calls.values().map(|(call, stage, since)| UnfinishedCall::new(call, *stage, *since)).collect();
-        if !unfinished.is_empty() {
+        let reserved = unfinished.iter().filter(|call| call.mode == Mode::Reserved).count();
+        let transactional = unfinished.len() - reserved;
+        if reserved > 0 {
             tracing::warn!(
-                unfinished = unfinished.len(),
-                "the shutdown ended before some calls did; their reserved keys stay reserved until their leases end"
+                reserved,
+                "the shutdown ended before some calls did; their keys stay reserved until their leases end"
             );
+        }
+        if transactional > 0 {
+            tracing::warn!(transactional, "the shutdown ended before some calls did; their transactions leave nothing");
         }
         Shutdown { unfinished }
     }

@@ -123,7 +123,10 @@ pub async fn does_not_record_a_transaction_that_is_dropped(harness: &impl Harnes
     let freed = async {
         loop {
             match begun(&store, &again(&first)).await {
-                BeginOutcome::Open { transaction, taken_over: false } => return transaction.roll_back().await,
+                BeginOutcome::Open { transaction, taken_over: false } => {
+                    transaction.roll_back().await;
+                    return;
+                }
                 BeginOutcome::Refused(ClaimOutcome::InFlight { .. }) => sleep(Duration::from_millis(5)).await,
                 other => panic!("neither free nor in flight but {other:?}"),
             }

@@ -8,7 +8,8 @@ use super::{
     state::{Shared, id},
 };
 use crate::store::{
-    BeginOutcome, Claim, CommitOutcome, Completion, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
+    BeginOutcome, Claim, CommitOutcome, Completion, RollBackOutcome, StoreError, StoreErrorKind, StoreTransaction,
+    TransactionOptions,
 };
 
 /// A transaction that is none: it holds the key and writes the record, and has nothing for the handler.
@@ -78,9 +79,9 @@ impl StoreTransaction for NoTransaction {
         Box::pin(async move { self.committed(completion) })
     }
 
-    fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = RollBackOutcome> + Send>> {
         drop(self);
-        Box::pin(std::future::ready(()))
+        Box::pin(std::future::ready(RollBackOutcome::RolledBack))
     }
 }
 

@@ -58,16 +58,16 @@ impl ConnectionPool for Deadpool {
         status.available == 0 && status.size >= status.max_size
     }
 
-    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<i64, DriverError> {
+    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<String, DriverError> {
         let connection = self.pool.manager().create().await.map_err(driver_error)?;
         connection.batch_execute(begin).await.map_err(driver_error)?;
         let messages = connection.simple_query(sql).await.map_err(driver_error)?;
         connection.batch_execute("ROLLBACK").await.map_err(driver_error)?;
-        let number = messages.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+        let text = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
             _ => None,
         });
-        number.ok_or_else(|| DriverError::unanswered("no number"))
+        text.ok_or_else(|| DriverError::unanswered("no text"))
     }
 
     fn distrust(&self, since: Instant) -> usize {

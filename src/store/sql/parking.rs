@@ -89,15 +89,18 @@ async fn ask<D: ConnectionPool>(connections: Connections<D>) {
     let mut is_told = false;
     while let Some((places, age)) = parked.asks() {
         let answered = match timeout(QUESTION, connections.driver().ask_apart(AS_LOGIN, &running(age))).await {
-            Ok(Ok(running)) => {
-                parked.found(&places, usize::try_from(running).unwrap_or_default());
+            Ok(Ok(answer)) => {
+                let (running, wait_events) = answer.split_once(' ').unwrap_or((&answer, "none"));
+                let running = running.parse().unwrap_or(usize::MAX);
+                parked.found(&places, running);
                 if running > 0 && !is_told {
                     is_told = true;
                     let connections = places.len();
                     tracing::warn!(
                         connections,
-                        "statements that were given up still run in the server, and keep their connections from the pool: commits may be \
-                         waiting for a synchronous standby"
+                        wait_events,
+                        "statements that were given up still run in the server, and keep their connections from the pool; wait_events, of \
+                         pg_stat_activity, say what for: IPC SyncRep is a synchronous standby"
                     );
                 }
                 true
@@ -126,10 +129,14 @@ async fn ask<D: ConnectionPool>(connections: Connections<D>) {
 }
 
 /// Counts the store's statements, of all processes that log in as this one does, that were under way for more than half of this time: they
-/// may have been sent late.
+/// may have been sent late. Behind the number it says what they wait for: the type and the name of each event.
 pub(super) fn running(age: Duration) -> String {
     format!(
-        r"SELECT pg_catalog.count(*)
+        r"SELECT pg_catalog.concat_ws(
+              ' ', pg_catalog.count(*), pg_catalog.string_agg(
+                  DISTINCT CASE WHEN a.wait_event_type IS NOT NULL THEN pg_catalog.concat_ws(' ', a.wait_event_type, a.wait_event) END, ', '
+              )
+          )
           FROM pg_catalog.pg_stat_activity a
           WHERE a.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() AND a.usename OPERATOR(pg_catalog.=) session_user
             AND a.state OPERATOR(pg_catalog.=) 'active' AND a.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()

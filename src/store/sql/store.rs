@@ -30,7 +30,7 @@ use crate::{
         Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, Schema, ServerClock,
         Store, StoreError, StoreErrorKind, StoreSettings, StoreTransaction, TransactionCapacity, TransactionOptions,
     },
-    telemetry::Chain,
+    telemetry::{Chain, rarely},
 };
 
 /// A store that keeps records in PostgreSQL 14 or later, under row-level security, in the table
@@ -281,10 +281,13 @@ impl<D: Driver> SqlStore<D> {
     ) -> Result<CompleteOutcome, StoreError> {
         match self.complete_with(reservation, completion).await {
             Err(error) if completion.resource.is_some() && refers_to_nothing(&error) => {
-                tracing::warn!(
-                    error = %Chain(&error),
-                    "the created resource cannot be referenced; the response is stored without it"
-                );
+                if let Some(calls) = rarely("resource_not_referenced", "") {
+                    tracing::warn!(
+                        error = %Chain(&error),
+                        calls,
+                        "created resources cannot be referenced; the responses are stored without them"
+                    );
+                }
                 self.complete_with(reservation, &Completion { resource: None, ..completion.clone() }).await
             }
             outcome => outcome,

@@ -5,7 +5,7 @@ use std::{error::Error, fmt, sync::Arc};
 use tonic::{Code, Status};
 
 use super::driver::DriverError;
-use crate::telemetry::Chain;
+use crate::telemetry::{Chain, rarely};
 
 /// The kind of the error of a statement in a handler's transaction.
 ///
@@ -49,9 +49,14 @@ impl TransactionErrorKind {
     }
 
     /// Returns [`status`](Self::status) with the error as its source, where the layer looks for conflicts. Logs the error with its
-    /// causes, which the client does not see. For the authors of drivers.
+    /// causes, which the client does not see: at `WARN` at most once a minute for each kind, else at `DEBUG`. For the authors of drivers.
     pub fn status_of(self, error: impl Error + Send + Sync + 'static) -> Status {
-        tracing::warn!(error = %Chain(&error), "a statement of a transactional handler failed");
+        match rarely("statement_failed", self.to_string()) {
+            Some(statements) => {
+                tracing::warn!(error = %Chain(&error), statements, "a statement of a transactional handler failed");
+            }
+            None => tracing::debug!(error = %Chain(&error), "a statement of a transactional handler failed"),
+        }
         let mut status = self.status();
         status.set_source(Arc::new(error));
         status

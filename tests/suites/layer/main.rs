@@ -19,6 +19,7 @@ mod key_field;
 mod leases;
 mod life;
 mod limits;
+mod log;
 mod metadata;
 mod nested;
 mod operations;

@@ -18,7 +18,7 @@ async fn keeps_no_error_in_a_transaction_without_a_savepoint() {
             (answer.status().code(), &answer.headers["idempotency-outcome"]),
             (Code::NotFound, &"freed".parse().expect("text"))
         );
-        assert_eq!((shop.handler.started(), lines.count("final_error() has no effect")), (runs, runs));
+        assert_eq!((shop.handler.started(), lines.count("final_error() has no effect")), (runs, 1));
     }
 }
 

@@ -159,7 +159,9 @@ async fn its_reservation_is_taken_over_once_a_lease_has_passed_if_that_is_the_po
             }
             let begun = store.begin(&again(&claim), TransactionOptions::default()).await.expect("the store answers");
             match begun {
-                BeginOutcome::Open { transaction, taken_over: true } => transaction.roll_back().await,
+                BeginOutcome::Open { transaction, taken_over: true } => {
+                    assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack)
+                }
                 other => panic!("expected a takeover, got {other:?}"),
             }
             take_over(&store, &claim).await;

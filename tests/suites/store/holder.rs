@@ -64,7 +64,9 @@ async fn is_in_progress_while_a_misuse_of_the_key_is_refused() {
 
     misuse.batch_execute("ROLLBACK").await.expect("the lock is gone");
     match store.begin(&legitimate, TransactionOptions::default()).await.expect("the store answers") {
-        BeginOutcome::Open { transaction, taken_over: true } => transaction.roll_back().await,
+        BeginOutcome::Open { transaction, taken_over: true } => {
+            assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack)
+        }
         other => panic!("expected a transaction, got {other:?}"),
     }
 }

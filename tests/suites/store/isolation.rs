@@ -154,7 +154,9 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
             BeginOutcome::Open { transaction, .. } if commits => {
                 transaction.commit(Some(completion("done"))).await.expect("the commit");
             }
-            BeginOutcome::Open { transaction, .. } => transaction.roll_back().await,
+            BeginOutcome::Open { transaction, .. } => {
+                assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack)
+            }
             other => panic!("expected a transaction, got {other:?}"),
         }
         unset().await;

@@ -100,7 +100,9 @@ async fn count_open_transactions() {
     let open = begin(&store, &of(user)).await.expect("below the limit");
     assert_full(store.claim(&of(user)).await);
     match open {
-        BeginOutcome::Open { transaction, .. } => transaction.roll_back().await,
+        BeginOutcome::Open { transaction, .. } => {
+            assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack)
+        }
         other => panic!("a new key: {other:?}"),
     }
     let claim = of(user);

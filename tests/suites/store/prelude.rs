@@ -30,8 +30,8 @@ pub(crate) use tonic_idempotency::{
     store::{
         AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, Completion,
         ExtendOutcome, KeyState, LookUp, PostgresStore, PreparedStatements, ReleaseOutcome, Replay, Reservation,
-        ResourceType, ResourceTypes, Schema, SessionSettings, SetupProblem, Store, StoreError, StoreErrorKind,
-        StoreSettings, StoreTransaction, StoredResponse, TransactionOptions, VerifyError,
+        ResourceType, ResourceTypes, RollBackOutcome, Schema, SessionSettings, SetupProblem, Store, StoreError,
+        StoreErrorKind, StoreSettings, StoreTransaction, StoredResponse, TransactionOptions, VerifyError,
         conformance::{Harness, conformance_tests},
         driver,
     },

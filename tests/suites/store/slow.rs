@@ -231,7 +231,9 @@ async fn a_slow_statement_that_answers_in_time_succeeds() {
         .await;
     lock.rollback().await.expect("the lock is gone");
     match waiting.await.expect("no panic").expect("the store answers") {
-        BeginOutcome::Open { taken_over: false, transaction } => transaction.roll_back().await,
+        BeginOutcome::Open { taken_over: false, transaction } => {
+            assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack)
+        }
         other => panic!("expected a transaction, got {other:?}"),
     }
     until("all connections are back", async || pool.status().available == pool.status().size).await;

@@ -10,16 +10,15 @@ use std::{
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName};
-use tokio::{sync::oneshot, task::spawn_blocking};
+use tokio::{sync::oneshot, task::spawn_blocking, time::Instant};
 use tonic::Status;
-use tonic_idempotency_wire::headers;
+use tonic_idempotency_wire::{Rare, headers};
 
 use super::{
     Change, Entry, JournalError, JournalStore, Resumed,
     entry::{Protection, decode},
     evidence::Evidence,
     index::{Index, Slot},
-    notices::Notices,
     writer::{Purpose, Writer},
 };
 
@@ -88,7 +87,7 @@ impl Settings {
 pub(crate) struct Inner {
     pub(crate) evidence: Evidence,
     pub(crate) index: Arc<Index>,
-    pub(crate) notices: Notices,
+    rare: Rare,
     pub(crate) settings: Settings,
     store: Arc<dyn JournalStore>,
     /// The warnings, each logged once: metadata of a call is not stored; resumed calls have no credentials.
@@ -116,8 +115,8 @@ impl Inner {
         let writer = Writer::start(Arc::clone(&store), Arc::clone(&index), settings.in_place)
             .map_err(|error| JournalError::store("(no thread)", error))?;
         let (told_of_metadata, told_of_credentials) = (Once::new(), Once::new());
-        let (evidence, notices, writer) = (Evidence::default(), Notices::default(), Mutex::new(writer));
-        Ok(Self { evidence, index, notices, settings, store, told_of_metadata, told_of_credentials, writer })
+        let (evidence, rare, writer) = (Evidence::default(), Rare::default(), Mutex::new(writer));
+        Ok(Self { evidence, index, rare, settings, store, told_of_metadata, told_of_credentials, writer })
     }
 
     /// Logs, once, the metadata of a call that is not stored.
@@ -153,14 +152,21 @@ impl Inner {
 
     /// Logs that entries are left, once a minute for each procedure and reason.
     pub(crate) fn tell_of_unresolved(&self, procedure: &str, reason: &str, error: &Status) {
-        if self.notices.is_due(procedure, reason) {
+        if let Some(attempts) = self.rarely(procedure, reason) {
             tracing::warn!(
                 procedure,
                 reason,
                 error = error.message(),
+                attempts,
                 "operations of the journal have not ended, and are sent again later"
             );
         }
+    }
+
+    /// Counts an attempt of which a line tells at most once a minute, for each procedure and reason. Returns the number of attempts that it
+    /// tells of; `None` if it is not to be written now.
+    pub(crate) fn rarely(&self, procedure: &str, reason: &str) -> Option<u64> {
+        self.rare.calls([procedure.to_owned().into(), reason.to_owned().into()], Instant::now().into_std())
     }
 
     /// Logs, once, that resumed calls have no credentials.

@@ -67,7 +67,7 @@
 //! | `entry`, `lane` | an entry, and the settings of single calls |
 //! | `index` | which entries are under way, and which are sent next |
 //! | `held_entry` | an entry that this process sends |
-//! | `evidence`, `notices` | which servers have shown the layer, and what the log has said |
+//! | `evidence` | which servers have shown the layer |
 //! | `resume`, `worker`, `outcome` | sending the remaining entries, once or in the background |
 //! | `store`, `redb`, `writer` | the contract of a store, the store in a file, the thread that writes |
 
@@ -79,7 +79,6 @@ pub(crate) mod held_entry;
 mod index;
 mod inner;
 mod lane;
-mod notices;
 mod outcome;
 #[cfg(feature = "redb")]
 mod redb;

@@ -174,8 +174,8 @@ async fn tell(journal: &Inner, resumed: &Resumed) -> Telling {
         return Telling::Done;
     }
     let Resumed { key, procedure, .. } = resumed;
-    if journal.notices.is_due(procedure, "on_outcome") {
-        tracing::error!(%key, procedure, "on_outcome has panicked; it is called again later, if the entry has not ended");
+    if let Some(attempts) = journal.rarely(procedure, "on_outcome") {
+        tracing::error!(%key, procedure, attempts, "on_outcome has panicked; it is called again later, if the entry has not ended");
     }
     Telling::Panicked
 }

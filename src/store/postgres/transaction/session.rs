@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::TransactionError;
 use crate::store::{
-    TransactionErrorKind,
+    RollBackOutcome, TransactionErrorKind,
     driver::{InTransaction, InUse, Level, Levels, Session, Usage},
     postgres::deadpool::Deadpool,
 };
@@ -115,10 +115,13 @@ impl Session for TransactionSession {
         timeout_at(deadline, self.connection.write()).await.ok()?.take()
     }
 
-    async fn roll_back(self: Arc<Self>, deadline: Instant) {
+    async fn roll_back(self: Arc<Self>, deadline: Instant) -> RollBackOutcome {
         match self.end(deadline).await {
             Some(connection) => connection.roll_back(deadline).await,
-            None => drop(tokio::spawn(self.interrupt())),
+            None => {
+                tokio::spawn(self.interrupt());
+                RollBackOutcome::RolledBack
+            }
         }
     }
 

@@ -173,8 +173,8 @@ impl ConnectionPool for Fake {
         false
     }
 
-    async fn ask_apart(&self, _: &str, _: &str) -> Result<i64, DriverError> {
-        Ok(0)
+    async fn ask_apart(&self, _: &str, _: &str) -> Result<String, DriverError> {
+        Ok("0".to_owned())
     }
 }
 

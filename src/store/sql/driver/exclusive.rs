@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Connection as _, Driver, InTransaction, InUse, Session, Usage};
-use crate::store::TransactionErrorKind;
+use crate::store::{RollBackOutcome, TransactionErrorKind};
 
 /// A transaction of which one handle at a time has the connection: for drivers whose statements borrow it mutably.
 ///
@@ -118,10 +118,13 @@ impl<D: Driver> Session for Exclusive<D> {
         timeout_at(deadline, self.connection.lock()).await.ok()?.take()
     }
 
-    async fn roll_back(self: Arc<Self>, deadline: Instant) {
+    async fn roll_back(self: Arc<Self>, deadline: Instant) -> RollBackOutcome {
         match self.end(deadline).await {
             Some(connection) => connection.roll_back(deadline).await,
-            None => drop(tokio::spawn(self.interrupt())),
+            None => {
+                tokio::spawn(self.interrupt());
+                RollBackOutcome::RolledBack
+            }
         }
     }
 

@@ -25,7 +25,7 @@ pub trait ConnectionPool: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns whether all connections that the pool may have are in use.
     fn is_exhausted(&self) -> bool;
 
-    /// Asks the server for a number, on a connection that does not belong to the pool, in a transaction that these statements begin. It is
+    /// Asks the server for a text, on a connection that does not belong to the pool, in a transaction that these statements begin. It is
     /// rolled back, and the connection closed.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ pub trait ConnectionPool: Clone + fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// If the future is dropped, the connection is closed.
-    fn ask_apart(&self, begin: &str, sql: &str) -> impl Future<Output = Result<i64, DriverError>> + Send;
+    fn ask_apart(&self, begin: &str, sql: &str) -> impl Future<Output = Result<String, DriverError>> + Send;
 
     /// Closes the idle connections that were last used before this time: they may have been lost with another. Returns how
     /// many. By default none: for a pool that tests a connection before it hands it out.

@@ -6,7 +6,7 @@ use http::Extensions;
 use tokio::time::Instant;
 
 use super::{ConnectionPool, InTransaction, Usage};
-use crate::store::TransactionErrorKind;
+use crate::store::{RollBackOutcome, TransactionErrorKind};
 
 /// A transaction, as the handler sees it: its handles share the connection until the call ends.
 ///
@@ -52,7 +52,7 @@ pub trait Session: fmt::Debug + Send + Sync + Sized + 'static {
     fn end(&self, deadline: Instant) -> impl Future<Output = Option<InTransaction<Self::Pool>>> + Send;
 
     /// Ends the session, and rolls back.
-    fn roll_back(self: Arc<Self>, deadline: Instant) -> impl Future<Output = ()> + Send;
+    fn roll_back(self: Arc<Self>, deadline: Instant) -> impl Future<Output = RollBackOutcome> + Send;
 
     /// Ends the session at once, and rolls back in the background.
     fn abort(self: &Arc<Self>, deadline: Instant);

@@ -11,10 +11,14 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::store::sql::{
-    connection::Connections,
-    driver::{Connection as _, ConnectionPool},
-    permits::Permit,
+use crate::store::{
+    RollBackOutcome,
+    sql::{
+        connection::Connections,
+        driver::{Connection as _, ConnectionPool},
+        fault::Fault,
+        permits::Permit,
+    },
 };
 
 /// A connection on which a transaction may be open. Dropping it rolls back in the background, for at most the store's
@@ -71,12 +75,13 @@ impl<D: ConnectionPool> InTransaction<D> {
     }
 
     /// Rolls back and returns the connection to its pool; closes it if the rollback fails or is not done at the deadline.
-    pub async fn roll_back(mut self, deadline: Instant) {
-        let Some(connection) = &mut self.connection else { return };
+    pub async fn roll_back(mut self, deadline: Instant) -> RollBackOutcome {
+        let Some(connection) = &mut self.connection else { return RollBackOutcome::RolledBack };
         let rolled_back = connection.roll_back(deadline).await;
         if let Some(connection) = self.connection.take() {
             tokio::spawn(connection.end(rolled_back));
         }
+        rolled_back.unwrap_or(RollBackOutcome::RolledBack)
     }
 
     /// Returns the deadline of an operation that begins now, by the store's timeout.
@@ -157,16 +162,22 @@ impl<D: ConnectionPool> UncleanConnection<D> {
         }
     }
 
-    /// Rolls back, after the statements that were sent before. Returns whether that is done at the deadline; not if COMMIT is one of them.
-    async fn roll_back(&mut self, deadline: Instant) -> bool {
-        self.committing_since.is_none()
-            && matches!(timeout_at(deadline, D::Connection::roll_back(self)).await, Ok(Ok(())))
+    /// Rolls back, after the statements that were sent before. Returns what was found; `None` if that is not known at the deadline, or if COMMIT
+    /// is one of them.
+    async fn roll_back(&mut self, deadline: Instant) -> Option<RollBackOutcome> {
+        if self.committing_since.is_some() {
+            return None;
+        }
+        match timeout_at(deadline, D::Connection::roll_back(self)).await.ok()? {
+            Ok(()) => Some(RollBackOutcome::RolledBack),
+            Err(error) => Fault::of(&error).is_lost().then_some(RollBackOutcome::Lost),
+        }
     }
 
     /// Returns the connection to its pool if it was rolled back. Otherwise cancels the statement that runs, which would
     /// hold its locks without a client, and closes the connection.
-    async fn end(self, rolled_back: bool) {
-        if rolled_back {
+    async fn end(self, rolled_back: Option<RollBackOutcome>) {
+        if rolled_back == Some(RollBackOutcome::RolledBack) {
             self.give_back();
         } else if !self.is_closed() {
             self.cancel().await;

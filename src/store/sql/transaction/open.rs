@@ -18,8 +18,8 @@ use super::{
 use crate::{
     caller::OwnerId,
     store::{
-        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError,
-        StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions, TransactionTimes,
+        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, RollBackOutcome,
+        StoreError, StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions, TransactionTimes,
         sql::{
             attempt_connection::Reset,
             batch::Lanes,
@@ -283,7 +283,7 @@ impl<D: Driver> StoreTransaction for OpenTransaction<D> {
         Box::pin(self.committed(completion))
     }
 
-    fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = RollBackOutcome> + Send>> {
         Box::pin(async move { Arc::clone(&self.session).roll_back(self.transactions.connections.deadline()).await })
     }
 }

@@ -3,15 +3,22 @@
 use std::time::Duration;
 
 use tonic::{Code, Status};
-use tonic_idempotency::store::{
-    Claim, ClaimOutcome, Completion, Reservation, SetupProblem, Store as _, StoreErrorKind, StoredResponse, VerifyError,
+use tonic_idempotency::{
+    policy::ProcedureBuilder,
+    rejection::Reason,
+    store::{
+        Claim, ClaimOutcome, Completion, Reservation, SetupProblem, Store as _, StoreErrorKind, StoredResponse, VerifyError,
+    },
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 
 use crate::{
     Call, PoolOptions, Service, Stack, all_are_back, assert_clean, behind_bouncer, execute_on_one, new_claim, patient, pool, pool_at, pool_through,
-    pool_through_proxy, status, store,
+    pool_through_proxy, reason, rows, status, store,
 };
+
+/// The end of a session, by itself.
+const END: &str = "SELECT pg_terminate_backend(pg_backend_pid())";
 
 async fn kind<S: Stack>(url: String) -> StoreErrorKind {
     let store = store::<S>(pool_at::<S>(url, 1, "")).timeout(Duration::from_secs(2));
@@ -127,5 +134,31 @@ pub async fn of_the_set_up_are_found_by_verify<S: Stack>() {
     let Some((_database, bouncer)) = behind_bouncer::<S>().await else { return };
     let pool = pool_through::<S>(&bouncer, 1);
     patient::<S>(pool.clone()).verify().await.expect("nothing is wrong");
+    assert_clean::<S>(&pool).await;
+}
+
+/// The connection of a transaction is lost. The same call may succeed later, whatever its handler makes of the error.
+pub async fn of_a_lost_transaction_are_those_of_the_store_whatever_its_handler_says<S: Stack>() {
+    let database = Database::new().await;
+    let pool = pool::<S>(&database, 2);
+    let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
+    let service = Service::with(&database, pool.clone(), describe, |call: Call<S>| async move {
+        let project = call.insert().await?;
+        let lost = call.execute(END).await.expect_err("the session is ended");
+        match call.name.as_str() {
+            "as it is" => Err(status(lost)),
+            "final" => Err(Status::failed_precondition("never")),
+            "hides" => Err(Status::internal("no")),
+            "succeeds" => Ok(project),
+            other => panic!("{other}"),
+        }
+    })
+    .await;
+    for service in [service.clone(), service.with_key(None)] {
+        for name in ["as it is", "final", "hides", "succeeds"] {
+            assert_eq!(reason(service.create(name).await), Reason::StoreUnavailable, "{name}: {service:?}");
+        }
+    }
+    assert_eq!((service.runs(), rows(&database.owner().await).await), (8, [0; 3]));
     assert_clean::<S>(&pool).await;
 }

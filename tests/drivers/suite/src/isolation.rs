@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     Call, DEADLOCK, End, NOTES, SERIALIZATION_FAILURE, Service, Stack, Step, all_are_back, all_have_ended, names, pool,
-    pool_through_proxy, pool_with, rows, status,
+    pool_through_proxy, pool_with, reason, rows, status,
 };
 
 pub async fn is_the_procedures_whatever_the_default_of_the_role<S: Stack>() {
@@ -273,6 +273,5 @@ pub async fn a_lost_connection_is_told_from_a_conflict<S: Stack>() {
         }
     })
     .await;
-    let status = service.create("shop").await.expect_err("it is lost");
-    assert_eq!((status.code(), Reason::of(&status)), (Code::Unavailable, None));
+    assert_eq!(reason(service.create("shop").await), Reason::StoreUnavailable);
 }

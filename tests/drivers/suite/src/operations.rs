@@ -105,6 +105,21 @@ pub async fn of_many_deliveries_at_once_one_runs<S: Stack>() {
     all_have_ended(&owner).await;
 }
 
+pub async fn whose_transaction_is_lost_may_be_delivered_again_whatever_their_handler_says<S: Stack>() {
+    let database = Database::new().await;
+    let import = Import::new::<S>(&database, |it| it).await;
+    for answer in [Ok(()), Err(Status::not_found("final")), Err(Status::internal("no"))] {
+        let ends = move |transaction| async move {
+            let mut connection = S::connection(&transaction).await.map_err(status)?;
+            S::execute(&mut connection, "SELECT pg_terminate_backend(pg_backend_pid())").await.map_or_else(drop, drop);
+            answer
+        };
+        assert_eq!(reason(import.run::<S, _>("shop", ends).await), Reason::StoreUnavailable);
+    }
+    assert_eq!((import.runs(), rows(&database.owner().await).await), (3, [0; 3]));
+    import.insert::<S>("shop").await.expect("the key is free");
+}
+
 pub async fn that_fail_leave_nothing_or_their_final_error<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;

@@ -122,6 +122,7 @@ macro_rules! driver_tests {
                 of_a_login_are_told_apart
                 of_stale_statements_are_not_seen
                 of_lost_connections_are_not_seen
+                of_a_lost_transaction_are_those_of_the_store_whatever_its_handler_says
                 of_silent_connections_are_not_seen
                 of_texts_are_not_made_by_the_settings_of_the_role
                 of_the_set_up_are_found_by_verify
@@ -175,6 +176,7 @@ macro_rules! driver_tests {
                 take_effect_once_and_give_their_response_to_each_delivery
                 of_many_deliveries_at_once_one_runs
                 that_fail_leave_nothing_or_their_final_error
+                whose_transaction_is_lost_may_be_delivered_again_whatever_their_handler_says
                 that_can_never_succeed_leave_their_error_and_nothing_else
                 that_lose_against_another_transaction_may_be_tried_again
                 whose_prepared_statement_is_stale_may_be_tried_again
