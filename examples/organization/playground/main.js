@@ -8,7 +8,7 @@ import { outcomeOf } from "./outcome.js";
 import { bounce, draw } from "./picture.js";
 import { Sample } from "./sample.js";
 import { listen } from "./shortcuts.js";
-import { place, show } from "./wire.js";
+import { columns, place, show } from "./wire.js";
 
 const CREATE_PROJECT = "organization.v1.ProjectService/CreateProject";
 const CREATE_CLUSTER = "organization.v1.ClusterService/CreateCluster";
@@ -75,9 +75,15 @@ async function finish(exchange) {
   return exchange;
 }
 
+/** Scrolls to the picture of the record, in a page of one column: a call for the user changes it. */
+function lookAtRecord() {
+  if (!columns.matches) byId("record").scrollIntoView({ block: "nearest" });
+}
+
 /** Makes a call for the user: also announces the outcome, counts the projects and watches the background work. */
 async function callAndTell(...parts) {
   const exchange = begin(...parts);
+  lookAtRecord();
   log.select(exchange);
   await finish(exchange);
   announce(said(exchange));
@@ -117,6 +123,7 @@ async function sendBurst() {
   if (!(await meet())) return;
   const [message, headers] = [project(), slowly()];
   const calls = Array.from({ length: BURST }, (_, index) => finish(begin(`${index + 1} of ${BURST}`, CREATE_PROJECT, message, headers)));
+  lookAtRecord();
   const exchanges = await Promise.all(calls);
   log.select(exchanges.find(({ outcome }) => outcome.kind === "first") ?? exchanges.at(-1));
   announce(`${BURST} at once: ${summary(exchanges)}.`);

@@ -31,6 +31,9 @@ function drawRecord(life) {
   picture.dataset.released = life.released;
   picture.dataset.turnedAway = life.turnedAway() > 0;
   byId("record-says").textContent = `The record: ${life.record}`;
+  // The call may never have arrived: then there is no record.
+  byId("held").textContent = life.record === "unknown" ? "unknown" : "reserved";
+  byId("held-why").textContent = life.record === "unknown" ? "no answer arrived" : "first call running";
   byId("turned-away").textContent = life.turnedAway() > 0 ? `${life.turnedAway()} turned away` : "";
 }
 

@@ -4,7 +4,7 @@ import { byId, element } from "./element.js";
 const OURS = new Set(["idempotency-key", "idempotency-status", "idempotent-replayed"]);
 
 /** Whether there is room for the list and the details side by side. `layout.css` asks the same. */
-const columns = matchMedia("(min-width: 62rem)");
+export const columns = matchMedia("(min-width: 62rem)");
 
 /** The row of the selected call, or null. */
 let selected = null;

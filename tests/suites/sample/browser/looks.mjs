@@ -21,6 +21,23 @@ export default async function ({ browser, directory, open }) {
   assert.ok(ofDark.brightness < 60, `the dark page has a brightness of ${ofDark.brightness}`);
   assert.ok(ofPhone.brightness > 200, `the light page on a phone has a brightness of ${ofPhone.brightness}`);
 
+  // Outcomes differ by a word, and marks by more than a colour.
+  const plain = await open(DESKTOP);
+  const kinds = await plain.evaluate(async () => {
+    const { KINDS } = await import("/playground/outcome.js");
+    return Object.entries(KINDS).map(([kind, { title }]) => {
+      const pip = document.body.appendChild(document.createElement("i"));
+      pip.className = `pip ${kind}`;
+      const { backgroundImage, backgroundColor, borderRadius, borderStyle } = getComputedStyle(pip);
+      const filled = backgroundImage !== "none" || backgroundColor !== "rgba(0, 0, 0, 0)";
+      return { title, mark: [getComputedStyle(pip, "::after").content, filled, borderRadius, borderStyle].join() };
+    });
+  });
+  for (const part of ["title", "mark"]) {
+    assert.equal(new Set(kinds.map((kind) => kind[part])).size, kinds.length, `${part}: ${JSON.stringify(kinds)}`);
+  }
+  assert.equal(await plain.locator(":is(h1, h2, h3) button").count(), 0, "headings are read as they are");
+
   // The button overrides the system's theme, and the choice is remembered.
   const page = await open({ ...DESKTOP, colorScheme: "dark" });
   await page.getByRole("button", { name: "Dark", pressed: true }).click();

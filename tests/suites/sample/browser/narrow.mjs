@@ -16,8 +16,15 @@ export default async function ({ open }) {
   assert.ok(send.top < record.top && record.bottom - send.top < height, `#send at ${send.top}, #record to ${record.bottom}`);
   assert.ok(log.top >= life.bottom && log.top - life.bottom < 32, `.life to ${life.bottom}, .log at ${log.top}`);
 
-  // A call that is sent moves nothing.
-  await playground.send(/^Send/, "First");
+  // The effect of a call is in the window, wherever its button was.
+  await page.evaluate(() => document.querySelector("#send").scrollIntoView({ block: "end" }));
+  assert.ok((await box("#record")).bottom > height, "the diagram is below the window");
+  await page.locator("#send").tap();
+  await playground.ended("First");
+  const drawn = await box("#record");
+  assert.ok(drawn.top >= 0 && drawn.bottom <= height, `#record from ${drawn.top} to ${drawn.bottom} of ${height}`);
+
+  // A call that is sent moves nothing then.
   const before = await scroll();
   await playground.send("Send again", "Replayed");
   await playground.send("Another message, same key", "Refused");
@@ -41,6 +48,12 @@ export default async function ({ open }) {
   assert.ok(beside.left >= wide.right && beside.top === wide.top, `.log to ${wide.right}, .wire at ${beside.left}`);
   await page.setViewportSize(PHONE.viewport);
   await page.locator("#log li").filter({ has: playground.row(3) }).locator(".wire").waitFor();
+
+  // A tablet has room for the key in one line.
+  await page.setViewportSize({ width: 768, height: 1024 });
+  const lines = await page.locator("#key").evaluate((key) => key.getClientRects().length);
+  assert.equal(lines, 1, "the key wraps");
+  await page.setViewportSize(PHONE.viewport);
 
   await playground.press("Clear");
   await page.getByText("The request and the response of the selected call.").waitFor();

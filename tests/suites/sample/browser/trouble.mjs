@@ -38,6 +38,16 @@ export default async function ({ open }) {
   await page.context().setOffline(false);
   await playground.send("Send again", "Replayed");
 
+  // A first call that never arrives reserves nothing.
+  await playground.press("New key");
+  await page.context().setOffline(true);
+  await playground.send(/^Send/, "Unclear");
+  await playground.record("unknown");
+  assert.equal(await page.locator("#record .reserved text").first().textContent(), "unknown");
+  await page.context().setOffline(false);
+  await playground.send("Send again", "First");
+  assert.equal(await page.locator("#record .reserved text").first().textContent(), "reserved");
+
   // The sample was restarted and has new tokens.
   await page.route("**/playground/users.json", async (route) => {
     const users = await (await route.fetch()).json();
