@@ -87,7 +87,7 @@
 //! | without a scope, where each call needs one | `UNAUTHENTICATED` ([`ScopePolicy`](policy::ScopePolicy)) |
 //! | while the store cannot be asked | `UNAVAILABLE`, or the handler's answer and a warning in the log ([`StorePolicy`](policy::StorePolicy), [`Mode`](policy::Mode)) |
 //! | while the store fails in another way, or a limit is reached | `ABORTED`, `INTERNAL`, `RESOURCE_EXHAUSTED` or `UNAVAILABLE` ([`StoreErrorKind`](store::StoreErrorKind)) |
-//! | the first with its key | the handler's answer, `idempotency-status: processing` |
+//! | the first with its key | the handler's answer, `idempotency-status: completed`, or `processing` if it created a resource with [work behind it](status) |
 //! | with the key of another procedure or request | `INVALID_ARGUMENT` |
 //! | while the first with its key is running | `ABORTED`, retry later; or it waits ([`InProgressPolicy`](policy::InProgressPolicy)) |
 //! | after the first with its key succeeded | its response and metadata ([`ReplayedMetadata`](policy::ReplayedMetadata)), `idempotent-replayed: true`, and the newest `idempotency-status` |

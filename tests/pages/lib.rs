@@ -5,6 +5,8 @@
 mod documents {
     #[doc = include_str!("../../README.md")]
     mod first_page {}
+    #[doc = include_str!("../../llms.txt")]
+    mod for_machines {}
     #[doc = include_str!("../../docs/getting-started.md")]
     mod getting_started {}
     #[doc = include_str!("../../docs/client.md")]

@@ -1,4 +1,4 @@
-//! The command line of [tonic-idempotency](https://docs.rs/tonic-idempotency): `tonic-idempotency --help` lists its commands.
+//! The command line of tonic-idempotency: `tonic-idempotency --help` lists its commands.
 
 mod args;
 mod hash;

@@ -29,7 +29,7 @@
 //! |---|---|
 //! | `redb` (default) | [`Journal::open`](journal::Journal::open), a journal in a file; without it, a store of your own |
 //!
-//! [The guide](https://github.com/tonic-idempotency/tonic-idempotency/blob/main/docs/client.md) lists the answers that are retried, and
+//! The repository's `docs/client.md` lists the answers that are retried, and
 //! shows deadlines, hedging and the journal.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]

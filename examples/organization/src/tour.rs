@@ -19,6 +19,7 @@ pub(crate) fn print(ready: &Ready<'_>, database: &str, outbox_delay: Duration) {
         x: [&ready.tokens.x_here, &ready.tokens.x_there],
         key: Uuid::new_v4(),
         failing_key: Uuid::new_v4(),
+        slow_key: Uuid::new_v4(),
         request_id: Uuid::new_v4(),
         delay: humantime::format_duration(outbox_delay).to_string(),
     };
@@ -39,6 +40,7 @@ struct Tour<'a> {
     x: [&'a str; 2],
     key: Uuid,
     failing_key: Uuid,
+    slow_key: Uuid,
     request_id: Uuid,
     delay: String,
 }
@@ -74,6 +76,12 @@ impl Tour<'_> {
             (
                 "The same key with another procedure. Expect the same error with `mismatch`: `procedure`.".to_owned(),
                 self.command(self.alice, Some(&key), &Call::cluster("second", None)),
+            ),
+            (
+                "A call that takes five seconds, and the same call meanwhile. Expect Aborted and IDEMPOTENCY_IN_PROGRESS, and then \
+                 the projectId of the first."
+                    .to_owned(),
+                self.twice(self.alice, self.slow_key, &Call::project("slow shop")),
             ),
             (
                 "Another user, bob, with alice's key. Expect another projectId and no `idempotent-replayed`."
@@ -138,6 +146,13 @@ impl Tour<'_> {
              -H 'content-type: application/json' \\\n  -d '{}' \\\n  http://{}/{}",
             call.request, self.address, call.procedure
         )
+    }
+
+    /// A slow call, and the same call while it runs.
+    fn twice(&self, token: &str, key: Uuid, call: &Call) -> String {
+        let slow = format!("{key}' \\\n  -H 'sample-handler-delay-ms: 5000");
+        let [first, meanwhile] = [&slow, &key.to_string()].map(|key| self.command(token, Some(key), call));
+        format!("{first} &\nsleep 1\n{meanwhile}\nwait")
     }
 
     fn command(&self, token: &str, key: Option<&str>, call: &Call) -> String {

@@ -174,3 +174,13 @@ async fn a_call_without_a_scope_runs_by_default() {
     let shop = shop_with(|builder| builder).await;
     create(&shop, ("auth0|x", None), "a").await.expect("a call").assert("processing", false);
 }
+
+/// As docs/callers.md has it for a service without users.
+#[tokio::test]
+async fn may_all_be_one() {
+    let one = |_: &HeaderMap, _: &Extensions| Ok(Some(Caller::new(UserId::from_text("billing")?)));
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).caller_resolver(one)).await;
+    shop.create("a").await.expect("the first call").assert("processing", false);
+    let other = Shop { user: Some(Uuid::new_v4()), ..shop };
+    other.create("a").await.expect("a replay").assert("processing", true);
+}

@@ -5,11 +5,12 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use tonic::{
     codegen::Service,
-    service::{InterceptorLayer, Routes},
+    service::{InterceptorLayer, LayerExt as _, Routes},
     transport::Server,
 };
 use tonic_idempotency::layer::{Idempotency, KeyInterceptor};
 use tonic_idempotency_tests::shop::proto::shop_server::ShopServer;
+use tower::ServiceExt as _;
 
 use crate::prelude::*;
 
@@ -120,4 +121,20 @@ async fn a_middleware_behind_it_sets_task_locals_for_each_handler_and_one_in_fro
         shop::client(address).await.create_order(request).await.expect("a call");
     }
     assert_eq!(*SEEN.lock().expect("no panic"), [[true, true], [false, true]]);
+}
+
+/// As docs/getting-started.md has it.
+#[tokio::test]
+async fn works_inside_a_router_of_axum() {
+    let wrapped = InterceptedService::new(layer().named_layer(shop::server(Counting::default())), shop::authenticate);
+    let own = axum::Router::new().route("/health", axum::routing::get(async || "well"));
+    let router = Routes::new(wrapped).into_axum_router().merge(own);
+    let (user, key) = (Some(Uuid::new_v4()), Some(Uuid::new_v4()));
+    let mut client = ShopClient::new(router.clone());
+    for replayed in [false, true] {
+        let response = client.create_order(shop::request("a", user, key)).await.map(Seen::of).expect("a call");
+        response.assert("processing", replayed);
+    }
+    let request = http::Request::get("/health").body(Body::empty()).expect("a request");
+    assert_eq!(router.oneshot(request).await.expect("an answer").status(), 200);
 }
