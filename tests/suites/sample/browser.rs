@@ -120,7 +120,7 @@ async fn the_page_advises_a_retry_after_a_lost_answer() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;
     browser.run("trouble", &site.ready).await;
-    assert_eq!(site.count("tenant.projects").await, 3);
+    assert_eq!(site.count("tenant.projects").await, 4);
 }
 
 #[tokio::test]
