@@ -1,7 +1,7 @@
 //! The log in a bad hour: a line at once, and then one a minute for each procedure and cause, however many calls are refused or not recorded.
 
 use tonic_idempotency_tests::Lines;
-use tracing_subscriber::filter::LevelFilter;
+use tracing::level_filters::LevelFilter;
 
 use crate::prelude::*;
 

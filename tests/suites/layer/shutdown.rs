@@ -1,6 +1,8 @@
 //! Shutting a layer down.
 
 use tonic_idempotency::layer::{Shutdown, Stage, UnfinishedCall};
+use tonic_idempotency_tests::Lines;
+use tracing::level_filters::LevelFilter;
 
 use crate::prelude::*;
 
@@ -201,4 +203,20 @@ async fn stays_in_effect_when_its_future_is_dropped() {
     }
     call.await.expect("no panic").expect("it ran to its end").assert("processing", false);
     next_process(&shop, store).await.create("hold").await.expect("a replay").assert("processing", true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn says_what_is_left_of_calls_that_it_cuts_off() {
+    for (mode, left) in
+        [(Mode::Reserved, "their keys stay reserved"), (Mode::Transactional, "their transactions leave nothing")]
+    {
+        let (lines, _collecting) = Lines::collect(LevelFilter::WARN);
+        let in_mode = move |procedure: ProcedureBuilder| procedure.mode(mode).effect(EffectPolicy::Anywhere);
+        let store = MemoryStore::new().accept_transactions();
+        let shop = Shop::in_memory(|builder| builder.store(store).adjust_procedures(in_mode)).await;
+        let _call = shop.begin_create("hold").await;
+        assert_eq!(shop.layer.shutdown(BOUND).await.unfinished.len(), 1);
+        let written = lines.take();
+        assert!(written.matches("the shutdown ended").count() == 1 && written.contains(left), "{mode:?}: {written}");
+    }
 }

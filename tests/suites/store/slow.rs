@@ -3,6 +3,8 @@
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 use tonic_idempotency::store::StatusError;
+use tonic_idempotency_tests::Lines;
+use tracing::level_filters::LevelFilter;
 
 use crate::prelude::*;
 
@@ -271,4 +273,19 @@ async fn a_key_whose_row_is_locked_takes_two_connections_at_most() {
     }
     lock.rollback().await.expect("the lock is gone");
     store.extend(reservation, HOUR).await.expect("the store answers");
+}
+
+/// A lock is no synchronous standby.
+#[tokio::test]
+async fn the_log_says_what_a_statement_that_was_given_up_waits_for() {
+    let (lines, _collecting) = Lines::collect(LevelFilter::WARN);
+    let (database, mut owner) = Database::with_owner().await;
+    let lock = owner.transaction().await.expect("a transaction");
+    lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let store = database.store().timeout(Duration::from_millis(500));
+    store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("a locked table");
+    until("the log tells of it", async || lines.count("still run in the server") > 0).await;
+    let written = lines.take();
+    assert!(written.contains("Lock relation"), "{written}");
+    lock.rollback().await.expect("the lock is gone");
 }
