@@ -1,6 +1,6 @@
 //! The kinds that the store gives to the errors of the library.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_idempotency::{
@@ -17,8 +17,6 @@ use crate::{
     pool_through_proxy, reason, rows, status, store,
 };
 
-/// The end of a session, by itself.
-const END: &str = "SELECT pg_terminate_backend(pg_backend_pid())";
 
 async fn kind<S: Stack>(url: String) -> StoreErrorKind {
     let store = store::<S>(pool_at::<S>(url, 1, "")).timeout(Duration::from_secs(2));
@@ -140,17 +138,22 @@ pub async fn of_the_set_up_are_found_by_verify<S: Stack>() {
 /// The connection of a transaction is lost. The same call may succeed later, whatever its handler makes of the error.
 pub async fn of_a_lost_transaction_are_those_of_the_store_whatever_its_handler_says<S: Stack>() {
     let database = Database::new().await;
-    let pool = pool::<S>(&database, 2);
+    let (proxy, pool) = pool_through_proxy::<S>(&database, 2).await;
+    let proxy = Arc::new(proxy);
     let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
-    let service = Service::with(&database, pool.clone(), describe, |call: Call<S>| async move {
-        let project = call.insert().await?;
-        let lost = call.execute(END).await.expect_err("the session is ended");
-        match call.name.as_str() {
-            "as it is" => Err(status(lost)),
-            "final" => Err(Status::failed_precondition("never")),
-            "hides" => Err(Status::internal("no")),
-            "succeeds" => Ok(project),
-            other => panic!("{other}"),
+    let service = Service::with(&database, pool.clone(), describe, move |call: Call<S>| {
+        let proxy = Arc::clone(&proxy);
+        async move {
+            let project = call.insert().await?;
+            proxy.cut_connections();
+            let lost = call.execute("SELECT 1").await.expect_err("the connection is gone");
+            match call.name.as_str() {
+                "as it is" => Err(status(lost)),
+                "final" => Err(Status::failed_precondition("never")),
+                "hides" => Err(Status::internal("no")),
+                "succeeds" => Ok(project),
+                other => panic!("{other}"),
+            }
         }
     })
     .await;

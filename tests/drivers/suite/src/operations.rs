@@ -107,16 +107,21 @@ pub async fn of_many_deliveries_at_once_one_runs<S: Stack>() {
 
 pub async fn whose_transaction_is_lost_may_be_delivered_again_whatever_their_handler_says<S: Stack>() {
     let database = Database::new().await;
+    let owner = Arc::new(database.owner().await);
     let import = Import::new::<S>(&database, |it| it).await;
     for answer in [Ok(()), Err(Status::not_found("final")), Err(Status::internal("no"))] {
+        let killer = Arc::clone(&owner);
         let ends = move |transaction| async move {
             let mut connection = S::connection(&transaction).await.map_err(status)?;
-            S::execute(&mut connection, "SELECT pg_terminate_backend(pg_backend_pid())").await.map_or_else(drop, drop);
+            let pid = S::select(&mut connection, "SELECT pg_backend_pid()::text").await.map_err(status)?;
+            let kill = format!("SELECT pg_terminate_backend({})", pid.expect("its process"));
+            killer.batch_execute(&kill).await.expect("it is killed");
+            S::execute(&mut connection, "SELECT 1").await.expect_err("the connection is gone");
             answer
         };
         assert_eq!(reason(import.run::<S, _>("shop", ends).await), Reason::StoreUnavailable);
     }
-    assert_eq!((import.runs(), rows(&database.owner().await).await), (3, [0; 3]));
+    assert_eq!((import.runs(), rows(&owner).await), (3, [0; 3]));
     import.insert::<S>("shop").await.expect("the key is free");
 }
 
