@@ -211,6 +211,11 @@ impl<D: ConnectionPool> Connections<D> {
     pub(super) fn are_exhausted(&self) -> bool {
         self.driver.is_exhausted()
     }
+
+    /// Returns whether the last connection was lost, or could not be made: then one that the pool counts may be in the making.
+    pub(super) fn fail_to_be_made(&self) -> bool {
+        self.reconnection.has_failed()
+    }
 }
 
 impl<D: ConnectionPool> fmt::Debug for Connections<D> {

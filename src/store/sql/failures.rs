@@ -184,7 +184,9 @@ impl<'a, D: Driver> Failures<'a, D> {
         let last_share = deadline - share_of(deadline.saturating_duration_since(self.begun.0));
         match () {
             () if progress.has_answer() => Some("the server answers, but not this statement in time"),
-            () if progress.is_waiting() && connections.are_exhausted() => Some("the pool has no free connection"),
+            () if progress.is_waiting() && connections.are_exhausted() && !connections.fail_to_be_made() => {
+                Some("the pool has no free connection")
+            }
             () if progress.first_sent().is_some_and(|sent| sent > last_share) => {
                 Some("the pool has given a connection too late for an answer")
             }

@@ -39,7 +39,7 @@ pub(super) struct Reconnection {
     making: Turns<()>,
     /// `None`: the last connection was made, and callers do not wait for each other.
     failed: Mutex<Option<FailedConnection>>,
-    has_failed: Notify,
+    fails_again: Notify,
 }
 
 /// The last connection, which was lost or could not be made.
@@ -73,7 +73,7 @@ impl Reconnection {
             let another_fails = async {
                 match is_turn {
                     true => pending().await,
-                    false => self.has_failed.notified().await,
+                    false => self.fails_again.notified().await,
                 }
             };
             match select(pin!(pool.acquire()), pin!(another_fails)).await {
@@ -97,12 +97,17 @@ impl Reconnection {
         self.failed().get_or_insert_with(failed);
     }
 
+    /// Returns whether the last connection was lost, or could not be made. A pool may count the one that is being made as one in use.
+    pub(super) fn has_failed(&self) -> bool {
+        self.next().is_some()
+    }
+
     async fn turn<P: ConnectionPool>(
         &self,
         pool: &P,
         is_lost: &impl Fn() -> bool,
     ) -> Result<Option<MutexGuard<'_, ()>>, AcquireError> {
-        let mut failure = pin!(self.has_failed.notified());
+        let mut failure = pin!(self.fails_again.notified());
         failure.as_mut().enable();
         if self.next().is_none() {
             return Ok(None);
@@ -117,7 +122,7 @@ impl Reconnection {
                     {
                         return Err(AcquireError::new(kind.clone(), text.clone()));
                     }
-                    failure.set(self.has_failed.notified());
+                    failure.set(self.fails_again.notified());
                 }
             }
         };
@@ -157,7 +162,7 @@ impl Reconnection {
         let times = failed.as_ref().map_or(0, |failed| failed.times).saturating_add(1);
         *failed = Some(FailedConnection { times, next: next_after(times), why: (kind, text.to_string()) });
         drop(failed);
-        self.has_failed.notify_waiters();
+        self.fails_again.notify_waiters();
     }
 
     /// Ignores poisoning: no operation leaves it half changed.

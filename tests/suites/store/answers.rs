@@ -200,6 +200,12 @@ async fn a_login_that_is_refused_is_a_refusal() {
         (database.pool_with(1, "SET ROLE nobody_knows"), Refused),
         (database.pool_with(1, "DO $$ BEGIN RAISE 'full' USING ERRCODE = '53300'; END $$"), Overloaded),
         (database.pool_with(1, "DO $$ BEGIN RAISE 'starting' USING ERRCODE = '57P03'; END $$"), Unreachable),
+        // At the deadline the pool's only connection is being made: it is not in use.
+        (
+            database
+                .pool_with(1, "DO $$ BEGIN PERFORM pg_sleep(0.7); RAISE 'starting' USING ERRCODE = '57P03'; END $$"),
+            Unreachable,
+        ),
         (pool_of_another_database(&database), Refused),
     ] {
         let error = patient(pool).timeout(Duration::from_secs(1)).claim(&claim).await.expect_err("no connection");
