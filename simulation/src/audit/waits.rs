@@ -51,7 +51,7 @@ impl Audit<'_> {
         }
     }
 
-    /// Returns whether a delivery may have waited in the line: others ran meanwhile.
+    /// Returns whether a delivery may have waited in the line: others ran meanwhile, or were refused after a wait of their own.
     fn stands_in_line(&self, call: &Call, from: Duration, to: Duration) -> bool {
         let operation = |attempt: usize| self.plan.operation(self.evidence.attempts[attempt]);
         let own = operation(call.attempt);
@@ -63,7 +63,14 @@ impl Audit<'_> {
                 && run.began <= to
                 && run.ended.map(|(at, _)| at).or(run.cut).is_none_or(|at| at >= from)
         };
-        own.is_delivered && self.evidence.runs.iter().any(is_before)
+        let is_served = |other: &Call| {
+            let operation = operation(other.attempt);
+            operation.is_delivered
+                && operation.procedure == own.procedure
+                && other.process.is(&call.process)
+                && other.left.is_some_and(|left| from <= left && left < to)
+        };
+        own.is_delivered && (self.evidence.runs.iter().any(is_before) || self.evidence.calls.iter().any(is_served))
     }
 
     /// Returns whether another call may have had the key.
