@@ -61,6 +61,11 @@ impl Sample {
         self.as_alice(Call::new("ClusterService/AddInstall", message))
     }
 
+    /// The database of the sample, as its owner.
+    pub(crate) fn database_url(&self) -> &str {
+        self.database.url()
+    }
+
     /// The number of projects with this name.
     pub(crate) async fn projects(&self, name: &str) -> i64 {
         let select = "SELECT count(*) FROM tenant.projects WHERE name = $1";
