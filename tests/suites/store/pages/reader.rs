@@ -1,4 +1,4 @@
-//! Somebody who does what a page says, as each of its roles.
+//! A reader who follows a page, as each of its roles.
 
 use tokio_postgres::SimpleQueryMessage;
 
