@@ -32,7 +32,7 @@ async fn a_call_is_durable_before_it_is_sent() {
     drop(journal);
     until(
         "its end is written",
-        async || matches!(&store.commits()[..], [.., last] if matches!(last[..], [Change::Remove { .. }])),
+        async || matches!(&store.commits()[..], [.., last] if matches!(last[..], [.., Change::Remove { .. }])),
     )
     .await;
 }
@@ -77,7 +77,7 @@ async fn an_end_that_cannot_be_written_is_tried_again() {
     setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
     store.fail(Some(JournalError::InUse { journal: String::new() }));
     setup.journal.resume(setup.service.clone()).await;
-    let ended = |commit: &Vec<Change>| matches!(commit[..], [Change::Remove { .. }]);
+    let ended = |commit: &Vec<Change>| matches!(commit[..], [.., Change::Remove { .. }]);
     until("its end has failed", async || store.commits().last().is_some_and(ended)).await;
     assert!(store.ids().is_ok_and(|ids| ids.len() == 1) && setup.keys().await.is_empty());
     store.fail(None);
