@@ -48,11 +48,15 @@ pub(super) async fn execute<A: Answer>(
             let handler = handle(Arc::clone(&call.procedure), span(engine, call), &execution, handler);
             let answer = match &call.disconnected {
                 None => handler.await,
-                Some(disconnected) => disconnected.run_until_cancelled(handler).await.unwrap_or_else(|| {
-                    call.procedure.telemetry().disconnected();
-                    execution.no_answer();
-                    A::failed(Failure::Disconnected)
-                }),
+                Some(disconnected) => {
+                    let answer = disconnected.run_until_cancelled(handler).await;
+                    // The client may have gone in the moment in which the handler ended.
+                    answer.filter(|_| !disconnected.is_cancelled()).unwrap_or_else(|| {
+                        call.procedure.telemetry().disconnected();
+                        execution.no_answer();
+                        A::failed(Failure::Disconnected)
+                    })
+                }
             };
             if let Some(times) = transaction.times() {
                 call.procedure.telemetry().transaction_used(times.idle, times.working);

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{sync::oneshot, task::JoinSet};
 use tonic::{Code, Status};
 use tonic_idempotency::{
     Caller, IdempotencyLayer, UserId,
@@ -226,21 +226,21 @@ pub async fn whose_future_is_dropped_end_as_their_policy_says<S: Stack>() {
     for (policy, runs, expected) in
         [(DisconnectPolicy::Finish, 1, [1, 1, 1]), (DisconnectPolicy::RollBack, 2, [2, 2, 2])]
     {
-        let import = Arc::new(Import::new::<S>(&database, |it| it.on_disconnect(policy)).await);
-        let gate = Arc::new(Semaphore::new(0));
-        let (waits, delivered) = (Arc::clone(&gate), Arc::clone(&import));
-        let delivery = tokio::spawn(async move {
-            let wait = |_| async move {
-                waits.acquire().await.expect("it is not closed").forget();
-                Ok(())
-            };
-            delivered.run::<S, _>("shop", wait).await
-        });
-        until("the handler runs", async || import.runs() == 1).await;
-        delivery.abort();
-        // Dropped, before the handler may go on.
-        delivery.await.expect_err("it is cancelled");
-        gate.add_permits(1);
+        let import = Import::new::<S>(&database, |it| it.on_disconnect(policy)).await;
+        let (arrives, arrived) = oneshot::channel();
+        let (opens, opened) = oneshot::channel();
+        let waits = |_| async move {
+            arrives.send(()).expect("the test waits");
+            opened.await.map_err(|_| Status::internal("never opened"))
+        };
+        let mut delivery = Box::pin(import.run::<S, _>("shop", waits));
+        tokio::select! {
+            ended = &mut delivery => panic!("{ended:?}"),
+            arrived = arrived => arrived.expect("the handler waits"),
+        }
+        // The handler may end in the same moment.
+        drop(delivery);
+        let _ = opens.send(());
         until("the first delivery has ended", async || {
             matches!(import.insert::<S>("shop").await, Ok(outcome) if outcome.is_replay() == (runs == 1))
         })
