@@ -1,4 +1,4 @@
-//! The README and `llms.txt`, for those who decide in two minutes: their versions and figures are those of the manifests and of the benchmarks.
+//! The first facts of the pages: the versions of the manifests, a row of the benchmarks, and packages that can be had.
 
 use std::{fs, path::Path};
 
@@ -20,10 +20,38 @@ fn have_the_versions_of_the_manifests() {
         .map(|name| value(&text(&format!("crates/tonic-idempotency-{name}/Cargo.toml")), "rust-version"));
     assert_eq!(sqlx, sea_orm);
     let tonic = tonic.rsplitn(2, '.').last().expect("a version").to_owned();
-    let line = format!("Rust {server} (client {client}, sqlx and SeaORM {sqlx}), tonic {tonic}, PostgreSQL 14 to 18.");
-    assert!(text("README.md").lines().any(|found| found == line), "the README lacks: {line}");
-    let line = format!("Rust {server}, tonic {tonic}, PostgreSQL 14 to 18.");
-    assert!(text("llms.txt").contains(&line), "llms.txt lacks: {line}");
+    let needs = |rust: &str| format!("It needs Rust {rust}, tonic {tonic}");
+    for (page, line) in [
+        (
+            "README.md",
+            format!("\nRust {server} (client {client}, sqlx and SeaORM {sqlx}), tonic {tonic}, PostgreSQL 14 to 18.\n"),
+        ),
+        ("llms.txt", format!("Rust {server}, tonic {tonic}, PostgreSQL 14 to 18.")),
+        ("CONTRIBUTING.md", format!("Rust {client} ({sqlx} for the gate)")),
+        ("docs/drivers.md", format!("\n| Rust | {server} | {sqlx} | {sea_orm} | {server} |\n")),
+        ("docs/getting-started.md", format!("For tonic {tonic}, [sqlx](https://docs.rs/sqlx) 0.9 and Rust {sqlx}")),
+        ("crates/tonic-idempotency-diesel/README.md", needs(&server)),
+        ("crates/tonic-idempotency-redis/README.md", needs(&server)),
+        ("crates/tonic-idempotency-sea-orm/README.md", needs(&sea_orm)),
+        ("crates/tonic-idempotency-sqlx/README.md", needs(&sqlx)),
+    ] {
+        assert!(text(page).contains(&line), "{page} lacks: {line}");
+    }
+}
+
+/// Until they are published, cargo finds the packages by a path only.
+#[test]
+fn name_the_path_of_each_package() {
+    let pages = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")).expect("the pages");
+    let pages = pages.filter_map(|page| fs::read_to_string(page.expect("a page").path()).ok());
+    let pages = pages.chain(["README.md", "llms.txt"].map(text)).collect::<Vec<_>>();
+    let depends = |line: &&str| {
+        line.starts_with("cargo add ") && line.contains(" tonic-idempotency")
+            || line.starts_with("tonic-idempotency") && line.contains(" = ")
+    };
+    let lines = pages.iter().flat_map(|page| page.lines()).filter(depends).collect::<Vec<_>>();
+    let without: Vec<_> = lines.iter().filter(|line| !line.contains("path")).collect();
+    assert!(lines.len() >= 7 && without.is_empty(), "{without:#?} of {lines:#?}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn root() -> &'static Path {
 /// Returns the code as a reader sees it: without what concerns this repository alone.
 fn shown(code: &str) -> String {
     let code = code.split_once("\n[dependencies]").map_or(code.to_owned(), |(_, code)| format!("[dependencies]{code}"));
-    let code = code.replace("path = \"../..\", ", "").replace(", path = \"../../crates/tonic-idempotency-build\"", "");
+    let code = code.replace("path = \"../..", "path = \"../tonic-idempotency");
     let code = code.replace("[lints]\nworkspace = true\n", "");
     let lines = code.lines().filter(|line| !line.starts_with("//!") && !line.starts_with("#!["));
     lines.collect::<Vec<_>>().join("\n").trim().to_owned()
