@@ -12,7 +12,10 @@ use tonic_idempotency_tests::Database;
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
-use crate::{CREATE_PROJECT, Call, SERIALIZATION_FAILURE, Service, Stack, all_have_ended, assert_clean, patient, pool, reason, rows, status};
+use crate::{
+    CREATE_PROJECT, Call, SERIALIZATION_FAILURE, Service, Stack, all_have_ended, assert_clean, patient, pool, reason,
+    rows, status,
+};
 
 pub async fn a_call_that_succeeds_leaves_its_rows_and_its_record<S: Stack>() {
     let database = Database::new().await;
@@ -139,7 +142,10 @@ pub async fn a_handler_that_keeps_its_record_from_being_written_is_an_error_and_
         assert_eq!(rows(&owner).await, [0, 0, 0], "{setting}");
         // The setting has ended with the transaction, and the key is free.
         service.create("shop").await.expect("a call");
-        owner.batch_execute("TRUNCATE tenant.idempotency_keys, tenant.projects, authz.outbox CASCADE").await.expect("none");
+        owner
+            .batch_execute("TRUNCATE tenant.idempotency_keys, tenant.projects, authz.outbox CASCADE")
+            .await
+            .expect("none");
     }
 }
 

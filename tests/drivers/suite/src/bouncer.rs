@@ -11,8 +11,8 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::Database;
 
 use crate::{
-    Call, End, Service, Stack, all_have_ended, assert_clean, behind_bouncer, bouncer_settings, pool_through, reason, rows, status,
-    until_statement,
+    Call, End, Service, Stack, all_have_ended, assert_clean, behind_bouncer, bouncer_settings, pool_through, reason,
+    rows, status, until_statement,
 };
 
 /// More clients than there are server connections.
@@ -102,11 +102,17 @@ pub async fn a_client_that_hangs_up_has_its_statement_cancelled<S: Stack>() {
     let (owner, pool) = (database.owner().await, pool_through::<S>(&bouncer, CLIENTS));
     let describe = |procedure: ProcedureBuilder| procedure.on_disconnect(DisconnectPolicy::RollBack);
     let store = crate::store::<S>(pool.clone()).timeout(std::time::Duration::from_secs(2));
-    let service = Service::built(&database, store, describe, |builder| builder, |call: Call<S>| async move {
-        call.insert().await?;
-        call.execute("SELECT pg_sleep(3600)").await.map_err(status)?;
-        call.insert().await
-    })
+    let service = Service::built(
+        &database,
+        store,
+        describe,
+        |builder| builder,
+        |call: Call<S>| async move {
+            call.insert().await?;
+            call.execute("SELECT pg_sleep(3600)").await.map_err(status)?;
+            call.insert().await
+        },
+    )
     .await;
     let call = service.spawn("shop");
     until_statement(&owner, "SELECT pg_sleep(3600)", &["active"]).await;

@@ -17,8 +17,9 @@ use tonic_idempotency_tests::{Database, until, uuid_of};
 use uuid::Uuid;
 
 use crate::{
-    Call, End, Service, Stack, functions::search, all_are_back, all_have_ended, assert_clean, execute_on_one, fill, in_use, new_claim,
-    open_transactions, patient, pool, pool_through_proxy, pool_with, reason, rows, status, store, take,
+    Call, End, Service, Stack, all_are_back, all_have_ended, assert_clean, execute_on_one, fill, functions::search,
+    in_use, new_claim, open_transactions, patient, pool, pool_through_proxy, pool_with, reason, rows, status, store,
+    take,
 };
 
 pub async fn are_returned_clean_whatever_the_outcome_of_the_call<S: Stack>() {
@@ -290,16 +291,21 @@ pub async fn the_server_ends_a_transaction_that_lasts_for_too_long<S: Stack>() {
     }
     let gate = Arc::new(Semaphore::new(0));
     let waits = Arc::clone(&gate);
-    let service = Service::with(&database, pool_with::<S>(&database, 6, limit), |it| it, move |call: Call<S>| {
-        let gate = Arc::clone(&waits);
-        async move {
-            let project = call.insert().await?;
-            if call.name == "hangs" {
-                gate.acquire().await.expect("it is not closed").forget();
+    let service = Service::with(
+        &database,
+        pool_with::<S>(&database, 6, limit),
+        |it| it,
+        move |call: Call<S>| {
+            let gate = Arc::clone(&waits);
+            async move {
+                let project = call.insert().await?;
+                if call.name == "hangs" {
+                    gate.acquire().await.expect("it is not closed").forget();
+                }
+                Ok(project)
             }
-            Ok(project)
-        }
-    })
+        },
+    )
     .await;
     let zombie = service.spawn("hangs");
     until("the handler runs", async || service.runs() == 1).await;
@@ -378,11 +384,9 @@ pub async fn one_is_enough_for_many_calls<S: Stack>() {
     let owner = database.owner().await;
     let pool = pool::<S>(&database, 1);
     let project = uuid_of(&database.project(None).await);
-    let transactional =
-        Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let transactional = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
     let describe = |procedure: ProcedureBuilder| procedure.mode(Mode::Reserved);
-    let reserved =
-        Service::with(&database, pool.clone(), describe, move |_: Call<S>| async move { Ok(project) }).await;
+    let reserved = Service::with(&database, pool.clone(), describe, move |_: Call<S>| async move { Ok(project) }).await;
     let mut calls = JoinSet::new();
     for _ in 0..8 {
         for service in [transactional.with_new_key(), transactional.with_key(None), reserved.with_new_key()] {

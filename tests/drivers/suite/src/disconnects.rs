@@ -5,11 +5,17 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::Client;
 use tonic::Status;
-use tonic_idempotency::{policy::{DisconnectPolicy, ProcedureBuilder}, store::SqlStore};
+use tonic_idempotency::{
+    policy::{DisconnectPolicy, ProcedureBuilder},
+    store::SqlStore,
+};
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
-use crate::{Call, Service, Stack, all_have_ended, assert_clean, patient, rows, status, store, unchecked_pool_with, until_statement};
+use crate::{
+    Call, Service, Stack, all_have_ended, assert_clean, patient, rows, status, store, unchecked_pool_with,
+    until_statement,
+};
 
 /// A database with a pool of one connection that counts how many it opens.
 pub async fn counting<S: Stack>() -> (Database, Client, S::Pool) {
@@ -29,11 +35,17 @@ pub async fn opened(owner: &Client) -> i64 {
 /// A service whose handler runs `statement` and waits until its client hangs up.
 pub async fn hanging<S: Stack>(database: &Database, store: SqlStore<S::Driver>, statement: &'static str) -> Service {
     let describe = |procedure: ProcedureBuilder| procedure.on_disconnect(DisconnectPolicy::RollBack);
-    Service::built(database, store, describe, |builder| builder, move |call: Call<S>| async move {
-        call.insert().await?;
-        call.execute(statement).await.map_err(status)?;
-        std::future::pending::<Result<Uuid, Status>>().await
-    })
+    Service::built(
+        database,
+        store,
+        describe,
+        |builder| builder,
+        move |call: Call<S>| async move {
+            call.insert().await?;
+            call.execute(statement).await.map_err(status)?;
+            std::future::pending::<Result<Uuid, Status>>().await
+        },
+    )
     .await
 }
 

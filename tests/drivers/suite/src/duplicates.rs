@@ -6,7 +6,9 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use tonic::Code;
 use tonic_idempotency::{
     rejection::{Mismatch, Reason},
-    store::{BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, Store as _, StoredResponse, TransactionOptions},
+    store::{
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, Store as _, StoredResponse, TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{Database, until};
 

@@ -7,16 +7,16 @@ use tonic_idempotency::{
     policy::ProcedureBuilder,
     rejection::Reason,
     store::{
-        Claim, ClaimOutcome, Completion, Reservation, SetupProblem, Store as _, StoreErrorKind, StoredResponse, VerifyError,
+        Claim, ClaimOutcome, Completion, Reservation, SetupProblem, Store as _, StoreErrorKind, StoredResponse,
+        VerifyError,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 
 use crate::{
-    Call, PoolOptions, Service, Stack, all_are_back, assert_clean, behind_bouncer, execute_on_one, new_claim, patient, pool, pool_at, pool_through,
-    pool_through_proxy, reason, rows, status, store,
+    Call, PoolOptions, Service, Stack, all_are_back, assert_clean, behind_bouncer, execute_on_one, new_claim, patient,
+    pool, pool_at, pool_through, pool_through_proxy, reason, rows, status, store,
 };
-
 
 async fn kind<S: Stack>(url: String) -> StoreErrorKind {
     let store = store::<S>(pool_at::<S>(url, 1, "")).timeout(Duration::from_secs(2));
@@ -98,7 +98,10 @@ pub async fn of_texts_are_not_made_by_the_settings_of_the_role<S: Stack>() {
         store.complete(&claim.reservation, &completion).await.expect("the store answers");
         // The first alone, the others as those whose keys are looked up together.
         for _ in 0..20 {
-            let again = Claim { reservation: Reservation::new(claim.reservation.owner, claim.reservation.key), ..claim.clone() };
+            let again = Claim {
+                reservation: Reservation::new(claim.reservation.owner, claim.reservation.key),
+                ..claim.clone()
+            };
             let Ok(ClaimOutcome::Replay(replay)) = store.claim(&again).await else { panic!("expected a replay") };
             assert_eq!(replay.response, StoredResponse::message(message.clone()));
         }
@@ -116,7 +119,8 @@ pub async fn of_another_server_are_refusals_and_leave_the_connection<S: Stack>()
         Err(Status::new(status(error).code(), format!("{kind:?} {process}")))
     });
     let service = service.await;
-    let [first, second] = [service.create("shop").await, service.create("shop").await].map(|call| call.expect_err("no call"));
+    let [first, second] =
+        [service.create("shop").await, service.create("shop").await].map(|call| call.expect_err("no call"));
     assert!(first.code() == Code::Internal && first.message().starts_with("Refused "), "{first}");
     assert_eq!(first.message(), second.message(), "the connection is the same");
 }

@@ -9,7 +9,8 @@ use tonic::Code;
 use tonic_idempotency::{
     rejection::Reason,
     store::{
-        BeginOutcome, Claim, ClaimOutcome, Completion, Reservation, Store as _, StoreErrorKind, StoredResponse, TransactionOptions,
+        BeginOutcome, Claim, ClaimOutcome, Completion, Reservation, Store as _, StoreErrorKind, StoredResponse,
+        TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{Database, Proxy, until};

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::Client;
 use tonic_idempotency::store::{
-    AbandonedQuery, Claim, ClaimOutcome, Completion, 
-    Reservation, Store, StoredResponse, driver::Connection as _,
+    AbandonedQuery, Claim, ClaimOutcome, Completion, Reservation, Store, StoredResponse, driver::Connection as _,
 };
 use tonic_idempotency_tests::{Database, until};
 
@@ -40,11 +39,8 @@ async fn acquire(store: &impl Store, claim: &Claim) {
 }
 
 async fn complete(store: &impl Store, claim: &Claim) {
-    let completion = Completion {
-        response: StoredResponse::message("done"),
-        resource: None,
-        retention: Duration::from_secs(60),
-    };
+    let completion =
+        Completion { response: StoredResponse::message("done"), resource: None, retention: Duration::from_secs(60) };
     store.complete(&claim.reservation, &completion).await.expect("the store answers");
 }
 

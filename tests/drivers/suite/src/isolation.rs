@@ -84,9 +84,8 @@ pub async fn a_call_that_loses_a_deadlock_is_aborted_and_can_be_retried<S: Stack
         async move {
             let project = call.insert().await?;
             let (first, second) = if call.name == "one" { (1, 2) } else { (2, 1) };
-            let lock = async |lock: i32| {
-                call.execute(&format!("SELECT pg_advisory_xact_lock({lock})")).await.map_err(status)
-            };
+            let lock =
+                async |lock: i32| call.execute(&format!("SELECT pg_advisory_xact_lock({lock})")).await.map_err(status);
             if call.name != "again" {
                 lock(first).await?;
                 both.wait().await;
@@ -209,10 +208,8 @@ pub async fn a_conflict_is_reported_if_the_handler_notes_it_whatever_it_answers<
 }
 
 pub async fn a_conflict_that_the_driver_notices_is_reported_whatever_the_handler_answers<S: Stack>() {
-    let answers: [Answer<S>; 2] = [
-        |_, _| Err(Status::internal("something is wrong")),
-        |_, _| Err(Status::failed_precondition("a final error")),
-    ];
+    let answers: [Answer<S>; 2] =
+        [|_, _| Err(Status::internal("something is wrong")), |_, _| Err(Status::failed_precondition("a final error"))];
     for statement in S::NOTICED {
         for answer in answers {
             assert_eq!(lose(statement, answer).await, Some(Reason::Conflict), "{statement}");

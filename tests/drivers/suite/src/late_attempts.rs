@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 use protobuf_canonical::RequestHash;
 use tokio::time::timeout;
 use tonic_idempotency::store::{
-    AbandonOutcome, BeginOutcome, Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, StoreErrorKind, TransactionOptions, driver::Connection,
+    AbandonOutcome, BeginOutcome, Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, StoreErrorKind,
+    TransactionOptions, driver::Connection,
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 
@@ -179,7 +180,8 @@ pub async fn to_begin_a_transaction_do_not_count_as_another_call<S: Stack>() {
         until("the connection in its place was told that a call runs", other).await;
         transaction.roll_back().await;
     };
-    let again = Claim { reservation: Reservation::new(claim.reservation.owner, claim.reservation.key), ..claim.clone() };
+    let again =
+        Claim { reservation: Reservation::new(claim.reservation.owner, claim.reservation.key), ..claim.clone() };
     let (begun, ()) = tokio::join!(begin(&store, &again), let_go);
     assert!(matches!(begun, BeginOutcome::Open { .. }), "{begun:?}");
     proxy.release();

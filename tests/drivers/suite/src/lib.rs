@@ -28,24 +28,53 @@
 //! | [`session`] | users and settings |
 //! | [`without_key`] | calls without a key or without a user |
 
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod atomicity;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod bouncer;
 mod conformance;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod connections;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod cuts;
 mod database;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod disconnects;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod duplicates;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod errors;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod failover;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod functions;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod handle;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod isolation;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod late_attempts;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod lost_answers;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod operations;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod outages;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod owned;
 mod pool;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod reserved;
 pub mod round_trips;
 mod run;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod savepoints;
 mod service;
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod session;
 mod stack;
-
-macro_rules! modules {
-    ($($module:ident)*) => {
-        $(
-            #[expect(missing_docs, reason = "the name of a test says what it tests")]
-            pub mod $module;
-        )*
-    };
-}
-
-modules!(atomicity bouncer connections cuts disconnects duplicates errors failover functions handle isolation late_attempts lost_answers operations outages owned reserved savepoints session without_key);
+#[expect(missing_docs, reason = "the name of a test says what it tests")]
+pub mod without_key;
 
 #[doc(hidden)]
 pub use tonic_idempotency::store::conformance::conformance_tests;

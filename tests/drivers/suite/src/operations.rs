@@ -241,9 +241,10 @@ pub async fn whose_future_is_dropped_end_as_their_policy_says<S: Stack>() {
         // The handler may end in the same moment.
         drop(delivery);
         let _ = opens.send(());
-        until("the first delivery has ended", async || {
-            matches!(import.insert::<S>("shop").await, Ok(outcome) if outcome.is_replay() == (runs == 1))
-        })
+        until(
+            "the first delivery has ended",
+            async || matches!(import.insert::<S>("shop").await, Ok(outcome) if outcome.is_replay() == (runs == 1)),
+        )
         .await;
         all_have_ended(&owner).await;
         assert_eq!((import.runs(), rows(&owner).await), (runs, expected), "{policy:?}");

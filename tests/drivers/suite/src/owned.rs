@@ -10,7 +10,8 @@ use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 use crate::{
-    DEADLOCK, SERIALIZATION_FAILURE, Stack, all_have_ended, assert_clean, handle::late, in_use, patient, pool, rows, status,
+    DEADLOCK, SERIALIZATION_FAILURE, Stack, all_have_ended, assert_clean, handle::late, in_use, patient, pool, rows,
+    status,
 };
 
 /// A handler that is called without the layer, as a cron job calls it.

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
+use tokio_postgres::Client;
 use tonic::{Code, Status};
 use tonic_idempotency::{
     policy::{Mode, ProcedureBuilder, StorePolicy},
@@ -11,7 +12,6 @@ use tonic_idempotency::{
     store::{SqlStore, Store as _},
 };
 use tonic_idempotency_tests::{Database, Proxy, until, uuid_of};
-use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::{Call, Service, Stack, assert_clean, patient, pool, pool_through_proxy, reason, store};
@@ -109,7 +109,8 @@ pub async fn a_record_that_has_expired_is_swept<S: Stack>() {
     service.create("shop").await.expect("a call");
     service.with_new_key().create("shop").await.expect("a call");
     assert_eq!(store.sweep(10).await.expect("the store answers"), 0);
-    let expire = "UPDATE tenant.idempotency_keys SET created = now() - interval '2 days', expires = now() - interval '1 day'
+    let expire =
+        "UPDATE tenant.idempotency_keys SET created = now() - interval '2 days', expires = now() - interval '1 day'
                   WHERE idempotency_key = $1";
     owner.execute(expire, &[&service.key]).await.expect("it has expired");
     assert_eq!(store.sweep(10).await.expect("the store answers"), 1);

@@ -7,9 +7,7 @@ use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::{
-    Call, End, Service, Stack, Step, all_have_ended, assert_clean, names, pool, reason, rows, status,
-};
+use crate::{Call, End, Service, Stack, Step, all_have_ended, assert_clean, names, pool, reason, rows, status};
 
 fn insert(name: &str) -> Step {
     Step::Insert(name.to_owned())
@@ -55,7 +53,10 @@ pub async fn are_kept_or_rolled_back_alone<S: Stack>() {
             || {
                 vec![
                     insert("outer"),
-                    Step::Nested(vec![insert("inner"), Step::Nested(vec![insert("innermost")], End::Commit)], End::Commit),
+                    Step::Nested(
+                        vec![insert("inner"), Step::Nested(vec![insert("innermost")], End::Commit)],
+                        End::Commit,
+                    ),
                     Step::Nested(vec![insert("undone"), Step::Fail], End::RollBack),
                     insert("outer"),
                 ]
