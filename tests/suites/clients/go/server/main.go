@@ -17,11 +17,10 @@ import (
 	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"tonic-idempotency/clients/descriptors"
 )
 
 const procedure = "/organization.v1.ProjectService/CreateProject"
@@ -80,15 +79,7 @@ func run(descriptors, database, role string) error {
 
 // readMethod finds CreateProject in a file of descriptors.
 func readMethod(path string) (protoreflect.MethodDescriptor, error) {
-	encoded, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var set descriptorpb.FileDescriptorSet
-	if err := proto.Unmarshal(encoded, &set); err != nil {
-		return nil, err
-	}
-	files, err := protodesc.NewFiles(&set)
+	files, err := descriptors.Read(path)
 	if err != nil {
 		return nil, err
 	}
