@@ -29,6 +29,20 @@ async fn a_user_leaves_the_records_of_others_with_both_packs_and_at_each_step_of
     reader.leave().await;
 }
 
+/// The statements have its name once, so that a reader can replace it.
+#[tokio::test]
+async fn a_user_leaves_a_table_with_another_name() {
+    let reader = Reader::with(Packs::None).await;
+    let user = *reader.done.reservation.owner.as_uuid();
+    reader.owner.batch_execute("ALTER TABLE tenant.idempotency_keys RENAME TO operations").await.expect("another name");
+    assert!(rows(&reader, "tenant.operations", user).await > 0);
+    let erase = erase();
+    let text = erase.text.replacen("tenant.idempotency_keys", "tenant.operations", 1);
+    reader.run(&Statements { text, ..erase }).await;
+    assert_eq!(rows(&reader, "tenant.operations", user).await, 0);
+    reader.leave().await;
+}
+
 /// Lets two users leave something in each table, and erases one of them.
 async fn assert_erases(reader: &Reader) {
     let user = *reader.done.reservation.owner.as_uuid();

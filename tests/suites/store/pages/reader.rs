@@ -70,9 +70,9 @@ impl Reader {
         let mut rows = Vec::new();
         for statement in statements.each() {
             let statement = self.names.iter().fold(statement, |text, (role, name)| text.replace(role, name));
-            match statement.contains("$1") {
-                true => execute(&client, &statement).await,
-                false => rows.extend(query(&client, &statement).await),
+            match &statements.takes {
+                Some(types) => execute(&client, &statement, types).await,
+                None => rows.extend(query(&client, &statement).await),
             }
         }
         rows
@@ -134,9 +134,11 @@ async fn query(client: &Client, statement: &str) -> Vec<String> {
     rows.collect()
 }
 
-/// Runs a statement that has parameters, with some value for each.
-async fn execute(client: &Client, statement: &str) {
+/// Runs a statement that has parameters of these types, with some value for each.
+async fn execute(client: &Client, statement: &str, types: &str) {
     let prepared = client.prepare(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    let taken: Vec<_> = prepared.params().iter().map(Type::name).collect();
+    assert_eq!(taken.join(", "), types, "{statement}");
     let value = |of: &Type| -> Box<dyn ToSql + Sync> {
         match *of {
             Type::UUID => Box::new(Uuid::new_v4()),

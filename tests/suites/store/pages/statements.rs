@@ -8,6 +8,8 @@ pub(super) struct Statements {
     pub(super) role: String,
     /// A table or a pack that has to be there: `-- as the worker; needs jobs (id uuid, payload text)`, or `needs the pack of partitions`.
     pub(super) needs: Option<String>,
+    /// The types of the parameters of the statement: `takes uuid, text`.
+    pub(super) takes: Option<String>,
     pub(super) text: String,
 }
 
@@ -52,11 +54,11 @@ pub(super) fn statements_of(page: &str) -> Vec<Statements> {
         for line in block.lines() {
             match (line.trim_start().strip_prefix("-- as "), statements.last_mut()) {
                 (Some(role), _) => {
-                    let (role, needs) =
-                        role.split_once("; needs ").map_or((role, None), |(role, needs)| (role, Some(needs)));
+                    let after = |word| role.split("; ").find_map(|part| part.strip_prefix(word)).map(str::to_owned);
                     statements.push(Statements {
-                        role: role.to_owned(),
-                        needs: needs.map(str::to_owned),
+                        role: role.split("; ").next().expect("a role").to_owned(),
+                        needs: after("needs "),
+                        takes: after("takes "),
                         text: String::new(),
                     });
                 }
