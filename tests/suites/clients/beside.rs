@@ -1,12 +1,12 @@
 //! A server in Go beside the sample, on one table: its interceptor is the one of the founding design.
 
-use std::{net::SocketAddr, process::Stdio, time::Duration};
+use std::{net::SocketAddr, process::Stdio};
 
 use futures_util::future::join_all;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, ChildStdin, Command},
-    time::sleep,
+    sync::watch,
 };
 use uuid::Uuid;
 
@@ -51,13 +51,18 @@ impl GoServer {
     }
 }
 
-/// Calls again while the call is told to come later, as a client does.
-async fn settled(server: &TonicClient, call: &Call) -> Reply {
+/// Calls again while the call is told to come later, whenever another call has settled.
+async fn settled(server: &TonicClient, call: &Call, settled: &watch::Sender<usize>) -> Reply {
+    let mut others = settled.subscribe();
     loop {
+        others.borrow_and_update();
         let reply = server.call(Protocol::Grpc, call).await.expect("an answer");
         match reply.code {
-            0 => return reply,
-            code if LATER.contains(&code) => sleep(Duration::from_millis(50)).await,
+            0 => {
+                settled.send_modify(|count| *count += 1);
+                return reply;
+            }
+            code if LATER.contains(&code) => others.changed().await.expect("it is not closed"),
             _ => panic!("{reply:?}"),
         }
     }
@@ -68,14 +73,15 @@ async fn a_server_in_go_and_the_sample_replay_each_others_calls() {
     let sample = &Sample::start().await;
     let Some(go) = GoServer::start(sample).await else { return };
     let servers = &[sample.ready.address, go.address].map(|at| TonicClient::new(at, sample.descriptors.pool.clone()));
+    let count = &watch::Sender::new(0);
     let keys = (0..KEYS).map(|number| async move {
         let name = format!("shop {number}");
         let call = &sample.create_project(sample.ready.cluster_id, &name).key(Uuid::new_v4());
         // The first call comes to one server alone, or with all others at once.
         if let Some(first) = servers.get(number % 3) {
-            settled(first, call).await;
+            settled(first, call, count).await;
         }
-        let calls = (0..2 * CALLS).map(|number| settled(&servers[number % 2], call));
+        let calls = (0..2 * CALLS).map(|number| settled(&servers[number % 2], call, count));
         let replies = join_all(calls).await;
         assert!(replies.iter().all(|reply| reply.body == replies[0].body), "{name}: {replies:?}");
         let statuses = replies.iter().map(|reply| reply.header("idempotency-status"));
