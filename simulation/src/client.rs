@@ -15,7 +15,7 @@ use crate::{
     plan::{Operation, Procedure, Settings},
     server::{ATTEMPT, DELIVERED, SCOPE, USER},
     service::{
-        FILE_DESCRIPTOR_SET, message_of,
+        message_of,
         proto::{EnterReply, EnterRequest, ledger_client::LedgerClient},
     },
     world::{Random, World},
@@ -38,6 +38,8 @@ pub struct Client {
     pub settings: Arc<Settings>,
     /// The evidence.
     pub ledger: Ledger,
+    /// The client's layer, if it has one.
+    pub layer: Option<IdempotencyClientLayer>,
     /// The machine with its journal, if it has one.
     pub machine: Option<Machine>,
 }
@@ -117,9 +119,7 @@ impl Client {
     async fn call(&self, patience: Duration, attempt: usize) -> Result<(EnterReply, bool), Status> {
         let mut request = self.request(patience, attempt);
         let procedure = self.operation.procedure;
-        if self.settings.client_layer {
-            let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).attempt_timeout(patience);
-            let layer = layer.build().expect("descriptors that are valid");
+        if let Some(layer) = &self.layer {
             answered(LedgerClient::new(layer.layer(self.network.clone())), request, procedure).await
         } else {
             let key = Uuid::to_string(&self.operation.key);
@@ -148,7 +148,7 @@ impl Client {
     }
 
     pub(crate) fn tell(&self, event: fmt::Arguments<'_>) {
-        self.world.tell(&format!("client {}", self.operation.number), event);
+        self.world.tell(format_args!("client {}", self.operation.number), event);
     }
 }
 

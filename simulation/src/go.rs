@@ -68,7 +68,7 @@ impl GoServer {
 
     fn claim(&self, operation: &Operation, reservation: Reservation) -> Claim {
         let policies = &self.settings.policies;
-        let codec = Prost::<EnterRequest, EnterReply>::new(&descriptors()).expect("the service's descriptors");
+        let codec = Prost::<EnterRequest, EnterReply>::new(&descriptors(false)).expect("the service's descriptors");
         let hash = codec.hash(&message_of(operation)).expect("a message that can be hashed");
         let procedure = match operation.procedure {
             Procedure::Send => "Send",
@@ -89,6 +89,6 @@ impl GoServer {
     }
 
     fn tell(&self, operation: &Operation, event: &str) {
-        self.world.tell("go server", format_args!("{event} operation {}", operation.number));
+        self.world.tell(format_args!("go server"), format_args!("{event} operation {}", operation.number));
     }
 }

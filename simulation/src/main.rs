@@ -9,6 +9,7 @@ use simulation::{
     run::run,
     shrink::shrink,
     swarm::{Bounds, OPERATIONS, hush, swarm},
+    world::Keeps,
 };
 
 /// Runs the product's own code on a simulated clock, network and database, while everything fails.
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
     hush();
     if args.digests {
         for seed in args.seed..args.seed.saturating_add(args.seeds) {
-            println!("{seed} {:016x}", run(Plan::new(seed, args.operations), false).digest);
+            println!("{seed} {:016x}", run(Plan::new(seed, args.operations), Keeps::Digest).digest);
         }
         return ExitCode::SUCCESS;
     }
@@ -96,7 +97,7 @@ fn many(args: &Args) -> bool {
 
 fn story(args: &Args) -> bool {
     let plan = Plan::new(args.seed, args.operations);
-    let report = run(plan.clone(), false);
+    let report = run(plan.clone(), Keeps::Nothing);
     let omitted = match report.violations.first().filter(|_| !args.whole) {
         Some(violation) => shrink(&plan, violation.promise, |omitted: &Omitted| {
             let Omitted { operations, faults, repeats, slow_work } = omitted;
@@ -108,7 +109,7 @@ fn story(args: &Args) -> bool {
         None => Omitted::default(),
     };
     let plan = plan.without(&omitted);
-    let report = run(plan.clone(), true);
+    let report = run(plan.clone(), Keeps::Lines);
     println!("{:#?}\n{:#?}\n{:#?}\n", plan.settings, plan.operations, plan.faults);
     for line in &report.lines {
         println!("{line}");

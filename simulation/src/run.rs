@@ -5,25 +5,32 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, sleep_until};
+use tonic_idempotency::policy::LeasePolicy;
+use tonic_idempotency_client::IdempotencyClientLayer;
 
 use crate::{
     audit::{self, Violation},
     client::Client,
-    database::{Database, Open},
+    database::Database,
     go::GoServer,
     journal::Machine,
     ledger::{Ledger, Strike},
     network::Network,
     plan::{LENGTH, Plan},
     server::Server,
+    service::FILE_DESCRIPTOR_SET,
     strike::Targets,
     swarm,
-    world::{self, Link, World},
+    world::{self, Keeps, Link, World},
 };
 
 /// The time after which all that is lost has been noticed.
 const QUIET: Duration = Duration::from_secs(120);
+
+/// The time in which nothing that is left may come about any more, beyond the timeout of the store.
+const LAST: Duration = Duration::from_secs(1);
 
 /// The time between two looks at the keys that are reserved.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
@@ -49,16 +56,16 @@ impl Report {
     }
 }
 
-/// Runs a plan. With `lines` the report tells what happened.
-pub fn run(plan: Plan, lines: bool) -> Report {
+/// Runs a plan.
+pub fn run(plan: Plan, keeps: Keeps) -> Report {
     static WARM: Once = Once::new();
     // Whatever a process makes once is made before the first seed, so that this seed is as any other.
-    WARM.call_once(|| drop(run_cold(Plan::new(0, 5), false)));
-    run_cold(plan, lines)
+    WARM.call_once(|| drop(run_cold(Plan::new(0, 5), Keeps::Nothing)));
+    run_cold(plan, keeps)
 }
 
-fn run_cold(plan: Plan, lines: bool) -> Report {
-    world::run(plan.seed, lines, move |world| async move {
+fn run_cold(plan: Plan, keeps: Keeps) -> Report {
+    world::run(plan.seed, keeps, move |world| async move {
         let ledger = Ledger::default();
         let database = Database::new(&world);
         live(&world, &plan, &database, &ledger).await;
@@ -76,6 +83,8 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
     let server = |number| Server::new(world, number, database, &settings, &operations, ledger);
     let servers: Arc<Vec<_>> = Arc::new((0..settings.servers).map(server).collect());
     servers.iter().for_each(Server::start);
+    let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).attempt_timeout(settings.attempt_timeout);
+    let layer = settings.client_layer.then(|| layer.build().expect("descriptors that are valid"));
     let to_servers = Link::new(world.random("link from clients to servers"));
     let client = |number: usize| {
         let operation = &plan.operations[number];
@@ -86,6 +95,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             network: Network::new(&servers, to_servers.with(random("link")), random("way"), operation),
             settings: Arc::clone(&settings),
             ledger: ledger.clone(),
+            layer: layer.clone(),
             machine: settings.client_journal.then(Machine::default),
         }
     };
@@ -132,7 +142,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         task.await.expect("clients and faults do not panic");
     }
 
-    world.tell("world", format_args!("all faults are over"));
+    world.tell(format_args!("world"), format_args!("all faults are over"));
     sleep_until(began + LENGTH).await;
     servers.iter().for_each(Server::start_if_down);
     let ending: Vec<_> = clients
@@ -150,17 +160,31 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             ledger.lock().leftovers.push(format!("the key of operation {operation} is stuck"));
         }
     }
-    sleep(QUIET).await;
+    sleep(settings.timeout + LAST).await;
+    let reconciles = settings.policies.on_lease_ended == LeasePolicy::Reconcile;
+    until(|| !database.is_unsettled(reconciles), QUIET).await;
     looks.abort();
     ledger.lock().records = database.records();
-    for server in servers.iter() {
-        server.stop(true).await;
+    match settings.stops_one_by_one {
+        true => {
+            for server in servers.iter() {
+                server.stop(true).await;
+            }
+        }
+        false => drop(join_all(servers.iter().map(|server| server.stop(true))).await),
     }
-    sleep(QUIET).await;
+    until(|| database.open().is_nothing(), QUIET).await;
     ledger.lock().leftovers.extend(database.returned_open());
-    let Open { transactions, advisory_locks, row_locks, waiting, .. } = database.open();
-    if transactions + advisory_locks + row_locks + waiting > 0 {
+    if !database.open().is_nothing() {
         ledger.lock().leftovers.push(format!("the database still has {:?}", database.open()));
+    }
+}
+
+/// Waits until something is so, at most for this time.
+pub(crate) async fn until(is_so: impl Fn() -> bool, longest: Duration) {
+    let ends = Instant::now() + longest;
+    while !is_so() && Instant::now() < ends {
+        sleep(BETWEEN_LOOKS).await;
     }
 }
 

@@ -28,7 +28,8 @@ use crate::{
     ledger::{Call, Ledger},
     plan::{Operation, Settings, caller},
     reconciler::Witness,
-    service::{FILE_DESCRIPTOR_SET, FIRST_RELEASE, Service, proto::ledger_server::LedgerServer},
+    run::until,
+    service::{Service, descriptors, proto::ledger_server::LedgerServer},
     world::{Host, Link, Process, World},
 };
 
@@ -141,8 +142,7 @@ impl Server {
             store = store.transaction_pool(pool.clone());
         }
         let sweeper = Sweeper::new(store.clone()).interval(settings.sweep).spawn();
-        let descriptors = if of_server.is_first_release { FIRST_RELEASE } else { FILE_DESCRIPTOR_SET };
-        let mut builder = IdempotencyLayer::builder(descriptors)
+        let mut builder = IdempotencyLayer::builder(descriptors(of_server.is_first_release))
             .store(store)
             .policies(settings.policies)
             .request_body_timeout(settings.body_timeout)
@@ -210,13 +210,14 @@ impl Server {
         };
         let Some(shutdown) = alive(&process, stopped).await else { return false };
         let unfinished = shutdown.unfinished.len();
-        self.world.tell(self.name(), format_args!("has shut down, with {unfinished} calls left"));
+        self.world.tell(format_args!("{}", self.name()), format_args!("has shut down, with {unfinished} calls left"));
         if unfinished == 0 {
             self.ledger.lock().stopped.push((process.clone(), self.world.time()));
         }
         if must_end {
             // What is given back in the background.
-            sleep(LONGEST).await;
+            let is_left = || Arc::strong_count(&requests) > INSTANCES || pools.iter().any(|pool| pool.in_use() > 0);
+            until(|| !is_left(), LONGEST).await;
             let mut left = Vec::new();
             if unfinished > 0 {
                 left.push(format!("{} calls of {process:?} never end", unfinished));

@@ -1,6 +1,10 @@
 //! The service of the simulation: the handlers, which do what the plan says.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use prost_reflect::DescriptorPool;
 use tokio::time::{sleep, timeout};
@@ -40,7 +44,7 @@ const OUTSIDE: Duration = Duration::from_secs(5);
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ledger.bin"));
 
 /// Those of the first release, whose messages have fewer fields.
-pub const FIRST_RELEASE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ledger-1.bin"));
+const FIRST_RELEASE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ledger-1.bin"));
 
 /// Returns the message of an operation.
 pub fn message_of(operation: &Operation) -> EnterRequest {
@@ -50,13 +54,17 @@ pub fn message_of(operation: &Operation) -> EnterRequest {
     EnterRequest { operation: operation.message as u64, text: operation.text(), labels, ..EnterRequest::default() }
 }
 
-/// Returns the descriptors.
+/// Returns the descriptors, of the first release or the second one. They are decoded once in a process.
 ///
 /// # Panics
 ///
 /// Never: they are the service's own.
-pub fn descriptors() -> DescriptorPool {
-    DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors that are valid")
+pub fn descriptors(is_first_release: bool) -> DescriptorPool {
+    static RELEASES: LazyLock<[DescriptorPool; 2]> = LazyLock::new(|| {
+        [FILE_DESCRIPTOR_SET, FIRST_RELEASE]
+            .map(|descriptors| DescriptorPool::decode(descriptors).expect("descriptors that are valid"))
+    });
+    RELEASES[usize::from(is_first_release)].clone()
 }
 
 /// The service of one process.
@@ -189,7 +197,8 @@ impl Service {
     }
 
     fn tell(&self, run: usize, operation: usize, event: fmt::Arguments<'_>) {
-        self.world.tell(self.process.host().name(), format_args!("run {run} of operation {operation} {event}"));
+        let host = self.process.host().name();
+        self.world.tell(format_args!("{host}"), format_args!("run {run} of operation {operation} {event}"));
     }
 }
 

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use crate::{
     plan::{Omitted, Plan},
     run::{Report, run},
+    world::Keeps,
 };
 
 /// Leaves out faults, operations, repeats and slow work for as long as the same promise is broken. Tells each step. Returns what can be left out.
 pub fn shrink(plan: &Plan, promise: &str, mut tell: impl FnMut(&Omitted)) -> Omitted {
     let breaks = |omitted: &Omitted| {
-        let Report { violations, .. } = run(plan.clone().without(omitted), false);
+        let Report { violations, .. } = run(plan.clone().without(omitted), Keeps::Nothing);
         violations.iter().any(|violation| violation.promise == promise)
     };
     let mut omitted = Omitted::default();

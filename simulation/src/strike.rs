@@ -106,7 +106,7 @@ impl Targets {
     }
 
     fn tell(&self, fault: &Fault, event: fmt::Arguments<'_>) {
-        self.world.tell("world", format_args!("fault {}: {event}", fault.number));
+        self.world.tell(format_args!("world"), format_args!("fault {}: {event}", fault.number));
     }
 }
 

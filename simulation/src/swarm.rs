@@ -18,6 +18,7 @@ use crate::{
     plan::Plan,
     run::{Report, run},
     service::PLANNED,
+    world::Keeps,
 };
 
 /// The number of operations in the plan of a seed, if nothing else is asked for.
@@ -75,7 +76,8 @@ pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
                     }
                     let plan = Plan::new(seed, bounds.operations);
                     lock(&running).insert(seed, Instant::now());
-                    let report = panic::catch_unwind(|| run(plan, false)).unwrap_or_else(|_| Report::panicked());
+                    let report =
+                        panic::catch_unwind(|| run(plan, Keeps::Nothing)).unwrap_or_else(|_| Report::panicked());
                     lock(&running).remove(&seed);
                     let made = calls.fetch_add(report.calls as u64, Ordering::Relaxed) + report.calls as u64;
                     tell(seeds.fetch_add(1, Ordering::Relaxed) + 1, made);

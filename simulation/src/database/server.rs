@@ -225,6 +225,11 @@ impl Database {
         self.lock().reserved()
     }
 
+    /// Returns whether there is a key whose call has not ended; with `reconciles`, or is to be looked into.
+    pub fn is_unsettled(&self, reconciles: bool) -> bool {
+        self.lock().is_unsettled(reconciles)
+    }
+
     /// Returns the connections that went back to their pools in a transaction, in words.
     pub fn returned_open(&self) -> Vec<String> {
         self.lock().returned_open.clone()

@@ -99,6 +99,13 @@ pub struct Open {
     pub waiting: usize,
 }
 
+impl Open {
+    /// Returns whether no session holds anything.
+    pub fn is_nothing(&self) -> bool {
+        self.transactions + self.advisory_locks + self.row_locks + self.waiting == 0
+    }
+}
+
 /// How a session ends that its client does not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -203,7 +210,7 @@ impl State {
     }
 
     pub(super) fn tell(&self, event: std::fmt::Arguments<'_>) {
-        self.world.tell("database", event);
+        self.world.tell(format_args!("database"), event);
     }
 
     /// Returns the next number of a session, a process or a row.
@@ -526,6 +533,15 @@ impl State {
 
     pub(super) fn is_reserved(&self, id: Id) -> bool {
         self.rows.get(&id).is_some_and(|row| !row.is_foreign && row.state(None, None, self.now()) == "reserved")
+    }
+
+    /// Returns whether there is a key whose call has not ended; with `reconciles`, or is to be looked into.
+    pub(super) fn is_unsettled(&self, reconciles: bool) -> bool {
+        let mut rows = self.rows.values().filter(|row| !row.is_foreign && row.record.is_live(self.now()));
+        let is_unsettled = |row: &StoredRow| {
+            row.record.outcome.is_none() && (reconciles || row.record.lease_left(self.now()) > Duration::ZERO)
+        };
+        !self.open().is_nothing() || rows.any(is_unsettled)
     }
 
     pub(super) fn reserved(&self) -> BTreeSet<Id> {

@@ -40,8 +40,12 @@ pub struct Settings {
     pub has_slow_handlers: bool,
     /// Whether clients use the client's layer; otherwise they send plain requests.
     pub client_layer: bool,
+    /// How long their layer waits for an answer before it sends the call again.
+    pub attempt_timeout: Duration,
     /// Whether their layer has a journal.
     pub client_journal: bool,
+    /// Whether one server is shut down after the other in the end, rather than all at once.
+    pub stops_one_by_one: bool,
 }
 
 /// The settings of one server.
@@ -116,6 +120,8 @@ impl Settings {
             shutdown: seconds(random, 1.0, 45.0),
             client_layer,
             client_journal: client_layer && random.once_in(3),
+            attempt_timeout: seconds(random, 0.3, 30.0),
+            stops_one_by_one: random.once_in(10),
         }
     }
 }

@@ -45,7 +45,7 @@ impl Host {
         let state = Signal::new(State::default());
         let process = Process(Arc::new(Running { host: self.clone(), number, state }));
         *self.lock() = Some(process.clone());
-        self.0.world.tell(self.name(), format_args!("starts process {number}"));
+        self.0.world.tell(format_args!("{}", self.name()), format_args!("starts process {number}"));
         process
     }
 
@@ -136,7 +136,7 @@ impl Process {
 
     fn change(&self, event: &str, change: impl FnOnce(&mut State) -> bool) {
         if self.0.state.change(|state| !state.is_dead && change(state)) {
-            self.0.host.0.world.tell(self.host().name(), format_args!("{event}"));
+            self.0.host.0.world.tell(format_args!("{}", self.host().name()), format_args!("{event}"));
         }
     }
 }

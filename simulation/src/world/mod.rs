@@ -21,7 +21,7 @@ pub use self::{
     link::{Cut, Link, Weather},
     random::Random,
     signal::Signal,
-    trace::Trace,
+    trace::{Keeps, Trace},
 };
 
 /// The world of one run. Clones share it.
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// Adds an event to the trace.
-    pub fn tell(&self, who: &str, event: fmt::Arguments<'_>) {
+    pub fn tell(&self, who: fmt::Arguments<'_>, event: fmt::Arguments<'_>) {
         self.0.trace.tell(self.time(), who, event);
     }
 
@@ -67,14 +67,14 @@ impl fmt::Debug for World {
     }
 }
 
-/// Runs a world to its end, in a thread of its own. With `lines` its trace keeps what it is told.
+/// Runs a world to its end, in a thread of its own.
 ///
 /// # Panics
 ///
 /// Goes on with the panic of the run.
 pub fn run<T: Send + 'static, F: Future<Output = T>>(
     seed: u64,
-    lines: bool,
+    keeps: Keeps,
     live: impl FnOnce(World) -> F + Send + 'static,
 ) -> T {
     let thread = std::thread::Builder::new().name(format!("seed {seed}")).stack_size(16 << 20).spawn(move || {
@@ -84,7 +84,7 @@ pub fn run<T: Send + 'static, F: Future<Output = T>>(
         let runtime = runtime.expect("a runtime without I/O");
         let ended = runtime.block_on(async {
             libc::follow_runtime();
-            let shared = Shared { seed, began: Instant::now(), trace: Trace::new(lines) };
+            let shared = Shared { seed, began: Instant::now(), trace: Trace::new(keeps) };
             live(World(Arc::new(shared))).await
         });
         // What tasks do when they are dropped is after the end.

@@ -4,42 +4,63 @@ use std::{
     collections::hash_map::DefaultHasher,
     fmt,
     hash::{Hash as _, Hasher as _},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// The trace of a run. It always has a digest, by which two runs are compared, and the lines only if they are asked for.
+/// The part of a trace that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// Nothing: no line is written.
+    Nothing,
+    /// A digest, by which two runs are compared.
+    Digest,
+    /// All lines.
+    Lines,
+}
+
+/// The trace of a run.
 #[derive(Debug)]
-pub struct Trace(Mutex<Told>);
+pub struct Trace {
+    keeps: Keeps,
+    told: Mutex<Told>,
+}
 
 #[derive(Debug)]
 struct Told {
     digest: DefaultHasher,
-    lines: Option<Vec<String>>,
+    lines: Vec<String>,
 }
 
 impl Trace {
-    pub(super) fn new(lines: bool) -> Self {
-        // Its keys are always the same.
-        Self(Mutex::new(Told { digest: DefaultHasher::new(), lines: lines.then(Vec::new) }))
+    pub(super) fn new(keeps: Keeps) -> Self {
+        // The keys of the digest are always the same.
+        Self { keeps, told: Mutex::new(Told { digest: DefaultHasher::new(), lines: Vec::new() }) }
     }
 
-    pub(super) fn tell(&self, time: Duration, who: &str, event: fmt::Arguments<'_>) {
-        let line = format!("{:>12.6}  {who:<10} {event}", time.as_secs_f64());
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        line.hash(&mut told.digest);
-        if let Some(lines) = &mut told.lines {
-            lines.push(line);
+    pub(super) fn tell(&self, time: Duration, who: fmt::Arguments<'_>, event: fmt::Arguments<'_>) {
+        if self.keeps == Keeps::Nothing {
+            return;
+        }
+        let line = format!("{:>12.6}  {:<10} {event}", time.as_secs_f64(), who.to_string());
+        let mut told = self.lock();
+        match self.keeps {
+            Keeps::Lines => told.lines.push(line),
+            _ => line.hash(&mut told.digest),
         }
     }
 
-    /// Returns a number that is equal for equal traces.
+    /// Returns a number that is equal for equal traces, if a digest was kept.
     pub fn digest(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).digest.finish()
+        self.lock().digest.finish()
     }
 
     /// Returns the lines, if they were kept.
     pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).lines.clone().unwrap_or_default()
+        self.lock().lines.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
