@@ -78,19 +78,25 @@ impl Client {
         if let Some(machine) = &self.machine {
             return self.end_with_journal(machine).await;
         }
-        for _ in 0..LAST_ATTEMPTS {
+        let last_attempts = if self.operation.has_key { LAST_ATTEMPTS } else { 0 };
+        for _ in 0..last_attempts {
             match self.attempt(Duration::from_secs(60)).await {
                 Says::Done { .. }
-                | Says::Refused(Reason::OutcomeUnknown | Reason::KeyReused | Reason::KeyExpired | Reason::NoUser) => {
-                    return true;
-                }
+                | Says::Refused(
+                    Reason::KeyExpired
+                    | Reason::KeyReused
+                    | Reason::NotStored
+                    | Reason::NoUser
+                    | Reason::OutcomeUnknown
+                    | Reason::TooManyRecords,
+                ) => return true,
                 Says::Failed(Code::FailedPrecondition, _) if !self.settings.policies.final_errors.is_empty() => {
                     return true;
                 }
                 _ => sleep(LAST_PAUSE).await,
             }
         }
-        false
+        !self.operation.has_key
     }
 
     async fn attempt(&self, patience: Duration) -> Says {
@@ -99,21 +105,19 @@ impl Client {
         self.tell(format_args!("{}", if self.operation.is_delivered { "delivers" } else { "sends" }));
         let says = match timeout(patience, self.call(patience, attempt)).await {
             Err(_) => Says::Nothing,
-            Ok(Ok((reply, is_replay))) => {
-                let run = usize::try_from(reply.run).unwrap_or(usize::MAX);
-                Says::Done { run, owner: reply.owner, text: reply.text, is_replay }
-            }
-            Ok(Err(status)) => match Reason::of(&status) {
-                Some(Reason::OutcomeUnknown) => Says::Refused(Reason::OutcomeUnknown),
-                _ if Unresolved::of(&status).is_some() => Says::Unresolved,
-                Some(reason) => Says::Refused(reason),
-                None => Says::Failed(status.code(), status.message().to_owned()),
-            },
+            Ok(Ok((reply, is_replay))) => said(reply, is_replay),
+            Ok(Err(status)) => failed(&status),
         };
         self.tell(format_args!("hears {says:?}"));
-        let (operation, got) = (self.operation.number, self.world.time());
-        self.ledger.lock().answers.push(Answer { operation, attempt, sent, got, says: says.clone() });
+        self.hear(attempt, sent, says.clone());
         says
+    }
+
+    /// Notes an answer.
+    pub(crate) fn hear(&self, attempt: usize, sent: Duration, says: Says) {
+        self.world.count("answer", &says.kind());
+        let (operation, got) = (self.operation.number, self.world.time());
+        self.ledger.lock().answers.push(Answer { operation, attempt, sent, got, says });
     }
 
     async fn call(&self, patience: Duration, attempt: usize) -> Result<(EnterReply, bool), Status> {
@@ -122,8 +126,10 @@ impl Client {
         if let Some(layer) = &self.layer {
             answered(LedgerClient::new(layer.layer(self.network.clone())), request, procedure).await
         } else {
-            let key = Uuid::to_string(&self.operation.key);
-            request.metadata_mut().insert("idempotency-key", key.parse().expect("a UUID is ASCII"));
+            if self.operation.has_key {
+                let key = Uuid::to_string(&self.operation.key);
+                request.metadata_mut().insert("idempotency-key", key.parse().expect("a UUID is ASCII"));
+            }
             answered(LedgerClient::new(self.network.clone()), request, procedure).await
         }
     }
@@ -149,6 +155,20 @@ impl Client {
 
     pub(crate) fn tell(&self, event: fmt::Arguments<'_>) {
         self.world.tell(format_args!("client {}", self.operation.number), event);
+    }
+}
+
+pub(crate) fn said(reply: EnterReply, is_replay: bool) -> Says {
+    let run = usize::try_from(reply.run).unwrap_or(usize::MAX);
+    Says::Done { run, owner: reply.owner, text: reply.text, is_replay }
+}
+
+pub(crate) fn failed(status: &Status) -> Says {
+    match Reason::of(status) {
+        Some(Reason::OutcomeUnknown) => Says::Refused(Reason::OutcomeUnknown),
+        _ if Unresolved::of(status).is_some() => Says::Unresolved,
+        Some(reason) => Says::Refused(reason),
+        None => Says::Failed(status.code(), status.message().to_owned()),
     }
 }
 

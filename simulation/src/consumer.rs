@@ -10,7 +10,7 @@ use tonic::{Code, Extensions, Request, Response, Status};
 use tonic_idempotency::{
     Caller, IdempotencyLayer,
     policy::{Mode, ProcedureBuilder},
-    rejection::DOMAIN,
+    rejection::{DOMAIN, Reason},
     run::{Operation, Outcome, Prost, RunError, Settlement},
 };
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -92,6 +92,10 @@ fn payload(message: EnterRequest) -> Vec<u8> {
 fn settle(ended: Result<Outcome<EnterReply>, RunError<Status>>) -> Result<Outcome<EnterReply>, Status> {
     match (Settlement::of(&ended), ended) {
         (_, Ok(outcome)) => Ok(outcome),
+        (_, Err(RunError::Refused { reason: Reason::NotStored, message, .. })) => {
+            let details = ErrorDetails::with_error_info(Reason::NotStored.as_str(), DOMAIN, []);
+            Err(Status::with_error_details(Code::FailedPrecondition, message, details))
+        }
         // It is gone from the queue, so it has to have taken effect, though nothing tells in which run.
         (Settlement::Acknowledge, Err(_)) => Ok(Outcome::First(EnterReply { run: u64::MAX, ..EnterReply::default() })),
         (_, Err(RunError::Failed { error, .. })) => Err(error),

@@ -61,7 +61,9 @@ impl GoServer {
         let reply = EnterReply { run: FIRST_RUN + run as u64, owner, text }.encode_to_vec();
         let retention = self.settings.policies.retention;
         let completion = Completion { response: StoredResponse::message(reply), resource: None, retention };
-        let is_done = self.database.end_as_go(&claim, call.succeeds.then_some(completion)) && call.succeeds;
+        let is_done = call.succeeds;
+        // Its row may be another's by now.
+        self.database.end_as_go(&claim, is_done.then_some(completion));
         self.ledger.end_of_go(run, self.world.time(), is_done);
         self.tell(&operation, if is_done { "is done:" } else { "fails:" });
     }

@@ -16,6 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use http::Request;
+use prost::Message as _;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency::rejection::Reason;
@@ -27,11 +28,14 @@ use tower::{ServiceExt as _, util::BoxCloneSyncService};
 
 use crate::{
     audit::Violation,
-    client::{Client, answered},
+    client::{Client, answered, failed, said},
     distortion::OF_A_PROXY,
-    ledger::Evidence,
+    ledger::{Evidence, Says},
     server::{ATTEMPT, SCOPE, USER},
-    service::{FILE_DESCRIPTOR_SET, proto::ledger_client::LedgerClient},
+    service::{
+        FILE_DESCRIPTOR_SET,
+        proto::{EnterReply, ledger_client::LedgerClient},
+    },
     world::Random,
 };
 
@@ -48,12 +52,17 @@ const BETWEEN: Duration = Duration::from_secs(2);
 /// By how much a call may outlast its operation's time: nothing but the last step of the layer.
 const SLACK: Duration = Duration::from_secs(1);
 
+/// The beginning of the message of a call that the journal has not let out.
+const NOT_SENT: &str = "the call was not sent";
+
 /// The way to the servers, as the layer has it.
 type Way = BoxCloneSyncService<Request<Body>, http::Response<Body>, Status>;
 
 /// The evidence about one journal.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
+    /// The last attempt that a caller has made.
+    attempt: usize,
     /// The number of ends at the time at which a process was killed with a call on its disk.
     left_at: Option<usize>,
     /// The ends that a caller, or the application, was told.
@@ -129,13 +138,23 @@ impl Client {
         let layer = lock(&machine.process).as_ref().map(|process| process.layer.clone()).expect("it runs");
         let attempt = self.ledger.attempt(self.operation.number);
         self.tell(format_args!("calls, with its journal"));
-        let patience = self.operation.patience;
+        let (patience, sent) = (self.operation.patience, self.world.time());
+        self.note(|kept| kept.attempt = attempt);
         let ends_before = self.ends();
         let called = answered(LedgerClient::new(layer), self.request(patience, attempt), self.operation.procedure);
         let Ok(answer) = timeout(patience + SLACK, called).await else {
             return self.note(|kept| kept.seen.push("a call has not ended in its time".to_owned()));
         };
         self.tell(format_args!("hears {:?}", answer.as_ref().map(|_| "a reply").map_err(Status::message)));
+        self.hear(
+            attempt,
+            sent,
+            match &answer {
+                Ok((reply, is_replay)) => said(reply.clone(), *is_replay),
+                Err(status) if status.message().starts_with(NOT_SENT) => Says::Nothing,
+                Err(status) => failed(status),
+            },
+        );
         match answer {
             Ok(_) => self.note(|kept| kept.ends.push(End::Answered)),
             Err(status) => match Unresolved::of(&status) {
@@ -149,13 +168,25 @@ impl Client {
                     }
                 }
                 // Its disk is full, or its entry has expired.
-                None if status.message().starts_with("the call was not sent") => {}
+                None if status.message().starts_with(NOT_SENT) => {}
                 None if status.message() == OF_A_PROXY => {
                     self.note(|kept| kept.seen.push("a proxy's error is told as the end".to_owned()));
                 }
                 None => self.note(|kept| kept.ends.push(End::of(&status))),
             },
         }
+    }
+
+    /// Notes what the journal tells of an entry. Nothing tells which of its attempts it was.
+    fn hear_of(&self, outcome: &Outcome) {
+        self.world.count("journal", name_of(outcome));
+        let says = match outcome {
+            Outcome::Answered(reply) => EnterReply::decode(reply.message.clone()).ok().map(|reply| said(reply, true)),
+            Outcome::Failed(status) => Some(failed(status)),
+            _ => None,
+        };
+        let attempt = self.ledger.lock().journals.get(&self.operation.number).map_or(0, |kept| kept.attempt);
+        says.into_iter().for_each(|says| self.hear(attempt, Duration::ZERO, says));
     }
 
     /// Starts a process.
@@ -171,6 +202,7 @@ impl Client {
         let told = move |resumed: Resumed| {
             if disk.lock().process == number {
                 client.note(|kept| kept.ends.extend(End::among(&resumed.outcome)));
+                client.hear_of(&resumed.outcome);
                 client.tell(format_args!("is told by its journal: {}", name_of(&resumed.outcome)));
             }
             std::future::ready(())

@@ -106,6 +106,8 @@ pub struct HandlerRun {
     pub operation: usize,
     /// The attempt whose request it got.
     pub attempt: usize,
+    /// How often its operation had run before.
+    pub count: usize,
     /// The call that it serves, by its place among the calls.
     pub call: usize,
     /// The process.
@@ -122,6 +124,8 @@ pub struct HandlerRun {
     pub ended: Option<(Duration, End)>,
     /// When it was cut off in the middle, by its own process.
     pub cut: Option<Duration>,
+    /// When it heard that its lease is lost.
+    pub lost_lease: Option<Duration>,
 }
 
 /// An answer, or the end of a client's patience.
@@ -161,6 +165,20 @@ pub enum Says {
     Unresolved,
     /// The client hung up before there was an answer.
     Nothing,
+}
+
+impl Says {
+    /// Returns its kind, in words.
+    pub fn kind(&self) -> String {
+        match self {
+            Self::Done { is_replay: false, .. } => "done".to_owned(),
+            Self::Done { is_replay: true, .. } => "replayed".to_owned(),
+            Self::Refused(reason) => format!("refused, {reason:?}"),
+            Self::Failed(code, _) => format!("failed, {code:?}"),
+            Self::Unresolved => "unresolved".to_owned(),
+            Self::Nothing => "nothing".to_owned(),
+        }
+    }
 }
 
 impl Ledger {
@@ -209,9 +227,11 @@ impl Ledger {
     ) -> (usize, usize) {
         let mut evidence = self.lock();
         let attempt = evidence.calls[call].attempt;
+        let count = *evidence.counts.get(&operation).unwrap_or(&0);
         evidence.runs.push(HandlerRun {
             operation,
             attempt,
+            count,
             call,
             process,
             began,
@@ -220,6 +240,7 @@ impl Ledger {
             effect: None,
             ended: None,
             cut: None,
+            lost_lease: None,
         });
         let number = evidence.runs.len() - 1;
         let count = evidence.counts.entry(operation).or_default();
@@ -243,6 +264,11 @@ impl Ledger {
     /// Notes that the effect of a run is on its way to the other system.
     pub fn send(&self, run: usize) {
         self.lock().runs[run].is_sent = true;
+    }
+
+    /// Notes that a run hears that its lease is lost.
+    pub fn lose_lease(&self, run: usize, at: Duration) {
+        self.lock().runs[run].lost_lease = Some(at);
     }
 
     /// Notes the effect of a run.

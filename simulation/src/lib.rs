@@ -10,6 +10,7 @@
 //! | [`go`] | a server with the Go interceptor |
 //! | [`client`], [`journal`], [`network`], [`distortion`] | those who call it, and what is in between |
 //! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
+//! | [`sometimes`] | what has to happen in many runs |
 //! | [`run`](mod@run), [`mod@shrink`], [`swarm`] | one seed; a failing one with less; many |
 
 pub mod audit;
@@ -27,6 +28,7 @@ pub mod run;
 pub mod server;
 pub mod service;
 pub mod shrink;
+pub mod sometimes;
 pub mod strike;
 pub mod swarm;
 pub mod world;

@@ -8,7 +8,8 @@ use simulation::{
     plan::{Omitted, Plan},
     run::run,
     shrink::shrink,
-    swarm::{Bounds, OPERATIONS, hush, swarm},
+    sometimes::{CALLS, missing},
+    swarm::{Bounds, hush, swarm},
     world::Keeps,
 };
 
@@ -31,12 +32,18 @@ struct Args {
     /// Stops after as many seconds.
     #[arg(long, default_value_t = 3600)]
     seconds: u64,
-    /// The operations of one seed.
-    #[arg(long, default_value_t = OPERATIONS)]
-    operations: usize,
+    /// Stops after as many seeds that break a promise.
+    #[arg(long, default_value_t = 1)]
+    failures: usize,
+    /// The operations of one seed. Without it, each seed draws how many.
+    #[arg(long)]
+    operations: Option<usize>,
     /// Tells what happens in the run of one seed, reduced to what breaks the promise if one is broken.
     #[arg(long)]
     story: bool,
+    /// Prints how often everything has happened.
+    #[arg(long)]
+    counts: bool,
     /// Prints a number for each seed, which is equal for equal runs.
     #[arg(long)]
     digests: bool,
@@ -64,6 +71,7 @@ fn many(args: &Args) -> bool {
         operations: args.operations,
         calls: args.calls,
         time: Duration::from_secs(args.seconds),
+        failures: args.failures.max(1),
         threads: available_parallelism().map_or(1, Into::into),
     };
     let began = std::time::Instant::now();
@@ -82,17 +90,30 @@ fn many(args: &Args) -> bool {
         outcome.calls,
         outcome.calls as f64 / seconds
     );
+    for (excuse, uses) in &outcome.excuses {
+        println!("excused {uses:>9} times: {excuse}");
+    }
+    if args.counts {
+        for (what, count) in &outcome.counts {
+            println!("happened {count:>9} times: {what}");
+        }
+    }
+    let missing = if outcome.calls >= CALLS { missing(&outcome.counts) } else { Vec::new() };
+    if !missing.is_empty() {
+        println!("never happened, in {} calls: {}", outcome.calls, missing.join("; "));
+    }
     for (seed, violations) in &outcome.failures {
         println!("\nseed {seed} breaks a promise:");
         for violation in violations {
             println!("  {violation}");
         }
-        println!("cargo run -p simulation --release -- --seed {seed} --operations {} --story", args.operations);
+        let operations = args.operations.map(|operations| format!("--operations {operations} ")).unwrap_or_default();
+        println!("cargo run -p simulation --release -- --seed {seed} {operations}--story");
     }
     if outcome.failures.is_empty() && outcome.calls < args.least {
         println!("too slow: {} calls were wanted", args.least);
     }
-    outcome.failures.is_empty() && outcome.calls >= args.least
+    outcome.failures.is_empty() && missing.is_empty() && outcome.calls >= args.least
 }
 
 fn story(args: &Args) -> bool {

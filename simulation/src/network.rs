@@ -10,7 +10,7 @@ use std::{
 use futures_util::{future::BoxFuture, stream};
 use http::{Request, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, Collected, StreamBody};
+use http_body_util::{BodyExt as _, Collected, Full, StreamBody};
 use tokio::{select, sync::oneshot, task::AbortHandle, time::sleep};
 use tonic::{Status, body::Body};
 use tower::Service;
@@ -51,6 +51,32 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Returns to which server a proxy sends the request, too, if it does so. It leaves those alone that have no key.
+    fn again(&self, request: &Request<Body>, pace: Pace) -> Option<Server> {
+        let may_be_sent = pace == Pace::AtOnce && request.headers().contains_key("idempotency-key");
+        (may_be_sent && self.link.repeats()).then(|| {
+            let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+            random.one_of(&self.servers).clone()
+        })
+    }
+}
+
+/// Has a request arrive at a further server, whose answer goes nowhere. Returns the request.
+async fn send_twice(request: Request<Body>, to: Server, link: Link) -> Request<Body> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let mut again = Request::new(Body::new(Full::new(body.clone())));
+    (*again.method_mut(), *again.uri_mut()) = (head.method.clone(), head.uri.clone());
+    again.headers_mut().clone_from(&head.headers);
+    tokio::spawn(async move {
+        if link.carry().await.is_ok() {
+            drop(to.serve(again).await);
+        }
+    });
+    Request::from_parts(head, Body::new(Full::new(body)))
+}
+
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Network").finish_non_exhaustive()
@@ -71,8 +97,12 @@ impl Service<Request<Body>> for Network {
         let (server, pace) = self.next();
         let next_cut = link.next_cut();
         let cut = || Status::unavailable("the connection was cut");
+        let again = self.again(&request, pace);
         let called = async move {
-            let request = at_pace(request, pace).await;
+            let mut request = at_pace(request, pace).await;
+            if let Some(again) = again {
+                request = send_twice(request, again, link.clone()).await;
+            }
             link.carry().await.map_err(|_| cut())?;
             let (answer, answered) = oneshot::channel();
             let served = tokio::spawn(async move {

@@ -6,9 +6,11 @@ use prost::Message as _;
 use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
 
 use crate::{
+    go::FIRST_RUN,
     ledger::Ledger,
     plan::{Operation, Procedure, caller},
     service::proto::{EnterReply, EnterRequest},
+    world::World,
 };
 
 /// A reconciler that is never wrong, and does not always know.
@@ -18,16 +20,30 @@ pub struct Witness {
     pub operations: Arc<Vec<Operation>>,
     /// The evidence.
     pub ledger: Ledger,
+    /// The world, which counts what it says.
+    pub world: World,
 }
 
 impl Reconciler for Witness {
     async fn reconcile(&self, abandoned: Abandoned) -> Result<Reconciliation, Box<dyn Error + Send + Sync>> {
-        // A transaction that was committed has a record, and leaves nothing to ask.
+        let answer = self.answer(abandoned)?;
+        self.world.count(
+            "reconciler",
+            match answer {
+                Reconciliation::NotExecuted => "not executed",
+                Reconciliation::Unknown => "unknown",
+                _ => "completed",
+            },
+        );
+        Ok(answer)
+    }
+}
+
+impl Witness {
+    fn answer(&self, abandoned: Abandoned) -> Result<Reconciliation, Box<dyn Error + Send + Sync>> {
         let is_its = |operation: &&Operation| {
             let owner = operation.user.map(|user| caller(user, operation.scope).owner());
-            operation.procedure == Procedure::Send
-                && owner == Some(abandoned.owner)
-                && operation.stored == *abandoned.key.as_uuid()
+            owner == Some(abandoned.owner) && operation.stored == *abandoned.key.as_uuid()
         };
         let mut operations: Vec<_> = self.operations.iter().filter(is_its).collect();
         match abandoned.request.map(EnterRequest::decode) {
@@ -40,6 +56,18 @@ impl Reconciler for Witness {
             None => {}
         }
         let evidence = self.ledger.lock();
+        let of_go =
+            evidence.go_runs.iter().enumerate().rfind(|(_, go)| operations.iter().any(|it| it.number == go.operation));
+        match of_go {
+            Some((_, go)) if go.to.is_none() => return Ok(Reconciliation::Unknown),
+            Some((number, go)) if go.is_done => {
+                let operation = operations.iter().find(|operation| operation.number == go.operation);
+                let operation = operation.expect("it was found by it");
+                let (owner, text) = (operation.owner().to_string(), operation.text());
+                return Ok(Reconciliation::completed(&EnterReply { run: FIRST_RUN + number as u64, owner, text }));
+            }
+            _ => {}
+        }
         let mut answer = Reconciliation::NotExecuted;
         for (number, run) in evidence.runs.iter().enumerate() {
             let Some(operation) = operations.iter().find(|operation| operation.number == run.operation) else {
@@ -48,6 +76,10 @@ impl Reconciler for Witness {
             let (owner, text) = (operation.owner().to_string(), operation.text());
             let goes_on = run.ended.is_none() && run.process.is_alive();
             // The last one counts: a record may have expired between two.
+            // A transaction that was committed has a record, and leaves nothing to ask.
+            if operation.procedure == Procedure::Enter {
+                continue;
+            }
             answer = match run.effect {
                 _ if goes_on => Reconciliation::Unknown,
                 Some(_) => Reconciliation::completed(&EnterReply { run: number as u64, owner, text }),

@@ -7,11 +7,10 @@ use std::{
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, sleep_until};
-use tonic_idempotency::policy::LeasePolicy;
 use tonic_idempotency_client::IdempotencyClientLayer;
 
 use crate::{
-    audit::{self, Violation},
+    audit::{self, Tally, Verdict, Violation},
     client::Client,
     database::Database,
     go::GoServer,
@@ -21,6 +20,7 @@ use crate::{
     plan::{LENGTH, Plan},
     server::Server,
     service::FILE_DESCRIPTOR_SET,
+    sometimes::Counts,
     strike::Targets,
     swarm,
     world::{self, Keeps, Link, World},
@@ -42,6 +42,10 @@ pub struct Report {
     pub calls: usize,
     /// The promises that were broken.
     pub violations: Vec<Violation>,
+    /// How often each excuse was used.
+    pub excuses: Tally,
+    /// How often other things have happened.
+    pub counts: Counts,
     /// Equal for equal runs.
     pub digest: u64,
     /// The lines of the trace, if they were asked for.
@@ -52,7 +56,14 @@ impl Report {
     /// The report of a run that has panicked itself.
     pub(crate) fn panicked() -> Self {
         let violation = Violation { promise: "nothing panics", seen: "the run has panicked".to_owned() };
-        Self { calls: 0, violations: vec![violation], digest: 0, lines: Vec::new() }
+        Self {
+            calls: 0,
+            violations: vec![violation],
+            excuses: Tally::new(),
+            counts: Counts::new(),
+            digest: 0,
+            lines: Vec::new(),
+        }
     }
 }
 
@@ -60,7 +71,7 @@ impl Report {
 pub fn run(plan: Plan, keeps: Keeps) -> Report {
     static WARM: Once = Once::new();
     // Whatever a process makes once is made before the first seed, so that this seed is as any other.
-    WARM.call_once(|| drop(run_cold(Plan::new(0, 5), Keeps::Nothing)));
+    WARM.call_once(|| drop(run_cold(Plan::new(0, Some(5)), Keeps::Nothing)));
     run_cold(plan, keeps)
 }
 
@@ -72,9 +83,10 @@ fn run_cold(plan: Plan, keeps: Keeps) -> Report {
         let mut evidence = ledger.lock();
         evidence.panics = swarm::panics();
         evidence.lost = database.lost();
-        let violations = audit::audit(&plan, &evidence, &database.effects());
+        let Verdict { violations, excuses } = audit::audit(&plan, &evidence, &database.effects());
         let calls = evidence.attempts.len();
-        Report { calls, violations, digest: world.trace().digest(), lines: world.trace().lines() }
+        let (digest, lines) = (world.trace().digest(), world.trace().lines());
+        Report { calls, violations, excuses, counts: world.counts(), digest, lines }
     })
 }
 
@@ -161,8 +173,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         }
     }
     sleep(settings.timeout + LAST).await;
-    let reconciles = settings.policies.on_lease_ended == LeasePolicy::Reconcile;
-    until(|| !database.is_unsettled(reconciles), QUIET).await;
+    until(|| !database.is_unsettled(settings.reconciles()), QUIET).await;
     looks.abort();
     ledger.lock().records = database.records();
     match settings.stops_one_by_one {

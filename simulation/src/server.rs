@@ -26,7 +26,7 @@ use crate::{
     consumer::Consumer,
     database::{Database, Pool, resource_types},
     ledger::{Call, Ledger},
-    plan::{Operation, Settings, caller},
+    plan::{LONGEST_RESPONSE, Operation, Settings, caller},
     reconciler::Witness,
     run::until,
     service::{Service, descriptors, proto::ledger_server::LedgerServer},
@@ -147,12 +147,18 @@ impl Server {
             .policies(settings.policies)
             .request_body_timeout(settings.body_timeout)
             .replay_cache_bytes(of_server.replay_cache_bytes);
+        let mut limits = Limits { records: settings.records, ..Limits::default() };
         if settings.is_narrow {
             let (in_flight, waiting, unrecorded) = (Limit::new(12, 6), Limit::new(6, 3), Limit::new(UNRECORDED, 3));
-            builder = builder.limits(Limits { in_flight, waiting, unrecorded, ..Limits::default() });
+            limits = Limits { in_flight, waiting, unrecorded, ..limits };
+        }
+        builder = builder.limits(limits);
+        if settings.has_response_limit {
+            builder = builder.max_response_bytes(LONGEST_RESPONSE);
         }
         for procedure in ["Send", "Enter"] {
-            let witness = Witness { operations: Arc::clone(&self.operations), ledger: self.ledger.clone() };
+            let (operations, ledger, world) = (Arc::clone(&self.operations), self.ledger.clone(), self.world.clone());
+            let witness = Witness { operations, ledger, world };
             builder = builder
                 .reconciler(format!("/ledger.v1.Ledger/{procedure}"), witness.clone())
                 .reconciler(format!("ledger.v1/{procedure}"), witness);

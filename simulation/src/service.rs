@@ -34,8 +34,17 @@ pub mod proto {
     }
 }
 
-/// The message of errors and panics that the plan wants.
+/// The message of panics that the plan wants, and the beginning of that of errors.
 pub const PLANNED: &str = "as planned";
+
+/// Returns the number of the run that an error is of, by its message, if it is one that the plan wants.
+pub fn run_of_error(message: &str) -> Option<usize> {
+    message.strip_prefix(PLANNED)?.strip_prefix(", in run ")?.parse().ok()
+}
+
+fn planned(code: Code, run: usize) -> Status {
+    Status::new(code, format!("{PLANNED}, in run {run}"))
+}
 
 /// How long a handler waits for the other system.
 const OUTSIDE: Duration = Duration::from_secs(5);
@@ -106,6 +115,7 @@ impl Service {
         let scope = metadata.get(SCOPE).and_then(|scope| scope.to_str().ok()?.parse().ok());
         let is_it = |operation: &&Operation| {
             (operation.message as u64, operation.user) == (message.operation, user)
+                && operation.procedure == procedure
                 && operation.is_delivered == metadata.contains_key(DELIVERED)
                 && operation.scope == scope.unwrap_or(operation.scope)
         };
@@ -118,32 +128,47 @@ impl Service {
         let _attention = Attention { world: self.world.clone(), ledger: self.ledger.clone(), run };
         let behaviour = operation.behaviour(before);
         self.tell(run, number, format_args!("begins: {:?}", behaviour.end));
-        let ended = match procedure {
+        let (end, ended) = match procedure {
             Procedure::Send => self.send(run, behaviour, &execution).await,
-            Procedure::Enter => self.enter(run, behaviour, operation, &extensions).await,
-        };
-        let end = match procedure {
-            Procedure::Send if ended.is_err() && behaviour.end == End::Response => End::ErrorAfterEffect,
-            _ => behaviour.end,
+            Procedure::Enter => (behaviour.end, self.enter(run, behaviour, operation, &extensions).await),
         };
         self.ledger.end(run, self.world.time(), end);
         match &ended {
             Ok(()) => self.tell(run, number, format_args!("is done")),
             Err(status) => self.tell(run, number, format_args!("fails: {:?}, {}", status.code(), status.message())),
         }
+        let panics = end == End::Panic || end == End::ErrorAfterEffect && behaviour.panics;
+        assert!(!panics, "{PLANNED}");
         ended?;
-        assert!(behaviour.end != End::Panic, "{PLANNED}");
         let owner = operation.owner().to_string();
         Ok(Response::new(EnterReply { run: run as u64, owner, text: message.text }))
     }
 
-    /// Has its effect in another system, which is told and answers.
-    async fn send(&self, run: usize, behaviour: Behaviour, execution: &Execution) -> Result<(), Status> {
-        self.work(behaviour.before).await;
-        if behaviour.end == End::Panic {
-            return Ok(());
+    /// Has its effect in another system, which is told and answers. Returns how it ends, and what it answers.
+    async fn send(&self, run: usize, behaviour: Behaviour, execution: &Execution) -> (End, Result<(), Status>) {
+        let works = self.work(behaviour.before);
+        if behaviour.heeds_lease {
+            if execution.lease_lost().run_until_cancelled(works).await.is_none() {
+                self.world.count("run", "loses its lease");
+                self.ledger.lose_lease(run, self.world.time());
+                return (End::Error, Err(planned(Code::Internal, run)));
+            }
+        } else {
+            works.await;
         }
-        fails_before(behaviour.end)?;
+        if behaviour.end == End::Panic {
+            return (End::Panic, Ok(()));
+        }
+        if let Err(error) = fails_before(behaviour.end, run) {
+            return (behaviour.end, Err(error));
+        }
+        match self.have_effect(run, behaviour, execution).await {
+            Err(error) => (End::ErrorAfterEffect, Err(error)),
+            Ok(()) => (behaviour.end, Ok(())),
+        }
+    }
+
+    async fn have_effect(&self, run: usize, behaviour: Behaviour, execution: &Execution) -> Result<(), Status> {
         // From here on it may have happened.
         execution.effect_committed();
         self.ledger.send(run);
@@ -158,7 +183,7 @@ impl Service {
             return Err(Status::unavailable("the other system does not answer"));
         }
         self.work(behaviour.after).await;
-        fails_after(behaviour.end)
+        fails_after(behaviour.end, run)
     }
 
     /// Has its effect in the transaction of the call.
@@ -170,24 +195,30 @@ impl Service {
         extensions: &tonic::Extensions,
     ) -> Result<(), Status> {
         self.work(behaviour.before).await;
-        if behaviour.end == End::Panic {
-            return Ok(());
+        if !behaviour.writes_first {
+            if behaviour.end == End::Panic {
+                return Ok(());
+            }
+            fails_before(behaviour.end, run)?;
         }
-        fails_before(behaviour.end)?;
         let transaction = Exclusive::<Pool>::from_extensions(extensions);
         let transaction = transaction.map_err(|kind| Status::internal(format!("no transaction: {kind:?}")))?;
         {
             let connection = transaction.lock().await;
             let mut connection = connection.map_err(|kind| Status::unavailable(format!("{kind:?}")))?;
             let written = connection.insert_effect(operation.owner(), operation.stored, run as u64).await;
-            if let Err(error) = written {
-                transaction.note(&error);
-                return Err(Status::unavailable(error.to_string()));
+            match written {
+                Ok(()) => self.ledger.effect(run, self.world.time()),
+                Err(_) if behaviour.ignores_failure => {}
+                Err(error) => {
+                    transaction.note(&error);
+                    return Err(Status::unavailable(error.to_string()));
+                }
             }
         }
-        self.ledger.effect(run, self.world.time());
         self.work(behaviour.after).await;
-        fails_after(behaviour.end)
+        fails_before(behaviour.end, run)?;
+        fails_after(behaviour.end, run)
     }
 
     /// Works for this time, and for as long as the process is paused.
@@ -215,17 +246,17 @@ impl Drop for Attention {
     }
 }
 
-fn fails_before(end: End) -> Result<(), Status> {
+fn fails_before(end: End, run: usize) -> Result<(), Status> {
     match end {
-        End::Error => Err(Status::new(Code::Internal, PLANNED)),
-        End::FinalError => Err(Status::new(Code::FailedPrecondition, PLANNED)),
+        End::Error => Err(planned(Code::Internal, run)),
+        End::FinalError => Err(planned(Code::FailedPrecondition, run)),
         End::Panic | End::Response | End::ErrorAfterEffect => Ok(()),
     }
 }
 
-fn fails_after(end: End) -> Result<(), Status> {
+fn fails_after(end: End, run: usize) -> Result<(), Status> {
     match end {
-        End::ErrorAfterEffect => Err(Status::new(Code::Internal, PLANNED)),
+        End::ErrorAfterEffect => Err(planned(Code::Internal, run)),
         _ => Ok(()),
     }
 }

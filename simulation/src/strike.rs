@@ -23,6 +23,9 @@ const STORM: Weather = Weather {
 /// A proxy distorts one answer in three.
 const DISTORTION: Weather = Weather { distortion: 0.33, ..Weather::CLEAR };
 
+/// A proxy sends one request in three a second time.
+const REPETITION: Weather = Weather { repetition: 0.33, ..Weather::CLEAR };
+
 /// Half of all messages do not arrive.
 const SILENCE: Weather = Weather { silence: 0.5, ..Weather::CLEAR };
 
@@ -91,6 +94,7 @@ impl Targets {
             Kind::SplitClients => during(&self.to_servers, SPLIT, lasts).await,
             Kind::CutClients => self.to_servers.cut(),
             Kind::DistortClients => during(&self.to_servers, DISTORTION, lasts).await,
+            Kind::RepeatClients => during(&self.to_servers, REPETITION, lasts).await,
             Kind::Restart => database.restart(fault.goes_on()),
             Kind::EndSessions => database.end_sessions(),
             Kind::FailOver => database.fail_over(0, fault.goes_on()),

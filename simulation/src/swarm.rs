@@ -7,22 +7,20 @@ use std::{
     panic, process,
     sync::{
         Arc, Mutex, MutexGuard, Once, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
 use crate::{
-    audit::Violation,
+    audit::{Tally, Violation},
     plan::Plan,
     run::{Report, run},
     service::PLANNED,
+    sometimes::Counts,
     world::Keeps,
 };
-
-/// The number of operations in the plan of a seed, if nothing else is asked for.
-pub const OPERATIONS: usize = 60;
 
 /// The longest time of a seed in the real world: one that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,12 +30,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Bounds {
     /// The seeds.
     pub seeds: Range<u64>,
-    /// The number of operations of each.
-    pub operations: usize,
+    /// The number of operations of each; `None` for as many as it draws.
+    pub operations: Option<usize>,
     /// No seed begins once as many calls have been made.
     pub calls: u64,
     /// No seed begins after this time.
     pub time: Duration,
+    /// No seed begins once as many have broken a promise.
+    pub failures: usize,
     /// How many run at the same time.
     pub threads: usize,
 }
@@ -51,13 +51,17 @@ pub struct Outcome {
     pub calls: u64,
     /// Seeds that broke a promise, in ascending order.
     pub failures: Vec<(u64, Vec<Violation>)>,
+    /// How often each excuse was used.
+    pub excuses: Tally,
+    /// How often other things have happened.
+    pub counts: Counts,
 }
 
-/// Runs seeds until one bound is reached, or a seed breaks a promise. `tell` hears of the progress after each seed. If a seed hangs, the
+/// Runs seeds until one bound is reached. `tell` hears of the progress after each seed. If a seed hangs, the
 /// process ends with its number.
 pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
     let (next, seeds, calls) = (AtomicU64::new(bounds.seeds.start), AtomicU64::new(0), AtomicU64::new(0));
-    let (has_failed, failures) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let (failures, excuses, counts) = (Mutex::new(Vec::new()), Mutex::new(Tally::new()), Mutex::new(Counts::new()));
     let began = Instant::now();
     let running = Arc::new(Running::default());
     hush();
@@ -66,7 +70,7 @@ pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
     thread::scope(|scope| {
         for _ in 0..bounds.threads.max(1) {
             scope.spawn(|| {
-                while !has_failed.load(Ordering::Relaxed)
+                while lock(&failures).len() < bounds.failures
                     && calls.load(Ordering::Relaxed) < bounds.calls
                     && began.elapsed() < bounds.time
                 {
@@ -81,8 +85,9 @@ pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
                     lock(&running).remove(&seed);
                     let made = calls.fetch_add(report.calls as u64, Ordering::Relaxed) + report.calls as u64;
                     tell(seeds.fetch_add(1, Ordering::Relaxed) + 1, made);
+                    add(&excuses, report.excuses);
+                    add(&counts, report.counts);
                     if !report.violations.is_empty() {
-                        has_failed.store(true, Ordering::Relaxed);
                         lock(&failures).push((seed, report.violations));
                     }
                 }
@@ -91,7 +96,9 @@ pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
     });
     let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     failures.sort_by_key(|(seed, _)| *seed);
-    Outcome { seeds: seeds.into_inner(), calls: calls.into_inner(), failures }
+    let excuses = excuses.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Outcome { seeds: seeds.into_inner(), calls: calls.into_inner(), failures, excuses, counts }
 }
 
 /// The seeds that run, and since when.
@@ -107,6 +114,13 @@ fn watch(running: &Weak<Running>) {
         }
         drop(running);
         thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn add<T: Ord>(to: &Mutex<BTreeMap<T, u64>>, counts: BTreeMap<T, u64>) {
+    let mut to = lock(to);
+    for (what, count) in counts {
+        *to.entry(what).or_default() += count;
     }
 }
 

@@ -1,14 +1,12 @@
 //! Whether the answers that clients got tell the truth.
 
-use tonic::Code;
 use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
 
 use super::Audit;
 use crate::{
     distortion::OF_A_PROXY,
-    ledger::{Answer, HandlerRun, Says},
-    plan::{End, Operation, Procedure},
-    service::PLANNED,
+    ledger::{Answer, HandlerRun, Says, Strike},
+    plan::{End, Kind, Operation, Procedure},
 };
 
 impl Audit<'_> {
@@ -20,8 +18,8 @@ impl Audit<'_> {
                     self.about_done(answer, operation, *run, (owner, text), *is_replay)
                 }
                 Says::Refused(reason) => self.about_refused(answer, *reason, operation),
-                Says::Failed(code, message) if !is_expected_error(*code, message) => Some("nothing unexpected"),
-                Says::Failed(..) | Says::Nothing | Says::Unresolved => None,
+                Says::Failed(code, message) => self.about_failed(answer, *code, message, operation),
+                Says::Nothing | Says::Unresolved => None,
             };
             let promise = promise.or_else(|| self.has_lied(answer, operation).then_some("an error tells the truth"));
             if let Some(promise) = promise {
@@ -46,11 +44,14 @@ impl Audit<'_> {
             run.ended.is_some_and(|(_, end)| end == End::Response)
                 && !self.excuses.is_lost(run.call)
                 && !self.excuses.is_unprotected(run)
-                && !self.excuses.is_taken_back(run.operation)
+                && !self.excuses.is_taken_back_since(run, answer.sent)
         };
         let expires = of_run.filter(is_known).map(|run| self.excuses.life(run.call).1 + lives);
         match () {
             () if owner != operation.owner().to_string() => Some("nobody sees another's data"),
+            () if of_run.is_some_and(|run| self.plan.operation(run.operation).procedure != operation.procedure) => {
+                Some("another request is no retry")
+            }
             // Of runs that were not protected, the reconciler cannot tell which request was first.
             () if text != operation.text() && !self.runs_of(operation).any(|run| self.excuses.is_unprotected(run)) => {
                 Some("nobody sees another's data")
@@ -87,11 +88,16 @@ impl Audit<'_> {
         }
         let has_failed = match &answer.says {
             Says::Failed(..) => true,
-            Says::Refused(reason) => !matches!(reason, Reason::OutcomeUnknown | Reason::KeyReused | Reason::KeyExpired),
+            Says::Refused(reason) => {
+                !matches!(reason, Reason::OutcomeUnknown | Reason::KeyReused | Reason::KeyExpired | Reason::NotStored)
+            }
             Says::Done { .. } | Says::Nothing | Says::Unresolved => false,
         };
         let shares = |other: &&Operation| (other.owner(), other.stored) == (operation.owner(), operation.stored);
-        let is_alone = operation.duplicates == 0 && self.plan.operations.iter().filter(shares).count() == 1;
+        let is_repeated = |fault: &Strike| fault.kind == Kind::RepeatClients;
+        let is_alone = operation.duplicates == 0
+            && !self.strikes(answer).any(is_repeated)
+            && self.plan.operations.iter().filter(shares).count() == 1;
         let is_on_the_way = |(number, run): (usize, &HandlerRun)| {
             run.operation == operation.number
                 && run.attempt == answer.attempt
@@ -104,16 +110,7 @@ impl Audit<'_> {
             && has_failed
             && is_alone
             && !(operation.procedure == Procedure::Send
-                && self.runs_of(operation).any(|run| self.excuses.may_run_again(run)))
+                && self.runs_of(operation).any(|run| self.excuses.may_run_again(run, answer.got)))
             && self.evidence.runs.iter().enumerate().any(is_on_the_way)
-    }
-}
-
-fn is_expected_error(code: Code, message: &str) -> bool {
-    match code {
-        Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Aborted => true,
-        Code::FailedPrecondition => message == PLANNED,
-        Code::Internal => message == PLANNED || message.contains("panicked"),
-        _ => false,
     }
 }

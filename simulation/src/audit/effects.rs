@@ -19,10 +19,11 @@ impl Audit<'_> {
         }
         for mut runs in keys.into_values() {
             runs.sort_by_key(|number| self.takes_key(&self.evidence.runs[*number]));
-            for pair in runs.windows(2) {
-                if !self.may_follow(pair[0], pair[1]) {
-                    let operation = self.evidence.runs[pair[1]].operation;
-                    let seen = format!("operation {operation} has the effects of the runs {runs:?}");
+            for (place, second) in runs.iter().enumerate() {
+                let first = runs[..place].iter().find(|first| !self.may_follow(**first, *second));
+                if let Some(first) = first {
+                    let operation = self.evidence.runs[*second].operation;
+                    let seen = format!("operation {operation} has the effects of the runs {first} and {second}");
                     self.broken("nothing happens twice", seen);
                 }
             }
@@ -34,7 +35,7 @@ impl Audit<'_> {
         let [first, second] = [first, second].map(|number| &self.evidence.runs[number]);
         let is_reserved = |operation| self.plan.operation(operation).procedure == Procedure::Send;
         self.has_expired(first, self.takes_key(second))
-            || is_reserved(first.operation) && self.excuses.may_run_again(first)
+            || is_reserved(first.operation) && self.excuses.may_run_again(first, self.takes_key(second))
             || is_reserved(second.operation) && self.excuses.is_unprotected(second)
             || self.excuses.is_outrun(first)
             || self.excuses.is_outrun(second)

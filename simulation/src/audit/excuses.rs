@@ -1,10 +1,11 @@
 //! The faults, and what each of them can have caused: it excuses nothing else.
 
-use std::{cmp::Reverse, time::Duration};
+use std::{cell::RefCell, cmp::Reverse, time::Duration};
 
 use tonic_idempotency::policy::{LeasePolicy, StorePolicy};
 use uuid::Uuid;
 
+use super::Tally;
 use crate::{
     ledger::{Call, Evidence, HandlerRun, Strike},
     plan::{End, Kind, Plan, Procedure, caller},
@@ -43,38 +44,63 @@ struct Hindrance {
 pub(super) struct Excuses<'a> {
     pub(super) plan: &'a Plan,
     pub(super) evidence: &'a Evidence,
+    /// How often each was used.
+    pub(super) uses: RefCell<Tally>,
 }
 
 impl Excuses<'_> {
-    /// Returns whether another run of its key may follow a run that was reserved.
-    pub(super) fn may_run_again(&self, run: &HandlerRun) -> bool {
+    /// Counts the use of an excuse, if it is one.
+    pub(super) fn uses(&self, excuse: &'static str, is_excused: bool) -> bool {
+        if is_excused {
+            *self.uses.borrow_mut().entry(excuse).or_default() += 1;
+        }
+        is_excused
+    }
+
+    /// Returns whether another run of its key may follow a run that was reserved, and take the key at this time.
+    pub(super) fn may_run_again(&self, run: &HandlerRun, at: Duration) -> bool {
         let reruns = self.plan.settings.policies.on_lease_ended == LeasePolicy::Rerun;
-        reruns && self.is_lost(run.call) || self.is_unprotected(run) || self.is_taken_back(run.operation)
+        self.uses("a lost call is run again", reruns && self.is_lost(run.call))
+            || self.is_unprotected(run)
+            || self.is_taken_back_since(run, at)
     }
 
     /// Returns whether the lease of a run may have ended before it began, by a jump of the database's clock. A reconciler that is asked then
     /// cannot know of it.
     pub(super) fn is_outrun(&self, run: &HandlerRun) -> bool {
         let settings = &self.plan.settings;
-        self.plan.operation(run.operation).procedure == Procedure::Send
+        let is_outrun = self.plan.operation(run.operation).procedure == Procedure::Send
             && settings.policies.on_lease_ended == LeasePolicy::Reconcile
-            && self.jumps(self.evidence.calls[run.call].arrived, run.began) >= settings.policies.lease / 2
+            && self.jumps(self.evidence.calls[run.call].arrived, run.began) >= settings.policies.lease / 2;
+        self.uses("a jump ended the lease before the run", is_outrun)
     }
 
-    /// Returns whether a failover has lost a reservation or a record of the key of this operation.
-    pub(super) fn is_taken_back(&self, operation: usize) -> bool {
+    /// Returns whether a failover has lost a reservation or a record of the key of this operation meanwhile.
+    pub(super) fn is_taken_back(&self, operation: usize, from: Duration, to: Duration) -> bool {
         let operation = self.plan.operation(operation);
         let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
-        owner.is_some_and(|owner| self.evidence.lost.keys.contains(&(owner, operation.stored)))
+        let lost = owner.and_then(|owner| self.evidence.lost.keys.get(&(owner, operation.stored)));
+        let is_lost = lost.is_some_and(|at| at.iter().any(|at| from <= *at && *at <= to));
+        self.uses("a commit was lost", is_lost)
+    }
+
+    /// Returns whether a failover has lost the reservation or the record of a run before this time.
+    pub(super) fn is_taken_back_since(&self, run: &HandlerRun, to: Duration) -> bool {
+        self.is_taken_back(run.operation, self.life(run.call).0, to)
     }
 
     /// Returns whether a run may have begun without a reservation: the store could not be asked, and that is allowed.
     pub(super) fn is_unprotected(&self, run: &HandlerRun) -> bool {
         let call = &self.evidence.calls[run.call];
-        let mut meanwhile = self.hindrances(call).filter(|it| it.from <= run.began && it.to >= call.arrived);
-        self.plan.operation(run.operation).procedure == Procedure::Send
+        // It has waited for as long as the store is waited for, on a connection that has fallen silent before.
+        let has_waited = run.began - call.arrived >= self.plan.settings.timeout.mul_f64(0.9);
+        let is_away = |it: &Hindrance| {
+            it.from <= run.began && (it.to >= call.arrived && it.is_away || it.is_silent && has_waited)
+        };
+        let is_unprotected = self.plan.operation(run.operation).procedure == Procedure::Send
             && self.plan.settings.policies.on_store_unavailable == StorePolicy::Proceed
-            && meanwhile.any(|it| it.is_away)
+            && self.hindrances(call).any(|it| is_away(&it));
+        self.uses("it may run unprotected", is_unprotected)
     }
 
     /// Returns whether a call may have lost its key before its outcome was recorded: its process was killed, or its lease could not be renewed.
@@ -94,7 +120,7 @@ impl Excuses<'_> {
         let until = settled.min(by);
         let lost = self.hindered(&self.evidence.calls[call], held, until) + self.jumps(held, until);
         // It is renewed after each third, and after each ninth if that fails.
-        lost >= self.plan.settings.policies.lease / 2
+        lost >= self.plan.settings.policies.lease.mul_f64(0.55)
     }
 
     /// Returns whether anything hindered the process of a call meanwhile.
@@ -248,10 +274,16 @@ impl Excuses<'_> {
             let is_its = fault.process.as_ref().is_some_and(|process| process.is(&call.process));
             match fault.kind {
                 Kind::Kill(_) if is_its => Some(fault.from),
-                Kind::Stop(_) if is_its => Some(fault.to),
+                // With calls that it has left.
+                Kind::Stop(_) if is_its && !self.has_stopped_well(&call.process) => Some(fault.to),
                 _ => None,
             }
         })
+    }
+
+    /// Returns whether a process was shut down with no call left.
+    fn has_stopped_well(&self, process: &Process) -> bool {
+        self.evidence.stopped.iter().any(|(stopped, _)| stopped.is(process))
     }
 
     /// Returns what hindered the process of a call, until the last that was on its way is given up.
@@ -281,6 +313,7 @@ impl Excuses<'_> {
                 | Kind::Kill(_)
                 | Kind::Pause(_)
                 | Kind::RefuseDatabase(_)
+                | Kind::RepeatClients
                 | Kind::SetBack
                 | Kind::SilenceDatabase(_)
                 | Kind::SplitClients

@@ -1,10 +1,15 @@
 //! Whether calls of a Go server and of the others keep apart.
 
+use std::time::Duration;
+
+use tonic_idempotency::policy::ForeignPolicy;
+use uuid::Uuid;
+
 use super::Audit;
 use crate::{
     go::FIRST_RUN,
     ledger::{Answer, GoRun, HandlerRun},
-    plan::Procedure,
+    plan::{Operation, Procedure},
 };
 
 impl Audit<'_> {
@@ -38,11 +43,32 @@ impl Audit<'_> {
         // The Go server's record is not kept for longer, whatever the policy for expired keys is.
         let taken = self.takes_key(run);
         let age = (taken + self.excuses.jumps(go.from, taken)).saturating_sub(go.from);
+        // It has no lease of its own.
+        let is_outlived =
+            policies.on_foreign_reservation == ForeignPolicy::Rerun && age >= policies.lease.mul_f64(0.98);
         self.has_expired(run, go.from)
+            || is_outlived
             || age >= policies.retention.mul_f64(0.98)
-            || self.excuses.is_taken_back(run.operation)
+            || self.excuses.is_taken_back(run.operation, go.from.min(self.excuses.life(run.call).0), go.from.max(taken))
             || self.excuses.is_outrun(run)
-            || is_reserved && self.excuses.may_run_again(run)
+            || is_reserved && self.excuses.may_run_again(run, go.from)
+    }
+
+    /// Returns whether a key that a Go server has reserved may have been taken from it by this time. How its call ends is then
+    /// found out, or unknown.
+    pub(super) fn may_be_taken_from_go(&self, key: (Uuid, Uuid), at: Duration) -> bool {
+        let policies = &self.plan.settings.policies;
+        let may_be_taken = |go: &GoRun| {
+            go.from + policies.lease.mul_f64(0.98) <= at.saturating_add(self.excuses.jumps(go.from, at))
+                && self.key(go.operation) == key
+        };
+        policies.on_foreign_reservation != ForeignPolicy::InProgress && self.evidence.go_runs.iter().any(may_be_taken)
+    }
+
+    /// Returns whether a Go server has had an effect under the key of an operation.
+    pub(super) fn go_has_run(&self, operation: &Operation) -> bool {
+        let key = self.key(operation.number);
+        self.evidence.go_runs.iter().any(|go| go.is_done && self.key(go.operation) == key)
     }
 
     /// Returns the run of a Go server that has this number, if its effect is there.

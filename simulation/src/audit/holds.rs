@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use tonic_idempotency::policy::LeasePolicy;
 use uuid::Uuid;
 
 use super::Audit;
@@ -30,7 +29,9 @@ impl Audit<'_> {
         for (at, held) in &self.evidence.reserved {
             let is_stuck = |id: &&Id| {
                 let calls = calls.get(*id).map(Vec::as_slice).unwrap_or_default();
+                let operation = ids.iter().find(|(_, its)| its == id).map(|(operation, _)| self.key(*operation));
                 !calls.iter().any(|call| self.may_be_held_by(*call, *at))
+                    && !operation.is_some_and(|key| self.may_be_taken_from_go(key, *at))
             };
             if let Some((_, key)) = held.iter().find(is_stuck) {
                 let seen = format!("the key {key} is reserved at {at:?}, and no call can have it");
@@ -52,7 +53,7 @@ impl Audit<'_> {
             |run: &HandlerRun| run.call == number && run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
         // It is answered when its key is released.
         let is_told =
-            |answer: &Answer| answer.attempt == call.attempt && answer.says != Says::Nothing && answer.got <= at;
+            |answer: &Answer| self.is_of(answer, call.attempt) && answer.says != Says::Nothing && answer.got <= at;
         let waits = |run: &HandlerRun| {
             run.call == number
                 && self.excuses.release_waits(run).is_some_and(|until| until >= at)
@@ -60,8 +61,7 @@ impl Audit<'_> {
         };
         call.arrived <= at && call.left.is_none_or(|left| left >= at)
             || self.evidence.runs.iter().any(waits)
-            || self.plan.settings.policies.on_lease_ended == LeasePolicy::Reconcile
-                && self.evidence.runs.iter().any(is_open)
+            || self.plan.settings.reconciles() && self.evidence.runs.iter().any(is_open)
             || self.may_hold(number, at.saturating_sub(self.excuses.queued_commits(at)), at)
     }
 
@@ -78,13 +78,14 @@ impl Audit<'_> {
         run.began < at
             && over.is_none_or(|over| over > at)
             && self.plan.operation(run.operation).procedure == Procedure::Send
+            && self.plan.operation(run.operation).has_key
             && !ids.get(&run.operation).is_none_or(is_there)
             && !is_mixed()
             && !self.excuses.killed(&self.evidence.calls[run.call]).any(|killed| killed <= at)
             && !self.excuses.has_lapsed(run.call, at)
             && !self.excuses.are_commits_queued(at)
             && !self.excuses.is_unprotected(run)
-            && !self.excuses.is_taken_back(run.operation)
+            && !self.excuses.is_taken_back_since(run, at)
             && !self.has_expired(run, at)
     }
 

@@ -14,7 +14,10 @@ impl Audit<'_> {
         }
         for (process, stopped) in &self.evidence.stopped {
             let is_later = |run: &&HandlerRun| {
-                run.process.is(process) && (run.began > *stopped || run.ended.is_some_and(|(time, _)| time > *stopped))
+                // Without a key it is its server that waits for its end.
+                self.plan.operation(run.operation).has_key
+                    && run.process.is(process)
+                    && (run.began > *stopped || run.ended.is_some_and(|(time, _)| time > *stopped))
             };
             if let Some(run) = self.evidence.runs.iter().find(is_later) {
                 let seen =

@@ -32,7 +32,7 @@ impl Audit<'_> {
 }
 
 /// Returns how many transactions one user may have in a process: all but one, if there is more than one.
-fn most_transactions(settings: &Settings) -> usize {
+pub(super) fn most_transactions(settings: &Settings) -> usize {
     // Beside claims, a quarter of the connections is theirs.
     let beside_claims = settings.connections - (settings.connections / 4).max(1);
     let all = settings.transaction_connections.unwrap_or(beside_claims);

@@ -5,15 +5,21 @@
 //! |---|---|---|
 //! | nothing happens twice | an operation has more than one effect, and neither its policy with a fault, nor its retention allows it | `effects` |
 //! | servers with the Go interceptor are calls as others | an effect follows one of theirs, or a handler runs while they have the key | `go` |
+//! | a key has one outcome | a client hears of another run than one of which a client heard before, or of an earlier one | `replays` |
+//! | a replay says that it is one | a first answer is of a run that served another attempt | `replays` |
 //! | a final answer is final | a handler runs after a client was told of a response, or of a final error, that is to be kept | `runs` |
 //! | calls of a key run one after the other | a handler begins while another one with its key runs that has not lost it | `runs` |
 //! | no handler is cut off | its own process drops it in the middle, and its client has not left, or that is nothing to it | `runs` |
+//! | nothing is left of a failure | a transactional handler fails, and its effect is there | `runs` |
+//! | a lost lease is told | a handler is told of it, and it has it | `runs` |
 //! | nobody acts without a user | a handler runs for a caller who is not authenticated | `runs` |
 //! | an expired key does not run | a handler runs under a key that is older than its retention, and they are to be refused | `runs` |
 //! | a record tells the truth | in the end, one has another run than the one that is there, or reserves a key, or is missing | `records` |
 //! | an acknowledged effect stays | a client was told of a run whose effect is not there | `answers` |
+//! | an error has its cause | it is of no run that ended so, or of the network, and nothing was wrong there | `errors` |
 //! | an error tells the truth | the client's layer says that an operation has failed, and its effect was on the way | `answers` |
 //! | a replay ends with its record | a client was told of a run whose record has expired | `answers` |
+//! | another request is no retry | an answer is of a run of another procedure | `answers` |
 //! | nobody sees another's data | an answer has another owner's or another operation's text | `answers` |
 //! | nothing unexpected | an answer is one that no client of this service can expect | `answers`, `refusals` |
 //! | an outcome is known | it is said to be unknown, and there was no reason | `refusals` |
@@ -29,6 +35,7 @@
 
 mod answers;
 mod effects;
+mod errors;
 mod excuses;
 mod go;
 mod holds;
@@ -36,10 +43,11 @@ mod leftovers;
 mod limits;
 mod records;
 mod refusals;
+mod replays;
 mod runs;
 mod waits;
 
-use std::fmt;
+use std::{cell::RefCell, collections::BTreeMap, fmt};
 
 use uuid::Uuid;
 
@@ -66,26 +74,39 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Returns what was broken.
-pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Vec<Violation> {
+/// How often something has happened, by its name.
+pub type Tally = BTreeMap<&'static str, u64>;
+
+/// The judgement of a run.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// The promises that were broken.
+    pub violations: Vec<Violation>,
+    /// How often each excuse was used.
+    pub excuses: Tally,
+}
+
+/// Judges a run.
+pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Verdict {
     let is_committed = |(number, run): (usize, &HandlerRun)| match plan.operation(run.operation).procedure {
         Procedure::Send => run.effect.is_some(),
         Procedure::Enter => effects.iter().any(|effect| effect.call == number as u64),
     };
     let committed = evidence.runs.iter().enumerate().map(is_committed).collect();
-    let excuses = Excuses { plan, evidence };
+    let excuses = Excuses { plan, evidence, uses: RefCell::default() };
     let mut audit = Audit { plan, evidence, excuses, committed, violations: Vec::new() };
     audit.effects();
     audit.runs();
     audit.records();
     audit.answers();
+    audit.replays();
     audit.waits();
     audit.holds();
     audit.limits();
     audit.go();
     audit.leftovers();
     audit.violations.extend(journal::audit(evidence));
-    audit.violations
+    Verdict { violations: audit.violations, excuses: audit.excuses.uses.into_inner() }
 }
 
 struct Audit<'a> {

@@ -1,18 +1,21 @@
 //! Whether each refusal of the layer has its cause.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use tonic_idempotency::{
     policy::{ExpiredKeyPolicy, LeasePolicy},
     rejection::Reason,
 };
 
-use super::{Audit, excuses::SKEW};
+use super::{Audit, excuses::SKEW, limits};
 use crate::{
-    ledger::{Answer, HandlerRun},
-    plan::{End, Kind, Operation, Pace},
+    ledger::{Answer, HandlerRun, Strike},
+    plan::{End, Kind, Operation, Pace, Procedure},
     world::Process,
 };
+
+/// The least limit of a user, if limits are narrow.
+const FEW: usize = 3;
 
 impl Audit<'_> {
     pub(super) fn about_refused(&self, answer: &Answer, reason: Reason, operation: &Operation) -> Option<&'static str> {
@@ -23,6 +26,8 @@ impl Audit<'_> {
             Reason::KeyReused if others().count() > 1 => None,
             Reason::KeyExpired if self.may_be_expired(answer, operation) => None,
             Reason::NoUser if operation.user.is_none() => None,
+            Reason::NotStored if self.is_not_stored(operation) => None,
+            Reason::TooManyRecords if self.has_many_records(answer, operation) => None,
             Reason::RequestTimeout if operation.body != Pace::AtOnce => None,
             Reason::OutcomeUnknown if self.is_unknown(answer, operation) => None,
             Reason::OutcomeUnknown => Some("an outcome is known"),
@@ -35,21 +40,47 @@ impl Audit<'_> {
             Reason::StoreFailed if is_hindered() => None,
             Reason::StoreUnavailable if is_hindered() || self.was_idle(answer) => None,
             Reason::Overloaded if is_hindered() || self.is_crowded(answer) => None,
+            Reason::Conflict if is_hindered() || self.is_beside_another(answer) => None,
             Reason::ShuttingDown if self.is_stopping(answer) => None,
-            Reason::NotCommitted
+            Reason::Conflict
+            | Reason::NotCommitted
             | Reason::StoreFailed
             | Reason::StoreUnavailable
             | Reason::Overloaded
             | Reason::ShuttingDown => Some("a refusal has its cause"),
-            Reason::Conflict | Reason::InProgress => None,
+            // `waits` looks who has the key.
+            Reason::InProgress => None,
             _ => Some("nothing unexpected"),
         }
     }
 
+    /// Returns whether a response under the key was too long to be stored.
+    fn is_not_stored(&self, operation: &Operation) -> bool {
+        let has_run = || {
+            let key = self.key(operation.number);
+            let was_there =
+                |number: usize| self.committed[number] || self.evidence.lost.effects.contains(&(number as u64));
+            let of_key = |(number, run): (usize, &HandlerRun)| was_there(number) && self.key(run.operation) == key;
+            self.evidence.runs.iter().enumerate().any(of_key)
+        };
+        self.plan.settings.has_response_limit && operation.is_long() && (has_run() || self.go_has_run(operation))
+    }
+
+    /// Returns whether the caller may have as many records as are allowed: servers take allowances, which count, too.
+    fn has_many_records(&self, answer: &Answer, operation: &Operation) -> bool {
+        let calls = self.evidence.calls.iter().filter(|call| call.arrived <= answer.got);
+        let operations = calls.map(|call| self.plan.operation(self.evidence.attempts[call.attempt]));
+        let keys: BTreeSet<_> =
+            operations.filter(|other| other.owner() == operation.owner()).map(|other| self.key(other.number)).collect();
+        // Each process has one, for 20 seconds.
+        let allowances = 2 * self.plan.settings.servers;
+        self.plan.settings.records.is_some_and(|records| (keys.len() + allowances) as u64 >= records)
+    }
+
     /// Returns whether something was between the servers of the attempt and the database meanwhile.
-    fn is_hindered(&self, answer: &Answer) -> bool {
+    pub(super) fn is_hindered(&self, answer: &Answer) -> bool {
         let sent = answer.sent.saturating_sub(self.plan.settings.timeout);
-        let calls = self.evidence.calls.iter().enumerate().filter(|(_, call)| call.attempt == answer.attempt);
+        let calls = self.evidence.calls.iter().enumerate().filter(|(_, call)| self.is_of(answer, call.attempt));
         let mut calls = calls.map(|(number, _)| number);
         let mut faults = self.evidence.faults.iter();
         // A connection that has fallen silent is found out when it is used the next time.
@@ -62,10 +93,21 @@ impl Audit<'_> {
     }
 
     /// Returns whether the handler was idle until the server ended its transaction.
-    fn was_idle(&self, answer: &Answer) -> bool {
+    pub(super) fn was_idle(&self, answer: &Answer) -> bool {
         let longest = self.plan.settings.policies.transaction_idle.mul_f64(0.9);
-        let mut runs = self.evidence.runs.iter().filter(|run| run.attempt == answer.attempt);
+        let mut runs = self.evidence.runs.iter().filter(|run| self.is_of(answer, run.attempt));
         runs.any(|run| run.ended.is_some_and(|(at, _)| at - run.began >= longest))
+    }
+
+    /// Returns whether another call with the key was at a server meanwhile.
+    fn is_beside_another(&self, answer: &Answer) -> bool {
+        self.is_with_go(answer)
+            || self.evidence.calls.iter().enumerate().any(|(number, call)| {
+                !self.is_of(answer, call.attempt)
+                    && self.key(self.evidence.attempts[call.attempt]) == self.key(answer.operation)
+                    && call.arrived <= answer.got
+                    && self.excuses.life(number).1 >= answer.sent
+            })
     }
 
     /// Returns whether other calls were at a server of the attempt. A limit may be one, of few connections or of a user's part of them.
@@ -76,15 +118,25 @@ impl Audit<'_> {
                 && calls[number].arrived <= answer.got
                 && self.excuses.life(number).1 >= answer.sent
         };
-        calls.iter().filter(|call| call.attempt == answer.attempt).any(|call| {
+        let settings = &self.plan.settings;
+        let least = match self.plan.operation(answer.operation).procedure {
+            Procedure::Enter => limits::most_transactions(settings),
+            Procedure::Send => settings.connections,
+        };
+        let least = if settings.is_narrow { least.min(FEW) } else { least };
+        calls.iter().filter(|call| self.is_of(answer, call.attempt)).any(|call| {
             let beside = (0..calls.len()).filter(|number| is_beside(*number, &call.process)).count();
-            beside > 1
+            beside > least
         })
     }
 
     fn is_stopping(&self, answer: &Answer) -> bool {
         let mut stops = self.evidence.faults.iter().filter(|fault| matches!(fault.kind, Kind::Stop(_)));
-        stops.any(|stop| stop.from <= answer.got && stop.to >= answer.sent)
+        let is_of_a_call = |stop: &Strike| {
+            let mut calls = self.evidence.calls.iter().filter(|call| self.is_of(answer, call.attempt));
+            calls.any(|call| stop.process.as_ref().is_some_and(|process| process.is(&call.process)))
+        };
+        stops.any(|stop| stop.from <= answer.got && stop.to >= answer.sent && is_of_a_call(stop))
     }
 
     /// Returns whether the time that the key tells of may be longer ago than the retention.
@@ -108,9 +160,11 @@ impl Audit<'_> {
                 || self.excuses.may_claim_late(call)
         };
         let is_told = |run: &HandlerRun| run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
-        let is_run_again = self.plan.settings.policies.on_lease_ended == LeasePolicy::Rerun;
+        let settings = &self.plan.settings;
+        let is_run_again = settings.policies.on_lease_ended == LeasePolicy::Rerun && !settings.reconciles();
         self.runs_of(operation).any(is_told)
+            || self.may_be_taken_from_go(key, answer.got)
             || !is_run_again && calls.any(is_open)
-            || self.excuses.is_taken_back(operation.number)
+            || self.excuses.is_taken_back(operation.number, Duration::ZERO, answer.got)
     }
 }

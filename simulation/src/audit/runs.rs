@@ -9,8 +9,11 @@ use super::{Audit, excuses::SKEW};
 use crate::{
     ledger::{Answer, Call, HandlerRun, Says},
     plan::{End, Procedure},
-    service::PLANNED,
+    service::run_of_error,
 };
+
+/// The time within which a run hears that another one has its key, beyond half a lease and the timeout of the store.
+const TOLD: Duration = Duration::from_secs(2);
 
 /// The longest time between the arrival of a call and the look at its key.
 const LATE: Duration = Duration::from_secs(5);
@@ -25,7 +28,10 @@ impl Audit<'_> {
                 self.broken("nobody acts without a user", format!("run {number} of operation {}", run.operation));
             }
             let age = self.excuses.age(operation.stored, self.evidence.calls[run.call].arrived);
-            if policies.expired_keys == ExpiredKeyPolicy::Refuse && age > policies.retention + SKEW + LATE {
+            if operation.has_key
+                && policies.expired_keys == ExpiredKeyPolicy::Refuse
+                && age > policies.retention + SKEW + LATE
+            {
                 self.broken("an expired key does not run", format!("run {number} of operation {}", run.operation));
             }
             if !run.had_key && !self.may_lack_key(run) {
@@ -33,6 +39,19 @@ impl Audit<'_> {
             }
             if run.cut.is_some_and(|cut| !self.may_be_cut(run, cut)) {
                 self.broken("no handler is cut off", format!("run {number} of operation {}", run.operation));
+            }
+            if operation.procedure == Procedure::Enter
+                && self.committed[number]
+                && run.ended.is_some_and(|(_, end)| end != End::Response)
+            {
+                self.broken("nothing is left of a failure", format!("run {number} of operation {}", run.operation));
+            }
+            if run.lost_lease.is_some_and(|at| !self.may_lose_lease(run, at)) {
+                self.broken("a lost lease is told", format!("run {number} has not lost its lease, and hears of it"));
+            }
+            if let Some(second) = self.evidence.runs.iter().position(|other| self.has_not_heard(run, other)) {
+                let seen = format!("run {number} heeds its lease, and goes on beside run {second}");
+                self.broken("a lost lease is told", seen);
             }
             for (second, other) in self.evidence.runs.iter().enumerate().skip(number + 1) {
                 if self.key(other.operation) == self.key(run.operation) && !self.may_run_beside(run, other) {
@@ -42,7 +61,7 @@ impl Audit<'_> {
             }
         }
         for answer in &self.evidence.answers {
-            let Some(run) = self.told_of(answer) else { continue };
+            let Some(run) = self.told_of(answer).map(|run| &self.evidence.runs[run]) else { continue };
             let again = self.evidence.runs.iter().position(|other| {
                 other.began > answer.got
                     && self.key(other.operation) == self.key(run.operation)
@@ -59,11 +78,46 @@ impl Audit<'_> {
     /// Returns whether a run may begin although its key is not reserved, or is not any more.
     fn may_lack_key(&self, run: &HandlerRun) -> bool {
         let arrived = self.evidence.calls[run.call].arrived;
-        self.plan.operation(run.operation).procedure == Procedure::Enter
+        let operation = self.plan.operation(run.operation);
+        operation.procedure == Procedure::Enter
+            || !operation.has_key
             || self.excuses.is_unprotected(run)
-            || self.excuses.is_taken_back(run.operation)
+            || self.excuses.is_taken_back_since(run, run.began)
             || self.excuses.is_paused(run.call, arrived, run.began)
             || self.excuses.jumps(arrived, run.began) > Duration::ZERO
+    }
+
+    /// Returns whether a run may hear by this time that its lease is lost.
+    fn may_lose_lease(&self, run: &HandlerRun, at: Duration) -> bool {
+        // A process that was killed tells nobody what it hears.
+        self.excuses.killed(&self.evidence.calls[run.call]).any(|killed| killed <= at)
+            // It could not be renewed in time.
+            || self.excuses.is_hindered(run.call, at.saturating_sub(self.plan.settings.policies.lease), at)
+            || self.excuses.is_taken_back_since(run, at)
+            || self.excuses.jumps(self.evidence.calls[run.call].arrived, at) > Duration::ZERO
+    }
+
+    /// Returns whether a run that waits to hear that its lease is lost goes on although another run has taken the key over.
+    fn has_not_heard(&self, run: &HandlerRun, other: &HandlerRun) -> bool {
+        let operation = self.plan.operation(run.operation);
+        let behaviour = operation.behaviour(run.count);
+        let settings = &self.plan.settings;
+        // The next renewal finds out.
+        let heard = other.began + settings.policies.lease / 2 + settings.timeout + TOLD;
+        let works_until = run.began + behaviour.before;
+        behaviour.heeds_lease
+            && operation.procedure == Procedure::Send
+            && operation.has_key
+            && self.key(other.operation) == self.key(run.operation)
+            && self.plan.operation(other.operation).procedure == Procedure::Send
+            && run.began < other.began
+            && heard < works_until
+            && run.lost_lease.is_none_or(|lost| lost > heard)
+            && run.ended.is_some_and(|(ended, _)| ended > heard)
+            && !self.excuses.killed(&self.evidence.calls[run.call]).any(|killed| killed <= heard)
+            && !self.excuses.is_hindered(run.call, other.began, heard)
+            && !self.excuses.is_unprotected(run)
+            && !self.excuses.is_unprotected(other)
     }
 
     /// A transactional run ends with its client, if the policy says so.
@@ -71,8 +125,9 @@ impl Audit<'_> {
         let operation = self.plan.operation(run.operation);
         let call = &self.evidence.calls[run.call];
         let is_over = operation.tells_patience && cut + Duration::from_secs(1) >= call.arrived + operation.patience;
-        operation.procedure == Procedure::Enter
+        (operation.procedure == Procedure::Enter
             && self.plan.settings.policies.on_disconnect == DisconnectPolicy::RollBack
+            || !operation.has_key)
             && (is_over || call.left.is_some_and(|left| left <= cut))
     }
 
@@ -101,7 +156,7 @@ impl Audit<'_> {
         let is_mixed = self.plan.operation(run.operation).procedure != self.plan.operation(other.operation).procedure;
         other.began >= over
             || may_be_freed
-            || self.excuses.is_taken_back(run.operation)
+            || self.excuses.is_taken_back_since(run, other.began)
             || is_mixed
             || self.excuses.is_unprotected(other)
             || self.excuses.is_outrun(run)
@@ -109,23 +164,20 @@ impl Audit<'_> {
             || self.has_expired(run, other.began)
     }
 
-    /// Returns the run that an answer is the outcome of, if it is final.
-    fn told_of(&self, answer: &Answer) -> Option<&HandlerRun> {
-        match &answer.says {
-            Says::Done { run, .. } => self.evidence.runs.get(*run),
-            Says::Failed(Code::FailedPrecondition, message)
-                if message == PLANNED && !self.plan.settings.policies.final_errors.is_empty() =>
-            {
-                self.evidence.runs.iter().rev().find(|run| {
-                    run.attempt == answer.attempt && run.ended.is_some_and(|(_, end)| end == End::FinalError)
-                })
+    /// Returns the number of the run that an answer is the outcome of, if it is final.
+    pub(super) fn told_of(&self, answer: &Answer) -> Option<usize> {
+        let number = match &answer.says {
+            Says::Done { run, .. } => Some(*run),
+            Says::Failed(Code::FailedPrecondition, message) if !self.plan.settings.policies.final_errors.is_empty() => {
+                run_of_error(message)
             }
             _ => None,
-        }
+        };
+        number.filter(|number| *number < self.evidence.runs.len())
     }
 
     /// Returns whether a run may begin although a client was told of another one, which was final.
-    fn may_run_after(&self, run: &HandlerRun, told: Duration, other: &HandlerRun) -> bool {
+    pub(super) fn may_run_after(&self, run: &HandlerRun, told: Duration, other: &HandlerRun) -> bool {
         let policies = &self.plan.settings.policies;
         let is_error = run.ended.is_some_and(|(_, end)| end == End::FinalError);
         let is_reserved = self.plan.operation(run.operation).procedure == Procedure::Send;
@@ -141,7 +193,7 @@ impl Audit<'_> {
             && arrived <= told
             && (is_reserved || self.excuses.is_hindered(other.call, arrived, other.began));
         may_be_freed
-            || self.excuses.is_taken_back(run.operation)
+            || self.excuses.is_taken_back_since(run, other.began)
             || was_locked
             || self.excuses.is_unprotected(run)
             || self.excuses.is_unprotected(other)

@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use tonic_idempotency::{
-    policy::{InProgressPolicy, LeasePolicy},
-    rejection::Reason,
-};
+use tonic_idempotency::{policy::InProgressPolicy, rejection::Reason};
 
 use super::Audit;
 use crate::{
     database::{KEEPALIVES, SILENCE},
     ledger::{Answer, Call, HandlerRun, Says},
-    plan::{End, Pace, Procedure},
+    plan::{End, LENGTH, Pace, Procedure},
 };
 
 /// The time that a call waits for what is full.
@@ -27,7 +24,7 @@ impl Audit<'_> {
                 _ => self.plan.settings.body_timeout,
             };
             let longest = match self.plan.settings.policies.on_in_progress {
-                InProgressPolicy::Wait => self.plan.settings.policies.max_wait,
+                InProgressPolicy::Wait => self.plan.settings.policies.max_wait.min(self.told_deadline(call)),
                 _ => Duration::ZERO,
             } + 3 * self.plan.settings.timeout
                 + body
@@ -48,6 +45,15 @@ impl Audit<'_> {
                 let seen = format!("operation {} heard at {:?} that it is in progress", answer.operation, answer.got);
                 self.broken("a key is free when its call is over", seen);
             }
+        }
+    }
+
+    /// Returns the time that a caller leaves the server, as far as it tells it.
+    fn told_deadline(&self, call: &Call) -> Duration {
+        let operation = self.plan.operation(self.evidence.attempts[call.attempt]);
+        match operation.tells_patience && call.arrived < LENGTH {
+            true => operation.patience,
+            false => Duration::MAX,
         }
     }
 
@@ -75,7 +81,7 @@ impl Audit<'_> {
 
     /// Returns whether another call may have had the key.
     fn is_in_progress(&self, answer: &Answer) -> bool {
-        let own = self.evidence.calls.iter().rposition(|call| call.attempt == answer.attempt);
+        let own = self.evidence.calls.iter().rposition(|call| self.is_of(answer, call.attempt));
         (0..self.evidence.calls.len())
             // An attempt of its own that was given up may have the key for a moment.
             .filter(|number| {
@@ -91,6 +97,30 @@ impl Audit<'_> {
             .any(|number| self.may_hold(number, answer.sent, answer.got))
     }
 
+    /// Returns whether the recovery has certainly found out before this time how a call has ended: nothing was in its way, and it was told.
+    fn is_recovered_before(&self, number: usize, at: Duration) -> bool {
+        let settings = &self.plan.settings;
+        let call = &self.evidence.calls[number];
+        let key = self.key(self.evidence.attempts[call.attempt]);
+        let of_key = |run: &&HandlerRun| self.key(run.operation) == key;
+        let ended = self.evidence.runs.iter().filter(of_key).map(|run| run.ended.map(|(at, _)| at).or(run.cut));
+        let killed = self.excuses.killed(call).max();
+        // A handler of a process that was killed goes on unnoticed, and nobody knows of what was sent and has not arrived.
+        let is_told = self.evidence.runs.iter().filter(of_key).all(|run| run.effect.is_some() || !run.is_sent);
+        let Some(ended) =
+            ended.chain([Some(self.excuses.life(number).1), killed.or(Some(Duration::ZERO))]).max().flatten()
+        else {
+            return false;
+        };
+        let is_alone = self.plan.operations.iter().filter(|it| self.key(it.number) == key).count() == 1;
+        let until = ended
+            .saturating_add(settings.policies.lease + 2 * settings.recovery + 3 * settings.timeout + FULL)
+            .saturating_add(self.excuses.set_back(at));
+        let is_quiet =
+            !self.evidence.faults.iter().any(|fault| fault.from <= at && fault.to + settings.timeout >= ended);
+        is_told && is_alone && is_quiet && until < at
+    }
+
     /// Returns whether a call may have had its key at some time between these.
     pub(super) fn may_hold(&self, number: usize, from: Duration, to: Duration) -> bool {
         let call = &self.evidence.calls[number];
@@ -99,9 +129,10 @@ impl Audit<'_> {
         // The recovery takes over what was lost, or abandoned, at its own time.
         let is_abandoned =
             |run: &HandlerRun| run.call == number && run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
-        let is_recovered = policies.on_lease_ended == LeasePolicy::Reconcile
+        let is_recovered = self.plan.settings.reconciles()
             && !call.is_behind
-            && (self.excuses.is_lost(number) || self.evidence.runs.iter().any(is_abandoned));
+            && (self.excuses.is_lost(number) || self.evidence.runs.iter().any(is_abandoned))
+            && !self.is_recovered_before(number, from);
         let is_transactional = self.plan.operation(self.evidence.attempts[call.attempt]).procedure == Procedure::Enter;
         let killed = self.excuses.killed(call).filter(|at| call.arrived <= *at && *at <= settled).min();
         // Until the server finds out that the client is gone.
@@ -120,7 +151,13 @@ impl Audit<'_> {
             None => settled,
         };
         let until = until.saturating_add(self.excuses.set_back(to));
-        let is_taken_back = self.excuses.is_taken_back(self.evidence.attempts[call.attempt]);
+        // What went back may be a reservation, of which a lease is left.
+        let left = match self.plan.settings.reconciles() {
+            true => from,
+            false => policies.lease + self.excuses.set_back(to),
+        };
+        let operation = self.evidence.attempts[call.attempt];
+        let is_taken_back = self.excuses.is_taken_back(operation, from.saturating_sub(left), to);
         call.arrived <= to && (is_recovered || is_taken_back || until >= from)
     }
 }

@@ -12,9 +12,6 @@ use std::{
 use clap::Parser;
 use serde::Deserialize;
 
-/// The operations of each seed: few, so that as many calls meet more settings and faults.
-const OPERATIONS: &str = "5";
-
 /// Switches guards off, one at a time, in a copy of the repository, and runs the simulation there. Fails if it finds one of them not, and the
 /// list does not say why.
 #[derive(Debug, Parser)]
@@ -170,8 +167,7 @@ fn simulate(copy: &Path, target: &Path, bounds: &[&str]) -> Verdict {
         println!("{}", String::from_utf8_lossy(&built.stderr));
         return Verdict::DoesNotCompile;
     }
-    let output =
-        cargo(&[&["run"], &options[..], &["--", "--seconds", "300", "--operations", OPERATIONS], bounds].concat());
+    let output = cargo(&[&["run"], &options[..], &["--", "--seconds", "300"], bounds].concat());
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines = text.lines().map(str::trim);
     match output.status.code() {

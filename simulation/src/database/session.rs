@@ -180,6 +180,7 @@ impl Session {
                 Ok(rows) => rows.first().and_then(|row| row.text("state").or(row.text("outcome"))).unwrap_or("done"),
             };
             state.tell(format_args!("#{} {sent}: {outcome}", self.number));
+            state.world.count(sent.name, if sent.is_full() { "of 64" } else { outcome });
             rows.push(answer?);
         }
         Ok(rows)

@@ -80,8 +80,8 @@ pub struct StoredRecord {
 pub struct Lost {
     /// The calls whose effects were lost.
     pub effects: BTreeSet<u64>,
-    /// The owners and keys of rows that went back to an earlier state.
-    pub keys: BTreeSet<(Uuid, Uuid)>,
+    /// The owners and keys of rows that went back to an earlier state, and when, since the world began.
+    pub keys: BTreeMap<(Uuid, Uuid), Vec<Duration>>,
 }
 
 /// The transactions and locks of sessions.
@@ -491,7 +491,7 @@ impl State {
             let taken_back = self.effects.drain(self.effects.len() - effects..).map(|effect| effect.call);
             self.lost.effects.extend(taken_back);
             for (id, row) in rows {
-                self.lost.keys.insert(id);
+                self.lost.keys.entry(id).or_default().push(self.world.time());
                 self.rows.remove(&id);
                 row.into_iter().for_each(|row| drop(self.rows.insert(id, row)));
             }

@@ -183,6 +183,11 @@ impl Sent {
         Self::new("effect", "", Action::Effect { owner, key, call, is_unique })
     }
 
+    /// Returns whether it carries as many calls as a statement may.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(&self.action, Action::WriteMany { claims, completions, .. } if claims.len() + completions.len() >= 64)
+    }
+
     fn new(name: &'static str, sql: &str, action: Action) -> Self {
         let is_procedure = sql.starts_with("CALL ") || sql.starts_with("DO ");
         // As the question about them says, whose pattern ignores case.

@@ -51,6 +51,8 @@ pub enum Kind {
     CutClients,
     /// A proxy distorts answers to clients.
     DistortClients,
+    /// A proxy sends some requests of clients a second time.
+    RepeatClients,
     /// The database crashes, and comes back.
     Restart,
     /// An administrator ends all connections.
@@ -74,7 +76,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const COUNT: u64 = 24;
+    const COUNT: u64 = 25;
 
     /// Returns the server that it strikes, if it is one.
     pub fn server(self) -> Option<usize> {
@@ -116,6 +118,7 @@ impl Kind {
             20 => Self::SlowStatements,
             21 => Self::SlowCommits,
             22 => Self::RefuseDatabase(server),
+            23 => Self::RepeatClients,
             _ => Self::CutsAtStatements,
         }
     }

@@ -7,11 +7,11 @@ mod fault;
 mod operation;
 mod settings;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, ops::RangeInclusive, time::Duration};
 
 pub use self::{
     fault::{Fault, Kind},
-    operation::{Behaviour, End, GoCall, Operation, Pace, Procedure, caller},
+    operation::{Behaviour, End, GoCall, LONGEST_RESPONSE, Operation, Pace, Procedure, caller},
     settings::{OfServer, Settings},
 };
 use crate::world::Random;
@@ -32,6 +32,12 @@ pub struct Plan {
     pub faults: Vec<Fault>,
 }
 
+/// Draws how many operations there are. Few find more for each call, since they meet more settings and faults; what takes many needs many.
+fn draw_count(random: &mut Random, settings: &Settings) -> usize {
+    let range: RangeInclusive<f64> = if settings.is_burst { 100.0..=400.0 } else { 3.0..=60.0 };
+    random.magnitude(range) as usize
+}
+
 /// The parts that a plan leaves out, by the numbers of operations and of faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Omitted {
@@ -46,10 +52,12 @@ pub struct Omitted {
 }
 
 impl Plan {
-    /// Makes the plan of a seed, with this many operations.
-    pub fn new(seed: u64, operations: usize) -> Self {
+    /// Makes the plan of a seed, with this many operations, or as many as it draws.
+    pub fn new(seed: u64, operations: Option<usize>) -> Self {
         let settings = Settings::draw(&mut Random::new(seed, "settings"));
         let mut random = Random::new(seed, "operations");
+        let drawn = draw_count(&mut random, &settings);
+        let operations = operations.unwrap_or(drawn);
         let operations = Operation::draw_all(&mut random, operations, &settings);
         let mut faults = Fault::draw_all(&mut Random::new(seed, "faults"), &settings, &operations);
         faults.extend(Fault::draw_distortions(&mut Random::new(seed, "distortions"), &settings, faults.len()));

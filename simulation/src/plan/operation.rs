@@ -8,6 +8,9 @@ use uuid::{Builder, Uuid};
 use super::{LENGTH, Settings};
 use crate::world::{BEGINNING, Random};
 
+/// The longest response that is stored, if there is a limit, in bytes.
+pub const LONGEST_RESPONSE: usize = 150;
+
 /// One operation that a client wants to happen once.
 #[derive(Clone, Debug)]
 pub struct Operation {
@@ -27,6 +30,8 @@ pub struct Operation {
     pub key: Uuid,
     /// The key as it is stored.
     pub stored: Uuid,
+    /// Whether it is sent with its key; without one, once.
+    pub has_key: bool,
     /// The procedure.
     pub procedure: Procedure,
     /// Whether it is delivered, as the message of a queue is, to a consumer that runs it; otherwise it is called.
@@ -99,6 +104,14 @@ pub struct Behaviour {
     pub after: Duration,
     /// How it ends.
     pub end: End,
+    /// In a transaction: whether it writes before it fails.
+    pub writes_first: bool,
+    /// In a transaction: whether it answers as if its statement had not failed.
+    pub ignores_failure: bool,
+    /// Outside of one: whether it stops working once it hears that its lease is lost.
+    pub heeds_lease: bool,
+    /// Whether it panics rather than returning an error, after the effect.
+    pub panics: bool,
 }
 
 /// The end of a run of the handler.
@@ -112,7 +125,7 @@ pub enum End {
     FinalError,
     /// With a panic, before any effect.
     Panic,
-    /// With an error after the effect, which it told the layer of. (In a transaction nothing is left of it.)
+    /// With an error or a panic after the effect, which it told the layer of. (In a transaction nothing is left of it.)
     ErrorAfterEffect,
 }
 
@@ -131,14 +144,33 @@ impl Operation {
                 operation.begins = other.begins + random.duration(Duration::from_millis(1)..=Duration::from_secs(20));
                 if operation.owner() != other.owner() && other.message == other.number && random.once_in(2) {
                     (operation.message, operation.procedure) = (other.message, other.procedure);
+                } else if operation.owner() == other.owner()
+                    && operation.procedure != other.procedure
+                    && random.once_in(2)
+                {
+                    // The same message, to another procedure.
+                    operation.message = other.message;
                 }
             }
             all.push(operation);
         }
+        // The client's layer always sends one.
+        for operation in all.iter_mut().filter(|it| it.user.is_some() && !settings.client_layer) {
+            if random.once_in(20) {
+                operation.has_key = false;
+                // The layer reads no message without a key in reserved mode, so nothing ends one that does not come.
+                (operation.attempts, operation.duplicates, operation.body) = (1, 0, Pace::AtOnce);
+                operation.message = operation.number;
+                operation.key = Uuid::from_bytes(random.bytes());
+                operation.stored = operation.key;
+            }
+        }
         // Of one seed in three, half of the operations are delivered; one seed in four has a Go server.
         let (mut deliveries, mut of_go) = (random.fork(), random.fork());
         let has_deliveries = deliveries.once_in(3) && !settings.client_layer;
-        for operation in all.iter_mut().filter(|operation| has_deliveries && operation.user.is_some()) {
+        for operation in
+            all.iter_mut().filter(|operation| has_deliveries && operation.user.is_some() && operation.has_key)
+        {
             if deliveries.once_in(2) {
                 // A message is there as a whole, and does not tell how long it may take.
                 operation.is_delivered = true;
@@ -148,7 +180,7 @@ impl Operation {
             }
         }
         let has_go = of_go.once_in(4);
-        for operation in all.iter_mut().filter(|it| has_go && it.user.is_some() && !it.is_delivered) {
+        for operation in all.iter_mut().filter(|it| has_go && it.user.is_some() && it.has_key && !it.is_delivered) {
             operation.go = of_go.once_in(3).then(|| GoCall::draw(&mut of_go, operation.begins));
         }
         all
@@ -173,6 +205,10 @@ impl Operation {
                 4 => End::ErrorAfterEffect,
                 _ => End::Response,
             },
+            writes_first: random.once_in(2),
+            ignores_failure: random.once_in(4),
+            heeds_lease: random.once_in(2),
+            panics: random.once_in(2),
         });
         let mut behaviours: Vec<_> = behaviours.collect();
         // So that an operation ends.
@@ -180,9 +216,13 @@ impl Operation {
             before: Duration::from_millis(5),
             after: Duration::from_millis(5),
             end: End::Response,
+            writes_first: false,
+            ignores_failure: false,
+            heeds_lease: false,
+            panics: false,
         });
-        let begins = match settings.rush.filter(|_| random.once_in(2)) {
-            Some(rush) => rush + milliseconds(random, 1, 1_000),
+        let begins = match settings.rush.filter(|_| settings.is_burst || random.once_in(2)) {
+            Some(rush) => rush + random.duration(Duration::from_micros(10)..=settings.rush_lasts),
             None => LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0),
         };
         let key = match settings.policies.expired_keys {
@@ -197,11 +237,15 @@ impl Operation {
                 2 => Pace::Never,
                 _ => Pace::AtOnce,
             },
-            server: usize::try_from(random.number(0..=settings.servers as u64 - 1)).unwrap_or_default(),
+            server: match settings.is_burst {
+                true => 0,
+                false => usize::try_from(random.number(0..=settings.servers as u64 - 1)).unwrap_or_default(),
+            },
             user: (!random.once_in(40)).then_some(*random.one_of(users)),
             scope: u8::from(random.once_in(4)),
             key,
             stored: key,
+            has_key: true,
             procedure: *random.one_of(&[Procedure::Send, Procedure::Enter]),
             is_delivered: false,
             go: None,
@@ -238,9 +282,15 @@ impl Operation {
         Uuid::from_u128(self.user.unwrap_or_default().as_u128() ^ u128::from(self.scope))
     }
 
-    /// Returns the text of its request.
+    /// Returns the text of its request, which its response has, too.
     pub fn text(&self) -> String {
-        format!("entry {}", self.message)
+        let more = if self.is_long() { " and more".repeat(20) } else { String::new() };
+        format!("entry {}{more}", self.message)
+    }
+
+    /// Returns whether its response is longer than [`LONGEST_RESPONSE`].
+    pub fn is_long(&self) -> bool {
+        self.message.is_multiple_of(5)
     }
 }
 

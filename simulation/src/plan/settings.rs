@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tonic::Code;
 use tonic_idempotency::policy::{
-    DisconnectPolicy, ExpiredKeyPolicy, FinalErrors, InProgressPolicy, LeasePolicy, Policies, StorePolicy,
+    DisconnectPolicy, ExpiredKeyPolicy, FinalErrors, ForeignPolicy, InProgressPolicy, Isolation, LeasePolicy, Policies,
+    StorePolicy,
 };
 
 use crate::world::Random;
@@ -36,6 +37,14 @@ pub struct Settings {
     pub shutdown: Duration,
     /// When half of all operations begin, if they crowd.
     pub rush: Option<Duration>,
+    /// In which time they begin.
+    pub rush_lasts: Duration,
+    /// Whether there are hundreds of operations, which all begin in the rush, at one server.
+    pub is_burst: bool,
+    /// The records that one user may have, if there is a limit.
+    pub records: Option<u64>,
+    /// Whether long responses are not stored.
+    pub has_response_limit: bool,
     /// Whether some handlers take about as long as a lease.
     pub has_slow_handlers: bool,
     /// Whether clients use the client's layer; otherwise they send plain requests.
@@ -71,7 +80,7 @@ impl Settings {
         let final_errors = [Code::FailedPrecondition, Code::NotFound];
         let final_errors = FinalErrors::new(final_errors.into_iter().take(usize::from(random.once_in(2)) * 2));
         let is_short = random.once_in(5);
-        let policies = Policies {
+        let mut policies = Policies {
             lease: if random.once_in(4) { seconds(random, 1.0, 1.5) } else { seconds(random, 1.0, 20.0) },
             final_errors: final_errors.expect("codes that may be final"),
             on_in_progress: *random.one_of(&[InProgressPolicy::Abort, InProgressPolicy::Wait]),
@@ -91,8 +100,25 @@ impl Settings {
                 true => ExpiredKeyPolicy::Refuse,
                 false => ExpiredKeyPolicy::Run,
             },
+            on_foreign_reservation: *random.one_of(&[
+                ForeignPolicy::InProgress,
+                ForeignPolicy::InProgress,
+                ForeignPolicy::Reconcile,
+                ForeignPolicy::Rerun,
+            ]),
+            isolation: *random.one_of(&[
+                Isolation::ReadCommitted,
+                Isolation::ReadCommitted,
+                Isolation::RepeatableRead,
+                Isolation::Serializable,
+            ]),
             ..Policies::default()
         };
+        let is_burst = random.once_in(100);
+        if is_burst {
+            // With so many calls, connections are what renewals wait for.
+            policies.lease = policies.lease.max(Duration::from_secs(15));
+        }
         let client_layer = random.once_in(2);
         let servers = usize::try_from(random.number(2..=5)).unwrap_or(2);
         let one_by_one = random.once_in(4);
@@ -107,7 +133,7 @@ impl Settings {
         Self {
             of_servers: of_servers.collect(),
             servers,
-            connections: usize::try_from(random.number(2..=8)).unwrap_or(2),
+            connections: usize::try_from(random.number(if is_burst { 6..=8 } else { 2..=8 })).unwrap_or(2),
             transaction_connections: random.once_in(3).then_some(3),
             policies,
             sweep: seconds(random, 1.0, 60.0),
@@ -115,7 +141,11 @@ impl Settings {
             body_timeout: seconds(random, 1.0, 30.0),
             is_narrow: random.once_in(3),
             recovery: seconds(random, 2.0, 60.0),
-            rush: random.once_in(3).then(|| seconds(random, 1.0, 60.0)),
+            rush: (random.once_in(3) || is_burst).then(|| seconds(random, 1.0, 60.0)),
+            rush_lasts: seconds(random, 0.001, 1.0),
+            is_burst,
+            records: random.once_in(12).then(|| random.number(5..=30)),
+            has_response_limit: random.once_in(6),
             has_slow_handlers: random.once_in(2),
             shutdown: seconds(random, 1.0, 45.0),
             client_layer,
@@ -123,6 +153,14 @@ impl Settings {
             attempt_timeout: seconds(random, 0.3, 30.0),
             stops_one_by_one: random.once_in(10),
         }
+    }
+}
+
+impl Settings {
+    /// Returns whether a key that was taken over is looked into before its handler runs: if one of the two policies says so, it is for both.
+    pub fn reconciles(&self) -> bool {
+        let policies = &self.policies;
+        policies.on_lease_ended == LeasePolicy::Reconcile || policies.on_foreign_reservation == ForeignPolicy::Reconcile
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Weather {
     pub silence: f64,
     /// The chance that an answer is distorted on its way.
     pub distortion: f64,
+    /// The chance that a request is sent a second time.
+    pub repetition: f64,
     /// The network is split: no message arrives, and neither side is told.
     pub is_split: bool,
 }
@@ -32,6 +34,7 @@ impl Weather {
         cut: 0.0,
         silence: 0.0,
         distortion: 0.0,
+        repetition: 0.0,
         is_split: false,
     };
 
@@ -42,6 +45,7 @@ impl Weather {
             cut: self.cut.max(other.cut),
             silence: self.silence.max(other.silence),
             distortion: self.distortion.max(other.distortion),
+            repetition: self.repetition.max(other.repetition),
             is_split: self.is_split || other.is_split,
         }
     }
@@ -136,6 +140,12 @@ impl Link {
         let distortion = self.now().distortion;
         let mut random = self.random();
         random.chance(distortion).then(|| random.fork())
+    }
+
+    /// Draws whether a request is sent a second time.
+    pub fn repeats(&self) -> bool {
+        let repetition = self.now().repetition;
+        self.random().chance(repetition)
     }
 
     fn now(&self) -> Weather {

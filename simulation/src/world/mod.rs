@@ -11,7 +11,12 @@ mod random;
 mod signal;
 mod trace;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -23,6 +28,7 @@ pub use self::{
     signal::Signal,
     trace::{Keeps, Trace},
 };
+use crate::sometimes::Counts;
 
 /// The world of one run. Clones share it.
 #[derive(Clone)]
@@ -32,6 +38,7 @@ struct Shared {
     seed: u64,
     began: Instant,
     trace: Trace,
+    counts: Mutex<BTreeMap<&'static str, BTreeMap<String, u64>>>,
 }
 
 impl World {
@@ -53,6 +60,25 @@ impl World {
     /// Adds an event to the trace.
     pub fn tell(&self, who: fmt::Arguments<'_>, event: fmt::Arguments<'_>) {
         self.0.trace.tell(self.time(), who, event);
+    }
+
+    /// Counts what happens to something.
+    pub fn count(&self, of: &'static str, what: &str) {
+        let mut counts = self.0.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = counts.entry(of).or_default();
+        match of.get_mut(what) {
+            Some(count) => *count += 1,
+            None => drop(of.insert(what.to_owned(), 1)),
+        }
+    }
+
+    /// Returns how often each thing has happened.
+    pub fn counts(&self) -> Counts {
+        let counts = self.0.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |(of, counts): (&&str, &BTreeMap<String, u64>)| {
+            counts.iter().map(|(what, count)| (format!("{of}: {what}"), *count)).collect::<Vec<_>>()
+        };
+        counts.iter().flat_map(of).collect()
     }
 
     /// Returns the trace.
@@ -84,7 +110,7 @@ pub fn run<T: Send + 'static, F: Future<Output = T>>(
         let runtime = runtime.expect("a runtime without I/O");
         let ended = runtime.block_on(async {
             libc::follow_runtime();
-            let shared = Shared { seed, began: Instant::now(), trace: Trace::new(keeps) };
+            let shared = Shared { seed, began: Instant::now(), trace: Trace::new(keeps), counts: Mutex::default() };
             live(World(Arc::new(shared))).await
         });
         // What tasks do when they are dropped is after the end.

@@ -37,8 +37,13 @@ impl Random {
 
     /// Returns a duration of a range. Short ones are as frequent as long ones, of each order of magnitude.
     pub fn duration(&mut self, range: RangeInclusive<Duration>) -> Duration {
-        let (least, most) = (range.start().as_secs_f64().max(1e-6), range.end().as_secs_f64().max(1e-6));
-        Duration::from_secs_f64(least * (most / least).powf(self.0.f64()))
+        let [least, most] = [range.start(), range.end()].map(|end| end.as_secs_f64().max(1e-6));
+        Duration::from_secs_f64(self.magnitude(least..=most))
+    }
+
+    /// Returns a number of a range of positive ones. Small ones are as frequent as large ones, of each order of magnitude.
+    pub fn magnitude(&mut self, range: RangeInclusive<f64>) -> f64 {
+        range.start() * (range.end() / range.start()).powf(self.0.f64())
     }
 
     /// Returns one of several.

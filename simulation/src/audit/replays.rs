@@ -1,0 +1,50 @@
+//! Whether all that clients hear under one key is the outcome of one run.
+
+use std::collections::BTreeMap;
+
+use super::Audit;
+use crate::ledger::{Answer, Says};
+
+impl Audit<'_> {
+    /// Checks the answers under each key against each other, and whether a first answer is said to be one.
+    pub(super) fn replays(&mut self) {
+        let mut keys: BTreeMap<_, Vec<(&Answer, usize)>> = BTreeMap::new();
+        let evidence = self.evidence;
+        for answer in &evidence.answers {
+            let Some(run) = self.told_of(answer) else { continue };
+            keys.entry(self.key(answer.operation)).or_default().push((answer, run));
+            let is_first = matches!(answer.says, Says::Done { is_replay: false, .. });
+            if is_first && !self.is_of(answer, evidence.runs[run].attempt) {
+                let seen = format!("operation {} heard of run {run} as if it was its own", answer.operation);
+                self.broken("a replay says that it is one", seen);
+            }
+        }
+        for answers in keys.into_values() {
+            for (place, (first, of_first)) in answers.iter().enumerate() {
+                for (second, of_second) in &answers[place + 1..] {
+                    if of_first != of_second
+                        && second.sent >= first.got
+                        && !self.may_replace(first, *of_first, *of_second)
+                    {
+                        let seen = format!(
+                            "operation {} heard of run {of_first}, and then of run {of_second}",
+                            second.operation
+                        );
+                        self.broken("a key has one outcome", seen);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether a client may hear of a run under a key of which another was told of another run before.
+    fn may_replace(&self, first: &Answer, of_first: usize, of_second: usize) -> bool {
+        let [told, other] = [of_first, of_second].map(|run| &self.evidence.runs[run]);
+        let is_later = self.takes_key(told) <= self.takes_key(other);
+        is_later && self.may_run_after(told, first.got, other)
+            // A server may still have the response of a run that was lost.
+            || self.excuses.is_taken_back_since(if is_later { told } else { other }, told.began.max(other.began))
+            || self.excuses.is_unprotected(told)
+            || self.excuses.is_unprotected(other)
+    }
+}
