@@ -53,18 +53,19 @@ fn keep_the_promises() {
     assert!(outcome.calls > 0 && outcome.failures.is_empty(), "{:#?}", outcome.failures);
 }
 
-/// Each mutant of the list can still be made: its file still has the text that the mutant replaces. The page says how many there are, and how
-/// many are found.
+/// Each mutant of the list can still be made: its file still has the text that the mutant replaces. The page says how many the simulation has,
+/// and how many of them are found.
 #[test]
 fn have_mutants_that_can_be_made() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
     let read = |path: &str| fs::read_to_string(top.join(path)).expect(path);
     let list: toml::Table = read("simulation/mutants.toml").parse().expect("TOML");
     let mutants = list["mutant"].as_array().expect("mutants");
-    let found = mutants.iter().filter(|mutant| mutant.get("because").is_none());
+    let simulated = mutants.iter().filter(|mutant| mutant["file"].as_str().is_some_and(|file| file.ends_with(".rs")));
+    let found = simulated.clone().filter(|mutant| mutant.get("because").is_none());
     assert!(mutants.iter().all(|mutant| mutant.get("gate").is_none() || mutant.get("because").is_none()));
     let guards = "[guards](../simulation/mutants.toml)";
-    let says = format!("of {} {guards} that are switched off, it finds {}.", mutants.len(), found.count());
+    let says = format!("of {} {guards} that are switched off, it finds {}.", simulated.count(), found.count());
     assert!(read("docs/guarantees.md").contains(&says), "{says}");
     for mutant in mutants {
         let text = |field: &str| mutant[field].as_str().expect("a text");

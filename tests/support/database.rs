@@ -123,6 +123,11 @@ impl Database {
     async fn migrate(&self) {
         let mut owner = self.owner().await;
         organization::migrations::run(&mut owner).await.expect("the migrations run");
+        if let Ok(mutant) = std::env::var("IDEMPOTENCY_TEST_MUTANT") {
+            // A migration with a guard switched off, whose functions replace those that were made.
+            let sql = std::fs::read_to_string(mutant).expect("IDEMPOTENCY_TEST_MUTANT is a file");
+            owner.batch_execute(&sql).await.expect("the mutant is installed");
+        }
         partition(&owner, &Schema::default()).await;
         owner
             .batch_execute(&format!(

@@ -27,13 +27,13 @@ async fn open(store: &impl Store, claim: &Claim, options: TransactionOptions) ->
     }
 }
 
-/// Begins a call that gets its key's lock only after another call has committed the record of the key.
-async fn begun_before_another_commits(database: &Database, isolation: Isolation) -> BeginOutcome {
+/// Begins a call on this store that gets its key's lock only after another call has committed the record of the key.
+async fn begun_before_another_commits(database: &Database, store: PostgresStore, isolation: Isolation) -> BeginOutcome {
     let (owner, watch) = (database.owner().await, database.owner().await);
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
-    let transaction = open(&store(database), &first, TransactionOptions::default()).await;
+    let transaction = open(&store, &first, TransactionOptions::default()).await;
     owner.batch_execute(GATE).await.expect("the gate is closed");
-    let (store, second) = (store(database), again(&first));
+    let second = again(&first);
     let options = TransactionOptions { isolation, ..TransactionOptions::default() };
     let second: JoinHandle<BeginOutcome> = tokio::spawn(async move { begin(&store, &second, options).await });
     until_held(&watch).await;
@@ -43,12 +43,40 @@ async fn begun_before_another_commits(database: &Database, isolation: Isolation)
     second.await.expect("no panic")
 }
 
-/// The look comes after the lock: it has what was committed before the lock was free.
+/// The look comes after the lock: it has what was committed before the lock was free. So does that of the functions.
 #[tokio::test]
 async fn are_looked_at_after_their_lock_is_held() {
-    let database = Database::new().await;
-    let begun = begun_before_another_commits(&database, Isolation::ReadCommitted).await;
-    assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{begun:?}");
+    for common_path in [true, false] {
+        let database = Database::new().await;
+        let store = store(&database).common_path(common_path);
+        let begun = begun_before_another_commits(&database, store, Isolation::ReadCommitted).await;
+        assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{common_path}: {begun:?}");
+    }
+}
+
+/// The look-up of a lost COMMIT: an open transaction may still be committed, and one that was committed before the lock was free is found, by its
+/// token only.
+#[tokio::test]
+async fn are_looked_up_after_their_lock_is_held() {
+    let (database, owner) = Database::with_owner().await;
+    let (watch, call) = (database.owner().await, claim(Uuid::new_v4(), Uuid::new_v4()));
+    let look_up = async |reservation: Reservation| {
+        let Reservation { owner, key, token } = reservation;
+        let (user, key) = (owner.as_uuid(), key.as_uuid());
+        let sql = format!("CALL tenant.idempotency_committed('{user}', '{key}', '{token}', NULL)");
+        database.api().await.query_typed_one(&sql, &[]).await.expect("an answer").get::<_, Option<bool>>(0)
+    };
+    let transaction = open(&store(&database), &call, TransactionOptions::default()).await;
+    assert_eq!(look_up(call.reservation).await, None);
+    owner.batch_execute(GATE).await.expect("the gate is closed");
+    let commit = async {
+        until_held(&watch).await;
+        let outcome = transaction.commit(Some(completion("done"))).await.expect("the store answers");
+        owner.batch_execute("SELECT pg_advisory_unlock(4711)").await.expect("the gate is open");
+        outcome
+    };
+    assert_eq!(tokio::join!(look_up(call.reservation), commit), (Some(true), CommitOutcome::Committed));
+    assert_eq!(look_up(again(&call).reservation).await, Some(false));
 }
 
 /// There the snapshot is that of the first statement: the handler runs, and the record is refused.
@@ -56,7 +84,7 @@ async fn are_looked_at_after_their_lock_is_held() {
 async fn are_recorded_once_above_read_committed() {
     for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
         let database = Database::new().await;
-        let begun = begun_before_another_commits(&database, isolation).await;
+        let begun = begun_before_another_commits(&database, store(&database), isolation).await;
         let BeginOutcome::Open { transaction, .. } = begun else { panic!("{isolation:?}: {begun:?}") };
         let outcome = transaction.commit(Some(completion("second"))).await.expect("the store answers");
         assert_eq!(outcome, CommitOutcome::Superseded, "{isolation:?}");

@@ -64,6 +64,20 @@ async fn one_of_many_takes_over_an_ended_lease() {
     assert_eq!(claim_at_once(&store, &Claim { lease: HOUR, ..claim }).await, (1, 23));
 }
 
+/// A transaction replaces the reservation that it has found, and none that has come since: nothing is known of the effect of that call.
+#[tokio::test]
+async fn does_not_commit_over_a_reservation_that_came_meanwhile() {
+    let (_database, store) = Database::with_store().await;
+    let first = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    acquire(&store, &first).await;
+    let transaction = open_transaction(&store, &again(&first)).await;
+    let second = again(&first);
+    take_over(&store, &second).await;
+    let outcome = transaction.commit(Some(completion("first"))).await.expect("the store answers");
+    assert_eq!(outcome, CommitOutcome::Superseded);
+    take_over(&store, &again(&second)).await;
+}
+
 /// A role or a database may have another default than READ COMMITTED.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_acquires_under_every_isolation_level() {

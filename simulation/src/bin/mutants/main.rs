@@ -1,5 +1,8 @@
-//! Switches guards of the product's code off, one at a time, and looks whether the simulation finds out: `mutants.toml` lists them.
+//! Switches guards of the product's code off, one at a time, and looks whether the simulation finds out, or suites on PostgreSQL for guards in
+//! SQL: `mutants.toml` lists them.
 #![expect(clippy::print_stdout, reason = "it says what happens")]
+
+mod suites;
 
 use std::{
     collections::HashSet,
@@ -12,8 +15,10 @@ use std::{
 use clap::Parser;
 use serde::Deserialize;
 
-/// Switches guards off, one at a time, in a copy of the repository, and runs the simulation there. Fails if it finds one of them not, and the
-/// list does not say why.
+use crate::suites::Suites;
+
+/// Switches guards off, one at a time, in a copy of the repository, and runs the simulation there, or suites on PostgreSQL. Fails if one of them
+/// is not found, and the list does not say why.
 #[derive(Debug, Parser)]
 #[command(version = None)]
 struct Args {
@@ -22,6 +27,9 @@ struct Args {
     /// Only those of the gate.
     #[arg(long)]
     gate: bool,
+    /// Those in SQL, which suites on PostgreSQL find, instead of those in Rust.
+    #[arg(long)]
+    sql: bool,
     /// Each runs the first seeds, as many as make so many calls without a mutant.
     #[arg(long, default_value_t = 20_000)]
     calls: u64,
@@ -41,8 +49,31 @@ struct Mutant {
     replace: String,
     #[serde(default)]
     gate: bool,
-    /// Why the simulation cannot find it, if it cannot.
+    /// Why it cannot be found, if it cannot.
     because: Option<String>,
+}
+
+impl Mutant {
+    fn is_in_sql(&self) -> bool {
+        self.file.extension().is_some_and(|extension| extension == "sql")
+    }
+
+    /// Returns the text of its file below this folder, without and with the guard.
+    fn texts(&self, top: &Path) -> [String; 2] {
+        let text = fs::read_to_string(top.join(&self.file)).expect("the file of a mutant");
+        assert_eq!(text.matches(&self.find).count(), 1, "{}: the text that it replaces", self.name);
+        let without = text.replace(&self.find, &self.replace);
+        [text, without]
+    }
+
+    /// Runs something while the guard is switched off in the copy.
+    fn made_in<T>(&self, copy: &Path, run: impl FnOnce() -> T) -> T {
+        let (file, [text, without]) = (copy.join(&self.file), self.texts(copy));
+        fs::write(&file, without).expect("a copy that can be written");
+        let result = run();
+        fs::write(&file, text).expect("a copy that can be written");
+        result
+    }
 }
 
 fn main() -> ExitCode {
@@ -52,28 +83,36 @@ fn main() -> ExitCode {
     let copy = target.join("mutants");
     let list = fs::read_to_string(top.join("simulation/mutants.toml")).expect("the list");
     let List { mutant: all } = toml::from_str(&list).expect("a list of mutants");
-    let is_wanted =
-        |mutant: &Mutant| (args.names.is_empty() || args.names.contains(&mutant.name)) && (!args.gate || mutant.gate);
+    let is_wanted = |mutant: &Mutant| {
+        mutant.is_in_sql() == args.sql
+            && (args.names.is_empty() || args.names.contains(&mutant.name))
+            && (!args.gate || mutant.gate)
+    };
     let wanted: Vec<_> = all.into_iter().filter(is_wanted).collect();
     let unknown: Vec<_> = args.names.iter().filter(|name| wanted.iter().all(|mutant| mutant.name != **name)).collect();
     assert!(unknown.is_empty() && !wanted.is_empty(), "no such mutants: {unknown:?}");
     copy_files(&top, &copy);
+    if args.sql {
+        let mut suites = Suites::new(top, copy, target);
+        return report(&wanted, |mutant| suites.judge(mutant));
+    }
     // Whatever is found without a mutant would be found with each.
     let unchanged = simulate(&copy, &target, &["--calls", &args.calls.to_string()]);
     let Verdict::BreaksNothing { seeds } = unchanged else {
         println!("without a mutant: {unchanged}");
         return ExitCode::FAILURE;
     };
-    let most = u64::MAX.to_string();
+    println!("by the seeds 1 to {seeds}:");
+    let bounds = ["--seeds", &seeds, "--calls", &u64::MAX.to_string()];
+    report(&wanted, |mutant| mutant.made_in(&copy, || simulate(&copy, &target, &bounds)))
+}
+
+/// Judges each mutant, and says what has become of it.
+fn report(wanted: &[Mutant], mut judge: impl FnMut(&Mutant) -> Verdict) -> ExitCode {
     let (mut found, mut missed) = (0, Vec::new());
-    for mutant in &wanted {
+    for mutant in wanted {
         let began = Instant::now();
-        let file = copy.join(&mutant.file);
-        let text = fs::read_to_string(&file).expect("the file of a mutant");
-        assert_eq!(text.matches(&mutant.find).count(), 1, "{}: the text that it replaces", mutant.name);
-        fs::write(&file, text.replace(&mutant.find, &mutant.replace)).expect("a copy that can be written");
-        let verdict = simulate(&copy, &target, &["--seeds", &seeds, "--calls", &most]);
-        fs::write(&file, text).expect("a copy that can be written");
+        let verdict = judge(mutant);
         let is_found = matches!(verdict, Verdict::BreaksAPromise { .. });
         found += usize::from(is_found);
         let because = mutant.because.as_deref().filter(|_| !is_found);
@@ -83,7 +122,7 @@ fn main() -> ExitCode {
         let because = because.unwrap_or_default();
         println!("{:<40} {:>4.0} s  {verdict} {because}", mutant.name, began.elapsed().as_secs_f64());
     }
-    println!("{found} of {} were found, by the seeds 1 to {seeds}", wanted.len());
+    println!("{found} of {} were found", wanted.len());
     if missed.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -129,14 +168,14 @@ fn remove_others(folder: &Path, kept: &HashSet<PathBuf>) {
     }
 }
 
-/// The answer of the simulation about a copy.
+/// The answer about a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     BreaksNothing {
         seeds: String,
     },
     BreaksAPromise {
-        /// The seed and the promise, in words.
+        /// The seed and the promise, or the test, in words.
         seen: String,
     },
     /// It ended in another way than it may.
