@@ -43,6 +43,20 @@ async fn counts_from_the_completion() {
     }
 }
 
+/// A handler may run for longer than the retention.
+#[tokio::test]
+async fn is_no_shorter_than_a_lease_that_is_renewed() {
+    let (database, owner) = Database::with_owner().await;
+    let (store, call) = (database.store(), claim(Uuid::new_v4(), Uuid::new_v4()));
+    acquire(&store, &call).await;
+    let extended = store.extend(&call.reservation, 2 * HOUR).await.expect("the store answers");
+    assert_eq!(extended, ExtendOutcome::Extended);
+    assert!(left(&owner).await > (2 * HOUR).as_secs_f64() - 30.0);
+    // By a further attempt of its claim.
+    acquire(&store, &Claim { lease: 3 * HOUR, ..call }).await;
+    assert!(left(&owner).await > (3 * HOUR).as_secs_f64() - 30.0);
+}
+
 /// `expires` is indexed: an update of it costs an entry in every index.
 #[tokio::test]
 async fn does_not_update_the_expiry_if_it_is_about_right() {

@@ -17,7 +17,11 @@ use crate::{Mutant, Verdict};
 const SUITES: [(&str, &str, &[&str]); 4] = [
     ("tests", "store", &["postgres::"]),
     ("tests", "store", &["batches::"]),
-    ("tests", "store", &["free_keys::", "go_interceptor::", "late::", "look_ups::", "open_transactions::", "races::"]),
+    (
+        "tests",
+        "store",
+        &["free_keys::", "go_interceptor::", "late::", "look_ups::", "open_transactions::", "races::", "retention::"],
+    ),
     ("tests", "transaction", &["every_driver::"]),
 ];
 
