@@ -3,6 +3,7 @@
 mod child;
 mod crash;
 mod damage;
+mod disk;
 mod ends;
 mod failed;
 mod file;
@@ -13,6 +14,7 @@ mod prelude;
 mod protection;
 mod resume;
 mod stuck;
+mod torn;
 mod worker;
 mod written;
 

@@ -16,23 +16,23 @@ use super::overlay::Overlay;
 /// A disk on which redb never marks its database as cleanly closed: it trusts that mark, and then reads pages without verifying
 /// their checksums.
 #[derive(Debug)]
-pub(super) struct NeverClosed<B> {
-    inner: B,
+pub(super) struct NeverClosed {
+    inner: Box<dyn StorageBackend>,
     /// The changes, if the disk is only read.
     overlay: Option<Mutex<Overlay>>,
     /// Whether the database is being closed: nothing is written then. All commits are durable before that.
     ends: Arc<AtomicBool>,
 }
 
-impl<B: StorageBackend> NeverClosed<B> {
+impl NeverClosed {
     /// A disk that is written.
-    pub(super) fn written(inner: B, ends: Arc<AtomicBool>) -> io::Result<Self> {
+    pub(super) fn written(inner: Box<dyn StorageBackend>, ends: Arc<AtomicBool>) -> io::Result<Self> {
         Ok(Self { inner, overlay: None, ends })
     }
 
     /// A disk that is only read: changes stay in memory.
-    pub(super) fn only_read(inner: B, ends: Arc<AtomicBool>) -> io::Result<Self> {
-        let overlay = Some(Mutex::new(Overlay::of(&inner)?));
+    pub(super) fn only_read(inner: Box<dyn StorageBackend>, ends: Arc<AtomicBool>) -> io::Result<Self> {
+        let overlay = Some(Mutex::new(Overlay::of(&*inner)?));
         Ok(Self { inner, overlay, ends })
     }
 
@@ -49,14 +49,14 @@ impl<B: StorageBackend> NeverClosed<B> {
     }
 }
 
-impl<B: StorageBackend> StorageBackend for NeverClosed<B> {
+impl StorageBackend for NeverClosed {
     fn len(&self) -> io::Result<u64> {
         self.overlay().map_or_else(|| self.inner.len(), |overlay| Ok(overlay.len()))
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match self.overlay() {
-            Some(overlay) => overlay.read(&self.inner, offset, out),
+            Some(overlay) => overlay.read(&*self.inner, offset, out),
             None => self.inner.read(offset, out),
         }
     }
@@ -79,7 +79,7 @@ impl<B: StorageBackend> StorageBackend for NeverClosed<B> {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         match self.overlay() {
             _ if self.ends() => Ok(()),
-            Some(mut overlay) => overlay.write(&self.inner, offset, data),
+            Some(mut overlay) => overlay.write(&*self.inner, offset, data),
             None => self.inner.write(offset, data),
         }
     }

@@ -3,11 +3,13 @@
 //! | module | holds |
 //! |---|---|
 //! | `backend`, `overlay` | the disk, which is verified whenever it is opened, and is written or only read |
+//! | `disk` | the file as a disk |
 //! | `file` | the names of a journal's files |
 //! | `frame` | a record's version and checksum |
 //! | `lock` | the owner of a journal |
 
 mod backend;
+mod disk;
 mod file;
 mod frame;
 mod lock;
@@ -15,8 +17,7 @@ mod overlay;
 
 use std::{
     collections::HashSet,
-    fmt, fs,
-    io::{self, Seek as _, SeekFrom, Write as _},
+    fmt, fs, io,
     ops::Deref,
     path::{Path, PathBuf},
     sync::{
@@ -33,6 +34,7 @@ use redb::{
 
 use self::{
     backend::NeverClosed,
+    disk::JournalDisk,
     frame::{Frame, newer, newer_among},
     lock::LockedPath,
 };
@@ -70,7 +72,7 @@ pub struct RedbStore {
     /// `None` after a failure.
     database: Mutex<Option<OpenDatabase>>,
     /// Dropped last.
-    path: LockedPath,
+    disk: JournalDisk,
 }
 
 impl RedbStore {
@@ -82,10 +84,20 @@ impl RedbStore {
     /// [`JournalError::Full`] or [`JournalError::Store`] if the file cannot be made, locked or read, if it is no regular file, or if it has
     /// nothing of a journal in it. A file that is refused is unchanged.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
+        Self::open_on(path, |file| Box::new(file))
+    }
+
+    /// Opens the file as [`open`](Self::open) does, on the disk that is made of it whenever it is opened. For tests alone.
+    #[doc(hidden)]
+    pub fn open_on(
+        path: impl Into<PathBuf>,
+        make_disk: impl Fn(FileBackend) -> Box<dyn StorageBackend> + Send + Sync + 'static,
+    ) -> Result<Self, JournalError> {
         let name = path.into();
-        let opened = LockedPath::lock(&name).and_then(|path| Ok((open_or_salvage(&path)?, path)));
-        let (database, path) = opened.map_err(|error| explain(&name, error))?;
-        Ok(Self { name, database: Mutex::new(Some(database)), path })
+        let locked = LockedPath::lock(&name).map(|path| JournalDisk::new(path, make_disk));
+        let opened = locked.and_then(|disk| Ok((open_or_salvage(&disk)?, disk)));
+        let (database, disk) = opened.map_err(|error| explain(&name, error))?;
+        Ok(Self { name, database: Mutex::new(Some(database)), disk })
     }
 
     fn database(&self) -> MutexGuard<'_, Option<OpenDatabase>> {
@@ -96,12 +108,12 @@ impl RedbStore {
         let mut database = self.database();
         let open = match database.take().filter(|open| open.takes_changes) {
             Some(open) => open,
-            None => open(&self.path)?,
+            None => open(&self.disk)?,
         };
         if let Err(error) = apply(&open, changes) {
             // redb wants the file to be opened again.
             drop(open);
-            *database = scrub(&self.path)
+            *database = scrub(&self.disk)
                 .inspect_err(|error| {
                     tracing::warn!(journal = %self.name.display(), %error, "what a failed commit has written is still in the journal's file");
                 })
@@ -114,7 +126,7 @@ impl RedbStore {
 
     fn look<T>(&self, look: impl FnOnce(&Database) -> Result<T, Error>) -> Result<T, JournalError> {
         let mut database = self.database();
-        let looked = database.take().map_or_else(|| open_to_read(&self.path), Ok).and_then(|open| {
+        let looked = database.take().map_or_else(|| open_to_read(&self.disk), Ok).and_then(|open| {
             let found = look(&open)?;
             *database = Some(open);
             Ok(found)
@@ -206,32 +218,32 @@ fn last_commit(table: &impl redb::ReadableTable<(), u64>) -> Result<u64, Error> 
 }
 
 /// Opens the file at this path, or makes it. A damaged file is replaced by a new one, with all entries that can be read.
-fn open_or_salvage(path: &LockedPath) -> Result<OpenDatabase, Error> {
-    if let Err(error) = file::remove_unfinished(path) {
-        tracing::debug!(journal = %path.display(), %error, "what other processes left is not removed");
+fn open_or_salvage(disk: &JournalDisk) -> Result<OpenDatabase, Error> {
+    if let Err(error) = file::remove_unfinished(disk) {
+        tracing::debug!(journal = %disk.display(), %error, "what other processes left is not removed");
     }
-    let length = file::length(path)?;
+    let length = file::length(disk)?;
     if length == Some(0) {
-        tracing::warn!(journal = %path.display(), "the file of the journal is empty, and may have had entries; a new journal takes its place");
+        tracing::warn!(journal = %disk.display(), "the file of the journal is empty, and may have had entries; a new journal takes its place");
     }
     if length.unwrap_or_default() == 0 {
-        file::make(path, |unfinished| filled(unfinished, &[]))?;
+        file::make(disk, |unfinished| filled(unfinished, &[]))?;
     }
     // The content before redb repairs the file.
-    let content = fs::read(&**path)?;
-    match open_to_read(path).map(drop) {
+    let content = fs::read(&**disk)?;
+    match open_to_read(disk).map(drop) {
         Ok(()) => {
-            let database = open(path)?;
-            keep_what_no_commit_has(&content, &database, path)?;
+            let database = open(disk)?;
+            keep_what_no_commit_has(&content, &database, disk)?;
             Ok(database)
         }
-        Err(error) if is_damage(&error) => salvage(path, &content, error),
+        Err(error) if is_damage(&error) => salvage(disk, &content, error),
         Err(error) => Err(error),
     }
 }
 
 /// Replaces a damaged file by a new one, with all entries that can be read.
-fn salvage(path: &LockedPath, content: &[u8], error: Error) -> Result<OpenDatabase, Error> {
+fn salvage(disk: &JournalDisk, content: &[u8], error: Error) -> Result<OpenDatabase, Error> {
     if let Some(version) = newer_among(content) {
         return Err(NewerFrame(version).into());
     }
@@ -241,22 +253,22 @@ fn salvage(path: &LockedPath, content: &[u8], error: Error) -> Result<OpenDataba
     }
     let records = last_of_each(found, &HashSet::new());
     let entries: Vec<_> = records.iter().filter_map(of_a_damaged_file).collect();
-    let kept = file::replace(path, content, |unfinished| filled(unfinished, &entries))?;
+    let kept = file::replace(disk, content, |unfinished| filled(unfinished, &entries))?;
     tracing::warn!(
-        journal = %path.display(), kept = %kept.display(), entries = entries.len(), %error,
+        journal = %disk.display(), kept = %kept.display(), entries = entries.len(), %error,
         "the journal was damaged and is kept under another name; its operations, which may have ended, are in a new one as failed"
     );
-    open(path)
+    open(disk)
 }
 
 /// Opens a file that was [read](open_to_read) before.
-fn open(path: &Path) -> Result<OpenDatabase, Error> {
-    opened(FileBackend::new(file::open(path)?)?, NeverClosed::written)
+fn open(disk: &JournalDisk) -> Result<OpenDatabase, Error> {
+    opened(disk.open()?, NeverClosed::written)
 }
 
 /// Opens the file without changing it, and verifies it.
-fn open_to_read(path: &Path) -> Result<OpenDatabase, Error> {
-    let open = opened(FileBackend::new(file::open(path)?)?, NeverClosed::only_read)?;
+fn open_to_read(disk: &JournalDisk) -> Result<OpenDatabase, Error> {
+    let open = opened(disk.open()?, NeverClosed::only_read)?;
     for id in ids(&open)? {
         read(&open, id)?;
     }
@@ -269,7 +281,7 @@ fn filled(path: &Path, records: &[Bytes]) -> io::Result<()> {
     let put = |(id, record): (u64, &Bytes)| Change::Put { id, record: record.clone() };
     let changes: Vec<_> = (1..).zip(records).map(put).collect();
     let made = file::open_or_make(path).map_err(Error::from).and_then(|file| {
-        let database = opened(FileBackend::new(file)?, NeverClosed::written)?;
+        let database = opened(Box::new(FileBackend::new(file)?), NeverClosed::written)?;
         // With the tables, so that readers find them.
         apply(&database, &changes)
     });
@@ -300,16 +312,15 @@ fn keep_what_no_commit_has(content: &[u8], database: &Database, path: &Path) -> 
 
 /// Makes the records of a failed commit unreadable: its callers are told that their calls were not sent, so
 /// [`keep_what_no_commit_has`] must not find them. Returns the database as it is without them, to be read.
-fn scrub(path: &Path) -> Result<OpenDatabase, Error> {
-    let database = open_to_read(path)?;
+fn scrub(disk: &JournalDisk) -> Result<OpenDatabase, Error> {
+    let database = open_to_read(disk)?;
     let last = last_commit(&database.begin_read()?.open_table(COMMITS)?)?;
-    let content = fs::read(path)?;
-    let mut file = file::open(path)?;
+    let content = fs::read(&**disk)?;
+    let written = disk.open()?;
     for (at, _) in Frame::all(&content).filter(|(_, frame)| frame.commit > last) {
-        file.seek(SeekFrom::Start(at as u64))?;
-        file.write_all(&[0])?;
+        written.write(at as u64, &[0])?;
     }
-    file.sync_data()?;
+    written.sync_data()?;
     Ok(database)
 }
 
@@ -327,9 +338,9 @@ fn last_of_each(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<Byt
 }
 
 /// Opens a database on a disk that is written, or only read.
-fn opened<B: StorageBackend>(
-    disk: B,
-    way: impl FnOnce(B, Arc<AtomicBool>) -> io::Result<NeverClosed<B>>,
+fn opened(
+    disk: Box<dyn StorageBackend>,
+    way: impl FnOnce(Box<dyn StorageBackend>, Arc<AtomicBool>) -> io::Result<NeverClosed>,
 ) -> Result<OpenDatabase, Error> {
     let ends = Arc::new(AtomicBool::new(false));
     let backend = way(disk, Arc::clone(&ends))?;

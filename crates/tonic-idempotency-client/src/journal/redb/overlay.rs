@@ -18,7 +18,7 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    pub(super) fn of(disk: &impl StorageBackend) -> io::Result<Self> {
+    pub(super) fn of(disk: &dyn StorageBackend) -> io::Result<Self> {
         let length = disk.len()?;
         Ok(Self { length, on_disk: length, parts: BTreeMap::new() })
     }
@@ -37,7 +37,7 @@ impl Overlay {
         }
     }
 
-    pub(super) fn read(&self, disk: &impl StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    pub(super) fn read(&self, disk: &dyn StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
         if self.length < offset.saturating_add(out.len() as u64) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -51,7 +51,7 @@ impl Overlay {
         Ok(())
     }
 
-    pub(super) fn write(&mut self, disk: &impl StorageBackend, offset: u64, data: &[u8]) -> io::Result<()> {
+    pub(super) fn write(&mut self, disk: &dyn StorageBackend, offset: u64, data: &[u8]) -> io::Result<()> {
         for (number, within, range) in parts(offset, data.len()) {
             let mut part = match self.parts.remove(&number) {
                 Some(part) => part,
@@ -67,7 +67,7 @@ impl Overlay {
         Ok(())
     }
 
-    fn read_disk(&self, disk: &impl StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_disk(&self, disk: &dyn StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = usize::try_from(self.on_disk.saturating_sub(offset)).unwrap_or(usize::MAX);
         let (read, beyond) = out.split_at_mut(there.min(out.len()));
         beyond.fill(0);

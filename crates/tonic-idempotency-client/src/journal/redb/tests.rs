@@ -1,168 +1,16 @@
-//! A disk that loses what was not synchronized: whole writes, and parts of them.
+//! A file of which a commit was cut off, or has failed, and one of another version.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::UNIX_EPOCH,
-};
+use std::time::UNIX_EPOCH;
 
 use super::*;
-
-/// An operation on a disk.
-#[derive(Clone, Debug)]
-enum Deed {
-    Resize(u64),
-    Sync,
-    Write(u64, Vec<u8>),
-}
-
-/// A disk that notes what is done to it. Clones are the same one.
-#[derive(Clone, Debug, Default)]
-struct Disk {
-    content: Arc<Mutex<Vec<u8>>>,
-    deeds: Arc<Mutex<Vec<Deed>>>,
-}
-
-impl Disk {
-    /// The disk after these deeds.
-    fn after(deeds: &[Deed]) -> Self {
-        let disk = Self::default();
-        for deed in deeds {
-            match deed {
-                Deed::Resize(length) => disk.set_len(*length).expect("a disk"),
-                Deed::Sync => {}
-                Deed::Write(offset, data) => disk.write(*offset, data).expect("a disk"),
-            }
-        }
-        disk
-    }
-
-    fn note(&self, deed: Deed) {
-        self.deeds.lock().expect("no panic").push(deed);
-    }
-
-    /// How much has been done.
-    fn done(&self) -> usize {
-        self.deeds.lock().expect("no panic").len()
-    }
-}
-
-impl StorageBackend for Disk {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.content.lock().expect("no panic").len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let offset = offset as usize;
-        out.copy_from_slice(&self.content.lock().expect("no panic")[offset..offset + out.len()]);
-        Ok(())
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.note(Deed::Resize(length));
-        self.content.lock().expect("no panic").resize(length as usize, 0);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.note(Deed::Sync);
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.note(Deed::Write(offset, data.to_vec()));
-        let offset = offset as usize;
-        self.content.lock().expect("no panic")[offset..offset + data.len()].copy_from_slice(data);
-        Ok(())
-    }
-}
-
-fn open_on(disk: &Disk) -> OpenDatabase {
-    opened(disk.clone(), NeverClosed::written).expect("a database")
-}
 
 fn put(id: u64) -> Change {
     Change::Put { id, record: vec![id as u8; 600 * (1 + id as usize % 3)].into() }
 }
 
-/// The commits of a journal: puts, and removals of every third.
-fn commits() -> impl Iterator<Item = Vec<Change>> {
-    (1..=20).map(|id| match id % 3 {
-        0 => vec![put(id), Change::Remove { id: id - 1 }],
-        _ => vec![put(id)],
-    })
-}
-
-/// Returns the ids of the entries after this number of commits.
-fn expected(commits_done: usize) -> Vec<u64> {
-    let mut ids = Vec::new();
-    for change in commits().take(commits_done).flatten() {
-        match change {
-            Change::Put { id, .. } => ids.push(id),
-            Change::Remove { id } => ids.retain(|other| *other != id),
-        }
-    }
-    ids
-}
-
-#[test]
-fn a_commit_is_synchronized_before_it_returns() {
-    let disk = Disk::default();
-    let store = open_on(&disk);
-    for changes in commits() {
-        let before = disk.done();
-        apply(&store, &changes).expect("a commit");
-        let deeds = disk.deeds.lock().expect("no panic")[before..].to_vec();
-        let last_write = deeds.iter().rposition(|deed| matches!(deed, Deed::Write(..))).expect("a write");
-        assert!(deeds[last_write..].iter().any(|deed| matches!(deed, Deed::Sync)), "{deeds:?}");
-    }
-}
-
-/// Ends a journal at every write, with that one torn in the middle, and with some of those lost that were not synchronized.
-#[test]
-fn a_torn_write_loses_no_earlier_entry() {
-    let disk = Disk::default();
-    let journal = open_on(&disk);
-    apply(&journal, &[]).expect("a commit");
-    let begun = disk.done();
-    let mut ends = Vec::new();
-    for changes in commits() {
-        apply(&journal, &changes).expect("a commit");
-        ends.push(disk.done());
-    }
-    let deeds = disk.deeds.lock().expect("no panic").clone();
-    let mut torn_in_a_commit = 0;
-    for cut in begun..*ends.last().expect("commits") {
-        let done = ends.iter().filter(|end| **end <= cut).count();
-        let synced = deeds[..cut].iter().rposition(|deed| matches!(deed, Deed::Sync)).unwrap_or(0);
-        for loss in 0..4 {
-            let mut left = deeds[..cut].to_vec();
-            match (&deeds[cut], loss) {
-                (Deed::Write(offset, data), 0 | 1) => {
-                    left.push(Deed::Write(*offset, data[..data.len() * (1 + loss) / 3].to_vec()));
-                }
-                (_, 0 | 1) => {}
-                // The disk writes in the order that it likes.
-                _ => {
-                    let mut place = 0;
-                    left.retain(|deed| {
-                        place += 1;
-                        place <= synced + 1 || !matches!(deed, Deed::Write(..)) || place % 2 == loss % 2
-                    });
-                }
-            }
-            let left = Disk::after(&left);
-            let opened = open_on(&left);
-            let ids = ids(&opened).expect("a journal");
-            assert!(ids == expected(done) || ids == expected(done + 1), "{ids:?} after {done} commits, cut at {cut}");
-            for id in ids {
-                let Change::Put { record, .. } = put(id) else { unreachable!() };
-                assert_eq!(read(&opened, id).expect("a journal"), Some(record), "cut at {cut}");
-            }
-            torn_in_a_commit += usize::from(!ends.contains(&cut));
-        }
-    }
-    assert!(torn_in_a_commit > 100, "{torn_in_a_commit}");
+/// The disk of the file at this path.
+fn disk(path: &Path) -> JournalDisk {
+    JournalDisk::new(LockedPath::lock(path).expect("a journal"), |file| Box::new(file))
 }
 
 /// A file with one entry, and another of a commit that was cut off, in a part of the file that no commit has.
@@ -171,7 +19,8 @@ fn cut_off(directory: &Path) -> PathBuf {
     let store = RedbStore::open(&path).expect("a journal");
     store.commit(&[Change::Put { id: 1, record: entry("k-1") }]).expect("a commit");
     drop(store);
-    let table = open(&path).expect("a journal").begin_read().expect("a read").open_table(COMMITS).expect("a table");
+    let table =
+        open(&disk(&path)).expect("a journal").begin_read().expect("a read").open_table(COMMITS).expect("a table");
     let last = last_commit(&table).expect("a number");
     let record = entry("k-2");
     let frame = Frame { commit: 1 + last, id: 2, record: &record }.encode();
@@ -216,7 +65,7 @@ fn what_the_last_commit_has_written_is_kept_once() {
 fn what_a_failed_commit_has_written_is_no_entry() {
     let directory = Directory::new();
     let path = cut_off(&directory.0);
-    scrub(&path).expect("a journal");
+    scrub(&disk(&path)).expect("a journal");
     assert_eq!(keys(&path), ["k-1"]);
 }
 
@@ -246,7 +95,7 @@ const VERSIONS: [usize; 2] = [64, 192];
 #[test]
 fn that_is_of_another_version_is_refused_untouched() {
     let newer = |path: &Path| {
-        let database = open(path).expect("a journal");
+        let database = open(&disk(path)).expect("a journal");
         let transaction = database.begin_write().expect("a transaction");
         let frame = [&[0xc9, 0xfd, 0xe7, 7][..], &[7; 40]].concat();
         transaction.open_table(RECORDS).expect("a table").insert(9, &frame[..]).expect("a record");
