@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tonic_idempotency::{
     KeyId,
     run::{Codec as _, Prost},
-    store::{CallSession, Claim, Completion, RequestHash, Reservation, StoredResponse},
+    store::{CallSession, Claim, RequestHash, Reservation, StoredResponse},
 };
 
 use crate::{
@@ -51,7 +51,7 @@ impl GoServer {
         sleep_until(Instant::now() + call.at).await;
         let claim =
             self.claim(&operation, Reservation::new(caller(user, operation.scope).owner(), KeyId::new(operation.key)));
-        if !self.database.reserve_as_go(&claim) {
+        if !self.database.reserve_as_go(&claim).await {
             return self.tell(&operation, "finds the key used:");
         }
         self.tell(&operation, "reserves the key:");
@@ -59,11 +59,10 @@ impl GoServer {
         sleep(call.takes).await;
         let (owner, text) = (operation.owner().to_string(), operation.text());
         let reply = EnterReply { run: FIRST_RUN + run as u64, owner, text }.encode_to_vec();
-        let retention = self.settings.policies.retention;
-        let completion = Completion { response: StoredResponse::message(reply), resource: None, retention };
         let is_done = call.succeeds;
+        let response = is_done.then(|| StoredResponse::message(reply));
         // Its row may be another's by now.
-        self.database.end_as_go(&claim, is_done.then_some(completion));
+        self.database.end_as_go(&claim, response).await;
         self.ledger.end_of_go(run, self.world.time(), is_done);
         self.tell(&operation, if is_done { "is done:" } else { "fails:" });
     }

@@ -3,13 +3,14 @@
 //! The store is the product's own, `SqlStore<Pool>`. A statement is known by its exact text, and carried out with the transitions of the
 //! store in memory; what the SQL functions do beyond these is written here, and says so. A statement happens at one instant, in a
 //! transaction of its own or in that of its session, and waits for the rows and numbers that other transactions have written: then it
-//! begins anew, and holds nothing of its own meanwhile.
+//! goes on where it was, by the clock that it has read before, and holds what it has written meanwhile.
 //!
 //! It leaves out: isolation levels other than READ COMMITTED, row-level security, the application's settings, triggers and
 //! foreign keys.
 
 mod connection;
 mod error;
+mod hold;
 mod pool;
 mod reserved;
 mod row;
@@ -25,6 +26,7 @@ mod upkeep;
 
 pub use self::{
     connection::Connection,
+    hold::RowHold,
     pool::Pool,
     row::Row,
     server::Database,

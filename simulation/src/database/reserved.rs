@@ -18,6 +18,7 @@ use super::{
     error::SqlError,
     row::Row,
     state::{Id, Seen, State, Stop, StoredRow, id},
+    transaction::Change,
 };
 
 impl StoredRow {
@@ -86,48 +87,70 @@ pub(super) fn foreign_lease(claim: &Claim) -> Option<Duration> {
 }
 
 impl State {
-    /// `tenant.idempotency_claim`
-    pub(super) fn claim(&mut self, session: u64, claim: &Claim, until: f64, waited: bool) -> Result<Vec<Row>, Stop> {
+    /// `tenant.idempotency_claim`. A change that has waited is made only if its row is still as it was found, by the clock that was read then;
+    /// else it begins anew.
+    pub(super) fn claim(&mut self, session: u64, claim: &Claim, until: f64) -> Result<Vec<Row>, Stop> {
         if claim.effect == EffectPolicy::SameServer {
             self.work(session).is_asynchronous = true;
         }
-        let (id, now, clock) = (id(&claim.reservation), self.now(), self.clock());
-        let row = self.visible(session, id).cloned();
-        let state = row.as_ref().map(|row| row.state(Some(claim.reservation.token), foreign_lease(claim), now));
-        // A claim that comes too late changes nothing; one that has waited fails, if it would have changed something.
-        let is_late = clock > until;
+        let (id, began) = (id(&claim.reservation), self.progress(session).began);
+        let clock = self.clock_at(began);
         let answer = |row: Row| Ok(vec![row.with("clock", clock)]);
-        let state = match (state, row.clone()) {
-            (None | Some("expired"), _) => {
-                if state.is_some() {
+        loop {
+            let now = self.time(session);
+            let is_late = self.clock_at(now) > until;
+            let row = self.visible(session, id).cloned();
+            let state = row.as_ref().map(|row| row.state(Some(claim.reservation.token), foreign_lease(claim), now));
+            let change = match (state, &row) {
+                (None, _) => Some(Change::Insert),
+                (Some("expired"), _) => Some(Change::Delete),
+                (Some("acquired" | "taken_over"), _) => Some(Change::Renew),
+                (Some("abandoned" | "unknown"), Some(row)) if row.may_be_taken_over(claim, now) => {
+                    Some(Change::TakeOver)
+                }
+                _ => None,
+            };
+            let change = change.map(|change| (row.as_ref().map(|row| row.number), change));
+            let clock_now = self.now();
+            let progress = self.progress(session);
+            if progress.change.is_some() && progress.change != change {
+                (progress.change, progress.time) = (None, clock_now);
+                continue;
+            }
+            let adds = matches!(change, Some((_, Change::Insert | Change::TakeOver)));
+            if adds && is_late && progress.change.is_none() {
+                return answer(found(None, "late"));
+            }
+            progress.change = change;
+            let (change, mut state) = (change.map(|(_, change)| change), state.unwrap_or("acquired"));
+            match (change, row.clone()) {
+                (Some(Change::Insert), _) => self.insert(session, id, Record::reserved(claim, now))?,
+                (Some(Change::Delete), _) => {
                     self.write(session, id, None)?;
+                    let progress = self.progress(session);
+                    (progress.change, progress.time) = (None, clock_now);
+                    continue;
                 }
-                match (is_late, waited) {
-                    (true, true) if state.is_none() => return Err(SqlError::TOO_LATE.into()),
-                    (true, _) => return answer(found(None, "late")),
-                    (false, _) => self.insert(session, id, Record::reserved(claim, now))?,
+                (Some(Change::Renew), Some(mut row)) => {
+                    row.record.renew(claim.lease, now);
+                    self.write(session, id, Some(row))?;
                 }
-                return answer(found(None, "acquired"));
-            }
-            (Some(state @ ("acquired" | "taken_over")), Some(mut row)) => {
-                row.record.renew(claim.lease, now);
-                self.write(session, id, Some(row))?;
-                state
-            }
-            (Some("abandoned" | "unknown"), Some(mut row)) if row.may_be_taken_over(claim, now) => {
-                if is_late {
-                    return if waited { Err(SqlError::TOO_LATE.into()) } else { answer(found(None, "late")) };
+                (Some(Change::TakeOver), Some(mut row)) => {
+                    row.record.take_over(claim, now);
+                    row.is_foreign = false;
+                    self.write(session, id, Some(row))?;
+                    state = "taken_over";
                 }
-                row.record.take_over(claim, now);
-                row.is_foreign = false;
-                self.write(session, id, Some(row))?;
-                "taken_over"
+                (_, _) => {}
             }
-            (Some(state), _) => state,
-        };
-        let row = row.expect("it has a state");
-        let recorded = self.recorded(&row, state, foreign_lease(claim), claim.resource_type.as_deref(), now);
-        answer(recorded)
+            // A claim that comes too late changes nothing; one that has waited fails, if it would have changed something.
+            if adds && self.clock() > until {
+                return Err(SqlError::TOO_LATE.into());
+            }
+            let Some(row) = row else { return answer(found(None, state)) };
+            let recorded = self.recorded(&row, state, foreign_lease(claim), claim.resource_type.as_deref(), now);
+            return answer(recorded);
+        }
     }
 
     /// Returns what a claim finds of a row.
@@ -158,7 +181,7 @@ impl State {
         reservation: &Reservation,
         lease: Duration,
     ) -> Result<Vec<Row>, Stop> {
-        let now = self.now();
+        let now = self.time(session);
         let extended = self
             .change(session, reservation, |record| record.extend(reservation, lease, now) == ExtendOutcome::Extended);
         Ok(vec![Row::default().with("extended", extended?)])
@@ -204,7 +227,7 @@ impl State {
         reservation: &Reservation,
         completion: &Completion,
     ) -> Result<CompleteOutcome, Stop> {
-        let (now, mut outcome) = (self.now(), CompleteOutcome::Fenced);
+        let (now, mut outcome) = (self.time(session), CompleteOutcome::Fenced);
         self.change(session, reservation, |record| {
             let before = record.expires;
             outcome = record.complete(reservation, completion, now);

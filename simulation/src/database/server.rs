@@ -10,12 +10,13 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tonic_idempotency::{
     status::{OutboxStatus, ResourceId},
-    store::{Claim, Completion, driver::DriverError, memory_transitions::Record},
+    store::{Claim, RequestHashes, StoredResponse, driver::DriverError, memory_transitions::Record},
 };
 use uuid::Uuid;
 
 use super::{
     error::SqlError,
+    hold::RowHold,
     pool::Pool,
     state::{Effect, Ending, Lost, Open, State, StoredRecord, StoredRow, id},
     statement::Sent,
@@ -154,32 +155,75 @@ impl Database {
         state.statuses.extend(status.map(|status| (resource.to_string(), status)));
     }
 
-    /// Reserves a key as the Go interceptor does: without a token and a lease. Returns whether it had no row. One that a transaction has written
-    /// counts as one, since nothing waits here.
-    pub fn reserve_as_go(&self, claim: &Claim) -> bool {
-        let mut state = self.lock();
-        let (id, now, number) = (id(&claim.reservation), state.now(), state.next());
-        let is_new = !state.rows.contains_key(&id) && state.writer(id, None).is_none();
-        if is_new {
-            let mut record = Record::reserved(claim, now);
-            (record.token, record.lease_expires) = (Uuid::nil(), None);
-            state.rows.insert(id, StoredRow { number, record, is_foreign: true });
-        }
-        is_new
+    /// Reserves a key as the Go interceptor does: without a token and a lease. Returns whether it had no row.
+    pub async fn reserve_as_go(&self, claim: &Claim) -> bool {
+        self.change_as_go(claim, |state| {
+            let (id, now, number) = (id(&claim.reservation), state.now(), state.next());
+            let is_new = !state.rows.contains_key(&id);
+            if is_new {
+                state.rows.insert(id, StoredRow { number, record: Self::record_of_go(claim, now), is_foreign: true });
+            }
+            is_new
+        })
+        .await
     }
 
-    /// Ends a reservation of the Go interceptor: with a response, or by deleting its row. Returns whether it was still there.
-    pub fn end_as_go(&self, claim: &Claim, completion: Option<Completion>) -> bool {
-        let mut state = self.lock();
-        let (id, now) = (id(&claim.reservation), state.now());
-        let Some(row) = state.rows.get_mut(&id).filter(|row| row.is_foreign && row.record.outcome.is_none()) else {
-            return false;
-        };
-        match completion {
-            Some(completion) => row.record = Record::completed(claim, completion, now),
-            None => drop(state.rows.remove(&id)),
+    /// Ends a reservation as the Go interceptor does: with a response, or by deleting its row. It does so with any row that has no response.
+    /// Returns whether there was one; `None` if that has another outcome.
+    pub async fn end_as_go(&self, claim: &Claim, response: Option<StoredResponse>) -> Option<bool> {
+        self.change_as_go(claim, |state| {
+            let id = id(&claim.reservation);
+            let has_response = |row: &StoredRow| {
+                matches!(row.record.outcome, Some((StoredResponse::Message(_) | StoredResponse::NotStored, _)))
+            };
+            let Some(row) = state.rows.get_mut(&id).filter(|row| !has_response(row)) else { return Some(false) };
+            match response {
+                Some(_) if row.record.unknown || row.record.outcome.is_some() => return None,
+                Some(response) => row.record.outcome = Some((response, None)),
+                None => drop(state.rows.remove(&id)),
+            }
+            Some(true)
+        })
+        .await
+    }
+
+    /// Changes a row as soon as no transaction has written it.
+    async fn change_as_go<T>(&self, claim: &Claim, change: impl FnOnce(&mut State) -> T) -> T {
+        loop {
+            let next_end = self.next_end();
+            {
+                let mut state = self.lock();
+                if state.writer(id(&claim.reservation), None).is_none() {
+                    return change(&mut state);
+                }
+            }
+            next_end.await;
         }
-        true
+    }
+
+    fn record_of_go(claim: &Claim, now: Instant) -> Record {
+        let mut record = Record::reserved(claim, now);
+        (record.token, record.lease_expires) = (Uuid::nil(), None);
+        record.request = RequestHashes::from(*record.request.canonical());
+        record
+    }
+
+    /// Has another client lock the row of a key, or insert one; `None` if a transaction has written it.
+    pub fn hold(&self, owner: Uuid, key: Uuid) -> Option<RowHold> {
+        RowHold::new(self, (owner, key))
+    }
+
+    /// Returns the committed record of a key, whether the Go interceptor has made it, and the time of the clock.
+    pub fn row(&self, owner: Uuid, key: Uuid) -> Option<(Record, bool, Instant)> {
+        let state = self.lock();
+        let StoredRow { record, is_foreign, .. } = state.rows.get(&(owner, key))?;
+        Some((record.clone(), *is_foreign, state.now()))
+    }
+
+    /// Returns the number of records that have expired.
+    pub fn expired(&self) -> usize {
+        let state = self.lock();
+        state.rows.values().filter(|row| !row.record.is_live(state.now())).count()
     }
 
     /// Inserts an effect, on a connection of its own. With `is_unique` no other call may have its number.

@@ -12,7 +12,7 @@ use super::{
     error::SqlError,
     row::Row,
     server::Database,
-    state::{Ending, Stop},
+    state::{Ending, Lock, Stop},
     statement::{Action, Sent},
     transaction::Transaction,
     trouble::{self, Fate, LeftOpen},
@@ -258,27 +258,36 @@ impl Session {
         Ok(())
     }
 
-    /// Carries out a statement, as soon as no other transaction has what it needs.
+    /// Carries out a statement, as soon as no other transaction has what it needs. It waits for each lock on its own, and keeps what it has
+    /// written meanwhile.
     async fn execute(&self, signal: &Notify, sent: &Sent) -> Result<Vec<Row>, SqlError> {
-        let gives_up = sent.action.lock_timeout().map(|time| Instant::now() + time);
-        let mut waited = false;
+        let mut waits: Option<(Lock, Option<Instant>)> = None;
         loop {
             let next_end = self.database.next_end();
             {
                 let mut state = self.database.lock();
-                let other = match state.attempt(self.number, sent, waited) {
+                let lock = match state.attempt(self.number, sent) {
                     Ok(rows) => return Ok(rows),
-                    Err(Stop::Error(error)) => return Err(error),
-                    Err(Stop::Wait(other)) => other,
+                    Err(Stop::Error(error)) => {
+                        self.database.wake_waiting();
+                        return Err(error);
+                    }
+                    Err(Stop::Wait(lock)) => lock,
                 };
-                // PostgreSQL looks for a deadlock only after a second.
-                if state.is_deadlock(self.number, other) {
+                let (other, time) = (lock.session, sent.action.lock_timeout());
+                // PostgreSQL looks for a deadlock only after a second. A statement that waits briefly has given up by then.
+                if time.is_none() && state.waits_behind(other, self.number) {
                     state.fail(self.number);
+                    self.database.wake_waiting();
                     return Err(SqlError::DEADLOCK);
                 }
+                if waits.is_none_or(|(waits, _)| waits != lock) {
+                    waits = Some((lock, time.map(|time| Instant::now() + time)));
+                    state.tell(format_args!("#{} {sent}: waits for #{other}", self.number));
+                }
                 state.session(self.number).waits_for = Some(other);
-                state.tell(format_args!("#{} {sent}: waits for #{other}", self.number));
             }
+            let gives_up = waits.and_then(|(_, gives_up)| gives_up);
             let ended = select! {
                 biased;
                 () = signal.notified() => self.check(),
@@ -289,9 +298,9 @@ impl Session {
             state.session(self.number).waits_for = None;
             if let Err(error) = ended {
                 state.fail(self.number);
+                self.database.wake_waiting();
                 return Err(error);
             }
-            waited = true;
         }
     }
 

@@ -10,6 +10,7 @@ use super::{
     reserved::found,
     row::Row,
     state::{State, Stop, id},
+    transaction::Change,
 };
 
 impl State {
@@ -33,7 +34,7 @@ impl State {
         rows.collect()
     }
 
-    /// `tenant.idempotency_write_many`
+    /// `tenant.idempotency_write_many`: row by row, in the order of owners and keys. It holds the first rows while it waits for another.
     pub(super) fn write_many(
         &mut self,
         session: u64,
@@ -42,21 +43,37 @@ impl State {
         until: f64,
         completions: &[(Reservation, Completion)],
     ) -> Result<Vec<Row>, Stop> {
-        let (now, clock) = (self.now(), self.clock());
-        let (mut completed, mut reserved) = (Vec::new(), Vec::new());
-        for (reservation, completion) in completions {
-            if self.complete_row(session, reservation, completion)? == CompleteOutcome::Completed {
-                completed.push(reservation.token);
+        let began = self.progress(session).began;
+        let clock = self.clock_at(began);
+        let mut completions: Vec<_> = completions.iter().collect();
+        completions.sort_by_key(|(reservation, _)| id(reservation));
+        let mut claims: Vec<_> = claims.iter().collect();
+        claims.sort_by_key(|claim| id(&claim.reservation));
+        for (reservation, completion) in completions.iter().skip(self.progress(session).rows) {
+            let outcome = self.complete_row(session, reservation, completion)?;
+            let progress = self.progress(session);
+            progress.rows += 1;
+            if outcome == CompleteOutcome::Completed {
+                progress.completed.push(reservation.token);
             }
         }
         self.work(session).is_asynchronous = completions.is_empty() && is_asynchronous;
-        for claim in claims.iter().filter(|_| clock <= until) {
-            let id = id(&claim.reservation);
-            if self.visible(session, id).is_none() {
-                self.insert(session, id, Record::reserved(claim, now))?;
-                reserved.push(claim.reservation.token);
-            }
+        let done = self.progress(session).rows - completions.len();
+        if done == 0 && self.progress(session).change.is_none() {
+            let now = self.now();
+            let progress = self.progress(session);
+            (progress.time, progress.change) = (now, Some((None, Change::Insert)));
         }
+        for claim in claims.into_iter().skip(done) {
+            let (id, now) = (id(&claim.reservation), self.time(session));
+            if self.clock() <= until && self.visible(session, id).is_none() {
+                self.insert(session, id, Record::reserved(claim, now))?;
+                self.progress(session).reserved.push(claim.reservation.token);
+            }
+            self.progress(session).rows += 1;
+        }
+        let progress = self.progress(session);
+        let [completed, reserved] = [&mut progress.completed, &mut progress.reserved].map(std::mem::take);
         let tokens = |tokens: Vec<Uuid>| {
             let bytes: Vec<u8> = tokens.iter().flat_map(|token| *token.as_bytes()).collect();
             (!tokens.is_empty()).then(|| Bytes::from(bytes))

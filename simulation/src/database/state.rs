@@ -15,7 +15,7 @@ use super::{
     error::SqlError,
     row::Row,
     statement::{Action, Sent},
-    transaction::{Transaction, Work},
+    transaction::{Progress, Transaction, Work},
     trouble::{Draws, LeftOpen},
     upkeep::Allowances,
 };
@@ -141,8 +141,16 @@ pub(super) struct SessionState {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
     Error(SqlError),
-    /// It needs a row or a number that this session's transaction has written.
-    Wait(u64),
+    /// It needs what another transaction has written.
+    Wait(Lock),
+}
+
+/// A row or a number that a session's transaction, which began at this time, has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lock {
+    pub(super) session: u64,
+    begun: Instant,
+    id: Id,
 }
 
 impl From<SqlError> for Stop {
@@ -269,6 +277,17 @@ impl State {
         self.session(session).transaction.as_ref().expect("it runs a statement").begun
     }
 
+    /// Returns the progress of the session's statement.
+    pub(super) fn progress(&mut self, session: u64) -> &mut Progress {
+        let transaction = self.session(session).transaction.as_mut();
+        transaction.and_then(|it| it.progress.as_mut()).expect("it runs a statement")
+    }
+
+    /// Returns the time by which the session's statement goes.
+    pub(super) fn time(&mut self, session: u64) -> Instant {
+        self.progress(session).time
+    }
+
     /// Returns the row that a session sees.
     pub(super) fn visible(&self, session: u64, id: Id) -> Option<&StoredRow> {
         let transaction = self.sessions.get(&session).and_then(|it| it.transaction.as_ref());
@@ -281,10 +300,15 @@ impl State {
     /// Writes or deletes a row, if no other transaction has written it.
     pub(super) fn write(&mut self, session: u64, id: Id, row: Option<StoredRow>) -> Result<(), Stop> {
         if let Some(other) = self.writer(id, Some(session)) {
-            return Err(Stop::Wait(other));
+            return Err(self.wait(other, id));
         }
         self.work(session).rows.insert(id, row);
         Ok(())
+    }
+
+    /// Waits for what a session has written.
+    fn wait(&mut self, session: u64, id: Id) -> Stop {
+        Stop::Wait(Lock { session, begun: self.begun(session), id })
     }
 
     /// Returns the session, other than this one, whose transaction has written a row.
@@ -319,11 +343,11 @@ impl State {
             .map(|(number, _)| *number)
     }
 
-    /// Carries out a statement at this instant, or stops without having done anything. `waited` says whether it has stopped before.
-    pub(super) fn attempt(&mut self, session: u64, sent: &Sent, waited: bool) -> Result<Vec<Row>, Stop> {
+    /// Carries out a statement at this instant, or stops: one that waits is tried again, and goes on.
+    pub(super) fn attempt(&mut self, session: u64, sent: &Sent) -> Result<Vec<Row>, Stop> {
         let (now, action) = (self.now(), &sent.action);
         let it = self.session(session);
-        let is_explicit = it.transaction.is_some();
+        let is_explicit = it.transaction.as_ref().is_some_and(|open| !open.is_implicit);
         let ends_failure =
             matches!(action, Action::CommitTransaction | Action::Empty | Action::RollBack | Action::RollBackTo(_));
         if it.transaction.as_ref().is_some_and(|open| open.is_aborted) && !ends_failure {
@@ -341,29 +365,27 @@ impl State {
         if action.is_of_transaction() {
             return self.divide(session, action).inspect_err(|_| self.fail(session)).map_err(Stop::Error);
         }
-        let open = it_or_new(&mut self.session(session).transaction, now);
-        let before = open.work.clone();
-        let result = self.run(session, action, waited);
-        let it = self.session(session);
-        match (&result, &mut it.transaction) {
-            (Ok(_), Some(_)) => {}
-            (Err(stop), Some(open)) => {
-                open.work = before;
-                match stop {
-                    _ if !is_explicit => it.transaction = None,
-                    Stop::Error(_) => open.is_aborted = true,
-                    Stop::Wait(_) => {}
-                }
-            }
-            (_, None) => unreachable!("it was opened above"),
+        let open = self.session(session).transaction.get_or_insert_with(|| Transaction::of_statement(now));
+        open.progress.get_or_insert_with(|| Progress::new(open.work.clone(), now));
+        let result = self.run(session, action);
+        match &result {
+            Ok(_) => drop(self.session(session).transaction.as_mut().and_then(|open| open.progress.take())),
+            Err(Stop::Error(_)) => self.fail(session),
+            Err(Stop::Wait(_)) => {}
         }
         result
     }
 
-    /// Marks a statement as failed that was not carried out.
+    /// Rolls back a statement that has failed: with its transaction, if that is its own.
     pub(super) fn fail(&mut self, session: u64) {
-        if let Some(open) = &mut self.session(session).transaction {
-            open.is_aborted = true;
+        let open = &mut self.session(session).transaction;
+        match open {
+            Some(Transaction { is_implicit: true, .. }) => *open = None,
+            Some(open) => {
+                open.is_aborted = true;
+                open.work = open.progress.take().map_or(std::mem::take(&mut open.work), |progress| progress.before);
+            }
+            None => {}
         }
     }
 
@@ -379,7 +401,7 @@ impl State {
             (Action::BeginTransaction { .. }, Some(_)) => {
                 self.returned_open.push(format!("connection #{session} has begun in another client's transaction"));
             }
-            (Action::BeginTransaction { .. }, open) => drop(it_or_new(open, now)),
+            (Action::BeginTransaction { .. }, open) => *open = Some(Transaction::new(now)),
             (Action::RollBack, open) => *open = None,
             (Action::Savepoint(name), Some(open)) => open.set_savepoint(name),
             (Action::ReleaseSavepoint(name), Some(open)) => open.release(name)?,
@@ -390,7 +412,7 @@ impl State {
         Ok(Vec::new())
     }
 
-    fn run(&mut self, session: u64, action: &Action, waited: bool) -> Result<Vec<Row>, Stop> {
+    fn run(&mut self, session: u64, action: &Action) -> Result<Vec<Row>, Stop> {
         match action {
             Action::Abandon(reservation) => self.abandon(session, reservation),
             Action::Abandoned(search) => Ok(self.abandoned(session, search)),
@@ -401,7 +423,7 @@ impl State {
                 self.limit_idle(session, *idle);
                 Ok(vec![self.who(session)])
             }
-            Action::Claim { claim, until } => self.claim(session, claim, *until, waited),
+            Action::Claim { claim, until } => self.claim(session, claim, *until),
             Action::Commit { claim, completion } => self.commit_record(session, claim, completion),
             Action::Committed(reservation) => Ok(self.committed(session, reservation)),
             Action::Complete { reservation, completion } => self.complete(session, reservation, completion),
@@ -438,21 +460,22 @@ impl State {
                 return Err(SqlError::UNIQUE.into());
             }
             if let Some(other) = self.find_other(Some(session), has) {
-                return Err(Stop::Wait(other));
+                return Err(self.wait(other, (owner, key)));
             }
         }
         self.work(session).effects.push((Effect { owner, key, call, time: Duration::ZERO }, is_unique));
         Ok(Vec::new())
     }
 
-    /// Returns whether waiting for this session would never end, because it waits for the first one.
-    pub(super) fn is_deadlock(&self, session: u64, mut other: u64) -> bool {
-        // No cycle is there without the first one, so it ends.
-        while let Some(next) = self.sessions.get(&other).and_then(|it| it.waits_for) {
-            if next == session {
-                return true;
+    /// Returns whether a session waits for another, or for one that waits for it. Then the other must not wait for it: that would be a deadlock.
+    pub(super) fn waits_behind(&self, mut session: u64, other: u64) -> bool {
+        // Those that wait only briefly may wait for each other.
+        for _ in 0..self.sessions.len() {
+            match self.sessions.get(&session).and_then(|it| it.waits_for) {
+                Some(next) if next == other => return true,
+                Some(next) => session = next,
+                None => return false,
             }
-            other = next;
         }
         false
     }
@@ -568,10 +591,6 @@ impl State {
         }
         open
     }
-}
-
-fn it_or_new(open: &mut Option<Transaction>, now: Instant) -> &mut Transaction {
-    open.get_or_insert_with(|| Transaction::new(now))
 }
 
 pub(super) fn id(reservation: &Reservation) -> Id {

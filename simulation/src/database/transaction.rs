@@ -26,6 +26,43 @@ pub(super) struct Transaction {
     pub(super) is_aborted: bool,
     /// How a pooler's other client has left it open, if it has.
     pub(super) left_open: Option<LeftOpen>,
+    /// Whether it is that of one statement, which has begun it.
+    pub(super) is_implicit: bool,
+    /// The progress of the statement that runs.
+    pub(super) progress: Option<Progress>,
+}
+
+/// The progress of a statement. One that has waited for another transaction goes on where it was, with the rows that it has written, and by the
+/// clock as it has read it before.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    /// The work of the transaction before the statement.
+    pub(super) before: Work,
+    pub(super) began: Instant,
+    /// When it has last read the clock.
+    pub(super) time: Instant,
+    /// The change that it waits with: a row's number, `None` for a new row, and what is done to it.
+    pub(super) change: Option<(Option<u64>, Change)>,
+    /// How many of its rows it is done with, if it has several.
+    pub(super) rows: usize,
+    pub(super) completed: Vec<Uuid>,
+    pub(super) reserved: Vec<Uuid>,
+}
+
+/// What a statement does to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Delete,
+    Insert,
+    Renew,
+    TakeOver,
+}
+
+impl Progress {
+    pub(super) fn new(before: Work, now: Instant) -> Self {
+        let (change, rows, completed, reserved) = Default::default();
+        Self { before, began: now, time: now, change, rows, completed, reserved }
+    }
 }
 
 /// The writes, locks and settings of a transaction. Others see the locks alone.
@@ -56,7 +93,20 @@ impl Work {
 
 impl Transaction {
     pub(super) fn new(begun: Instant) -> Self {
-        Self { begun, work: Work::default(), savepoints: Vec::new(), is_aborted: false, left_open: None }
+        Self {
+            begun,
+            work: Work::default(),
+            savepoints: Vec::new(),
+            is_aborted: false,
+            left_open: None,
+            is_implicit: false,
+            progress: None,
+        }
+    }
+
+    /// Makes the transaction of a statement that is in no other.
+    pub(super) fn of_statement(begun: Instant) -> Self {
+        Self { is_implicit: true, ..Self::new(begun) }
     }
 
     pub(super) fn set_savepoint(&mut self, name: &str) {

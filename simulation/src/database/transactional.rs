@@ -9,6 +9,7 @@ use super::{
     reserved::{foreign_lease, found},
     row::Row,
     state::{State, Stop, id},
+    transaction::Change,
 };
 
 impl State {
@@ -84,11 +85,16 @@ impl State {
         claim: &Claim,
         completion: &Completion,
     ) -> Result<Vec<Row>, Stop> {
-        let (id, now) = (id(&claim.reservation), self.now());
-        let seen = self.work(session).seen;
+        let (id, seen) = (id(&claim.reservation), self.work(session).seen);
         if self.insert_record(session, claim, completion)? {
             return Ok(Vec::new());
         }
+        let clock_now = self.now();
+        let progress = self.progress(session);
+        if progress.change.is_none_or(|(_, change)| change != Change::Delete) {
+            (progress.time, progress.change) = (clock_now, Some((None, Change::Delete)));
+        }
+        let now = progress.time;
         let row = self.visible(session, id).filter(|row| Some(row.version()) == seen);
         let is_ended = |row: &&_| {
             let row: &super::state::StoredRow = row;
@@ -108,7 +114,7 @@ impl State {
         if self.work(session).token != Some(claim.reservation.token) {
             return Err(SqlError::ENDED_BY_HANDLER.into());
         }
-        let (id, now, created) = (id(&claim.reservation), self.now(), self.begun(session));
+        let (id, now, created) = (id(&claim.reservation), self.time(session), self.begun(session));
         if self.visible(session, id).is_some() {
             return Ok(false);
         }

@@ -57,7 +57,7 @@ fn answers_as_postgresql_does() {
             let (process, link) = (Host::new(&world, "server").start(), Link::new(world.random("link")));
             let store = SimulatedStore::new(database.pool(&process, link, 8), resource_types());
             let store = store.common_path(common_path).max_batch(max_batch);
-            outcomes(store, &resources, seed, async |claim: &Claim| database.reserve_as_go(claim)).await
+            outcomes(store, &resources, seed, async |claim: &Claim| database.reserve_as_go(claim).await).await
         });
         for (at, (expected, simulated)) in expected.iter().zip(&simulated).enumerate() {
             assert_eq!(simulated, expected, "seed {seed}, operation {at}");

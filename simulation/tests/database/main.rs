@@ -2,4 +2,5 @@
 
 mod conformance;
 mod differential;
+mod locks;
 mod trouble;

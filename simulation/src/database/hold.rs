@@ -1,0 +1,45 @@
+//! A transaction that has locked a row: [`RowHold`].
+
+use std::fmt;
+
+use super::{server::Database, state::Id, transaction::Transaction};
+
+/// A transaction of another client that has locked the row of a key, or has inserted one, until this is dropped: then it is rolled back.
+pub struct RowHold {
+    database: Database,
+    session: u64,
+}
+
+impl RowHold {
+    /// Locks the row; `None` if another transaction has written it.
+    pub(super) fn new(database: &Database, id: Id) -> Option<Self> {
+        let mut state = database.lock();
+        if state.writer(id, None).is_some() {
+            return None;
+        }
+        let (session, begun) = (state.log_in(false), state.now());
+        let mut transaction = Transaction::new(begun);
+        // Nobody sees what it has written.
+        transaction.work.rows.insert(id, None);
+        state.session(session).transaction = Some(transaction);
+        Some(Self { database: database.clone(), session })
+    }
+
+    /// Returns how many sessions wait for it, or for one that waits for it.
+    pub fn waiting(&self) -> usize {
+        let state = self.database.lock();
+        state.sessions.keys().filter(|session| state.waits_behind(**session, self.session)).count()
+    }
+}
+
+impl Drop for RowHold {
+    fn drop(&mut self) {
+        self.database.log_out(self.session);
+    }
+}
+
+impl fmt::Debug for RowHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowHold").field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}
