@@ -19,7 +19,7 @@ impl RowHold {
         }
         let (session, begun) = (state.log_in(false), state.now());
         let mut transaction = Transaction::new(begun);
-        // Nobody sees what it has written.
+        // It is never committed.
         transaction.work.rows.insert(id, None);
         state.session(session).transaction = Some(transaction);
         Some(Self { database: database.clone(), session })

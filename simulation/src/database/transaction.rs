@@ -49,7 +49,7 @@ pub(super) struct Progress {
     pub(super) reserved: Vec<Uuid>,
 }
 
-/// What a statement does to a row.
+/// A change of a row by a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Delete,

@@ -3,46 +3,26 @@
 use std::time::Duration;
 
 use simulation::{
-    database::{Database, SimulatedStore, Trouble, resource_types},
-    world::{Host, Link, World, run},
+    database::{Database, SimulatedStore, Trouble},
+    world::{World, run},
 };
 use tokio::{join, time::sleep};
-use tonic_idempotency::{
-    KeyId, OwnerId,
-    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
-    store::{
-        CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, RequestHash, Reservation, Store,
-        StoredResponse,
-    },
-};
+use tonic_idempotency::store::{Claim, ClaimOutcome, CompleteOutcome, ExtendOutcome, Store};
 use uuid::Uuid;
+
+use super::trouble::{Server, claim, completion};
 
 /// How long a statement that changes a reservation waits for a lock.
 const BRIEFLY: Duration = Duration::from_millis(50);
 
-const LEASE: Duration = Duration::from_secs(20);
-
 fn start(world: &World) -> (Database, SimulatedStore) {
     let database = Database::new(world);
-    let (process, link) = (Host::new(world, "server").start(), Link::new(world.random("link")));
-    let store = SimulatedStore::new(database.pool(&process, link, 8), resource_types());
+    let store = Server::start(world, &database, "server").store;
     (database, store)
 }
 
 async fn reserved(store: &SimulatedStore, key: u64) -> Claim {
-    let (owner, key) = (OwnerId::new(Uuid::from_u64_pair(1, 1)), KeyId::new(Uuid::from_u64_pair(2, key)));
-    let claim = Claim {
-        reservation: Reservation::new(owner, key),
-        session: CallSession::default(),
-        procedure: "/shop.v1.Shop/Order".to_owned(),
-        request: RequestHash::from([1; 32]).into(),
-        lease: LEASE,
-        retention: 100 * LEASE,
-        on_lease_ended: LeasePolicy::Reconcile,
-        on_foreign_reservation: ForeignPolicy::InProgress,
-        effect: EffectPolicy::Anywhere,
-        resource_type: None,
-    };
+    let claim = claim(1, key);
     assert!(matches!(store.claim(&claim).await, Ok(ClaimOutcome::Acquired)));
     claim
 }
@@ -58,8 +38,8 @@ fn lease_left(database: &Database, (owner, key): (Uuid, Uuid)) -> Duration {
 }
 
 async fn complete(store: &SimulatedStore, claim: &Claim) {
-    let done = Completion { response: StoredResponse::message("done"), resource: None, retention: LEASE };
-    assert_eq!(store.complete(&claim.reservation, &done).await.expect("an answer"), CompleteOutcome::Completed);
+    let completed = store.complete(&claim.reservation, &completion()).await.expect("an answer");
+    assert_eq!(completed, CompleteOutcome::Completed);
 }
 
 #[test]
@@ -73,9 +53,9 @@ fn count_a_lease_from_before_they_have_waited() {
             assert_eq!(hold.waiting(), 1);
             drop(hold);
         };
-        let (extended, ()) = join!(store.extend(&claim.reservation, LEASE), waits);
+        let (extended, ()) = join!(store.extend(&claim.reservation, claim.lease), waits);
         assert_eq!(extended.expect("an answer"), ExtendOutcome::Extended);
-        assert_eq!(lease_left(&database, id(&claim)), LEASE - BRIEFLY / 2);
+        assert_eq!(lease_left(&database, id(&claim)), claim.lease - BRIEFLY / 2);
     });
 }
 

@@ -1,6 +1,6 @@
 //! The simulated database: as true as PostgreSQL.
 
+mod at_once;
 mod conformance;
-mod differential;
 mod locks;
 mod trouble;

@@ -20,16 +20,16 @@ use uuid::Uuid;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-struct Server {
+pub(super) struct Server {
     database: Database,
     host: Host,
     link: Link,
     process: Process,
-    store: SimulatedStore,
+    pub(super) store: SimulatedStore,
 }
 
 impl Server {
-    fn start(world: &World, database: &Database, name: &str) -> Self {
+    pub(super) fn start(world: &World, database: &Database, name: &str) -> Self {
         let host = Host::new(world, name);
         let (process, link) = (host.start(), Link::new(world.random(name)));
         let store = SimulatedStore::new(database.pool(&process, link.clone(), 6), resource_types());
@@ -48,7 +48,7 @@ impl Server {
     }
 }
 
-fn claim(owner: u64, key: u64) -> Claim {
+pub(super) fn claim(owner: u64, key: u64) -> Claim {
     let (owner, key) = (OwnerId::new(Uuid::from_u64_pair(1, owner)), KeyId::new(Uuid::from_u64_pair(2, key)));
     Claim {
         reservation: Reservation::new(owner, key),
@@ -64,7 +64,7 @@ fn claim(owner: u64, key: u64) -> Claim {
     }
 }
 
-fn completion() -> Completion {
+pub(super) fn completion() -> Completion {
     Completion { response: StoredResponse::message("done"), resource: None, retention: HOUR }
 }
 
