@@ -148,7 +148,7 @@ impl Client {
             request.metadata_mut().insert(DELIVERED, 1.into());
         }
         if operation.tells_patience {
-            request.set_timeout(patience);
+            request.set_timeout(patience.mul_f64(operation.told));
         }
         request
     }

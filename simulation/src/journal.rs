@@ -276,8 +276,8 @@ impl Client {
         let is_kept = |end: &End| match end {
             End::Answered => true,
             End::Failed(code, None) => are_errors_final && *code == Code::FailedPrecondition,
-            // Another operation has the key: this one is not sent for its sake.
-            End::Failed(_, Some(Reason::KeyReused)) => true,
+            // Another operation has the key: this one is not sent for its sake. Or it has happened, and its response was not stored.
+            End::Failed(_, Some(Reason::KeyReused | Reason::NotStored)) => true,
             End::Failed(..) | End::Expired => false,
         };
         self.ledger.lock().journals.get(&self.operation.number).is_some_and(|kept| kept.ends.iter().any(is_kept))

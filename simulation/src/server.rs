@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use tokio::time::sleep;
+use tokio::{sync::Notify, task::yield_now, time::sleep};
 use tonic::{Status, body::Body};
 use tonic_idempotency::{
     Caller, IdempotencyLayer,
@@ -260,6 +260,8 @@ impl Server {
         let mut service = if request.headers().contains_key(DELIVERED) { consumer } else { service };
         process.gate().await;
         let visit = self.visit(&process, &mut request);
+        let left = Left::default();
+        request.extensions_mut().insert(left.clone());
         let served = async move {
             let _is_served = requests;
             let Ok(()) = poll_fn(|context| service.poll_ready(context)).await;
@@ -268,7 +270,11 @@ impl Server {
             let body = body.collect().await.map(Body::new);
             Response::from_parts(parts, body.unwrap_or_else(|_| Body::empty()))
         };
-        let response = alive(&process, served).await?;
+        let response = tokio::select! {
+            biased;
+            () = left.0.notified() => None,
+            response = alive(&process, served) => response,
+        }?;
         let refusal = Status::from_header_map(response.headers());
         if refusal.and_then(|status| Reason::of(&status)) == Some(Reason::InProgress) {
             self.ledger.is_behind(visit.call);
@@ -295,6 +301,18 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// Tells the server of a call that its client has gone.
+#[derive(Clone, Debug, Default)]
+pub struct Left(Arc<Notify>);
+
+impl Left {
+    /// Has the client go, before whatever comes next.
+    pub async fn leave(&self) {
+        self.0.notify_one();
+        yield_now().await;
     }
 }
 

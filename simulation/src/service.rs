@@ -19,7 +19,7 @@ use crate::{
     database::{Database, Pool},
     ledger::Ledger,
     plan::{Behaviour, End, Operation, Procedure, caller},
-    server::{CALL, DELIVERED, SCOPE, USER},
+    server::{CALL, DELIVERED, Left, SCOPE, USER},
     world::{Link, Process, World},
 };
 
@@ -132,6 +132,9 @@ impl Service {
             Procedure::Send => self.send(run, behaviour, &execution).await,
             Procedure::Enter => (behaviour.end, self.enter(run, behaviour, operation, &extensions).await),
         };
+        if let (true, Procedure::Enter, Some(left)) = (behaviour.is_left, procedure, extensions.get::<Left>()) {
+            left.leave().await;
+        }
         self.ledger.end(run, self.world.time(), end);
         match &ended {
             Ok(()) => self.tell(run, number, format_args!("is done")),

@@ -2,7 +2,7 @@
 
 use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
 
-use super::Audit;
+use super::{Audit, waits::FULL};
 use crate::{
     distortion::OF_A_PROXY,
     ledger::{Answer, HandlerRun, Says, Strike},
@@ -106,8 +106,12 @@ impl Audit<'_> {
                 && self.committed[number]
                 && run.ended.is_none_or(|(_, end)| end != End::ErrorAfterEffect)
         };
+        // An attempt that was given up may be on its way for longer than the layer expects, which is as long as it waited for it.
+        let settings = &self.plan.settings;
+        let is_given_up_early = settings.attempt_timeout < 3 * settings.timeout + FULL && self.is_hindered(answer);
         self.plan.settings.client_layer
             && has_failed
+            && !self.excuses.uses("an attempt was given up early", is_given_up_early)
             && is_alone
             && !(operation.procedure == Procedure::Send
                 && self.runs_of(operation).any(|run| self.excuses.may_run_again(run, answer.got)))

@@ -35,6 +35,7 @@ impl Audit<'_> {
         let [first, second] = [first, second].map(|number| &self.evidence.runs[number]);
         let is_reserved = |operation| self.plan.operation(operation).procedure == Procedure::Send;
         self.has_expired(first, self.takes_key(second))
+            || self.may_go_meddle(self.key(first.operation), first.began, self.takes_key(second))
             || is_reserved(first.operation) && self.excuses.may_run_again(first, self.takes_key(second))
             || is_reserved(second.operation) && self.excuses.is_unprotected(second)
             || self.excuses.is_outrun(first)

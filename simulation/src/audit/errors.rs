@@ -7,7 +7,7 @@ use tonic::Code;
 use super::Audit;
 use crate::{
     ledger::{Answer, Call, HandlerRun, Strike},
-    plan::{End, Kind, Operation},
+    plan::{End, Kind, Operation, Procedure},
     service::run_of_error,
 };
 
@@ -30,7 +30,7 @@ impl Audit<'_> {
             }),
             (Code::Unavailable, None) => self.is_disturbed(answer) || self.is_distorted(answer),
             (Code::DeadlineExceeded, None) => {
-                operation.tells_patience && answer.got - answer.sent >= operation.patience.mul_f64(0.9)
+                operation.tells_patience && answer.got - answer.sent >= operation.patience.mul_f64(0.9 * operation.told)
                     || self.is_distorted(answer)
             }
             (_, None) => self.is_distorted(answer),
@@ -81,7 +81,13 @@ impl Audit<'_> {
                 && matches!(run.ended, Some((_, End::Panic | End::ErrorAfterEffect)))
                 && !self.plan.operation(run.operation).has_key
         };
-        self.evidence.runs.iter().any(panics)
+        let is_left = |run: &HandlerRun| {
+            let operation = self.plan.operation(run.operation);
+            self.is_of(answer, run.attempt)
+                && operation.procedure == Procedure::Enter
+                && operation.behaviour(run.count).is_left
+        };
+        self.evidence.runs.iter().any(|run| panics(run) || is_left(run))
             || self.strikes(answer).any(is_cause)
             || self.is_hindered(answer)
             || self.was_idle(answer)

@@ -65,6 +65,19 @@ impl Audit<'_> {
         policies.on_foreign_reservation != ForeignPolicy::InProgress && self.evidence.go_runs.iter().any(may_be_taken)
     }
 
+    /// Returns whether a Go server may have changed another's record meanwhile: its call has outlasted the lease after which its key is another's,
+    /// and its last statement changes whatever row has no response, a final error among them.
+    pub(super) fn may_go_meddle(&self, key: (Uuid, Uuid), from: Duration, to: Duration) -> bool {
+        let policies = &self.plan.settings.policies;
+        let meddles = |go: &GoRun| {
+            let ended = go.to.unwrap_or(Duration::MAX);
+            let age = ended.saturating_sub(go.from).saturating_add(self.excuses.jumps(go.from, ended));
+            from <= ended && ended <= to && age >= policies.lease.mul_f64(0.98) && self.key(go.operation) == key
+        };
+        let may_be_taken = policies.on_foreign_reservation != ForeignPolicy::InProgress;
+        self.excuses.uses("a Go server outlasted its lease", may_be_taken && self.evidence.go_runs.iter().any(meddles))
+    }
+
     /// Returns whether a Go server has had an effect under the key of an operation.
     pub(super) fn go_has_run(&self, operation: &Operation) -> bool {
         let key = self.key(operation.number);

@@ -86,6 +86,7 @@ impl Audit<'_> {
             && !self.excuses.are_commits_queued(at)
             && !self.excuses.is_unprotected(run)
             && !self.excuses.is_taken_back_since(run, at)
+            && !self.may_go_meddle(self.key(run.operation), run.began, at)
             && !self.has_expired(run, at)
     }
 

@@ -11,6 +11,7 @@
 //! | calls of a key run one after the other | a handler begins while another one with its key runs that has not lost it | `runs` |
 //! | no handler is cut off | its own process drops it in the middle, and its client has not left, or that is nothing to it | `runs` |
 //! | nothing is left of a failure | a transactional handler fails, and its effect is there | `runs` |
+//! | nothing is left of a call whose client went | a transactional handler's effect is there although its client went before it ended, and it was to be rolled back then | `runs` |
 //! | a lost lease is told | a handler is told of it, and it has it | `runs` |
 //! | nobody acts without a user | a handler runs for a caller who is not authenticated | `runs` |
 //! | an expired key does not run | a handler runs under a key that is older than its retention, and they are to be refused | `runs` |

@@ -64,10 +64,11 @@ impl Audit<'_> {
                 && !self.excuses.is_unprotected(run)
                 && !self.excuses.is_taken_back_since(run, Duration::MAX)
         };
-        match self.plan.operation(run.operation).procedure {
+        let is_recorded = match self.plan.operation(run.operation).procedure {
             Procedure::Enter => self.committed[number],
             Procedure::Send => is_reserved(),
-        }
+        };
+        is_recorded && !self.may_go_meddle(self.key(run.operation), run.began, Duration::MAX)
     }
 
     /// Returns whether a record may be one of a response that was too long to be stored.

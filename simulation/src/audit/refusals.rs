@@ -14,6 +14,9 @@ use crate::{
     world::Process,
 };
 
+/// How long a server's allowance of records counts.
+const ALLOWANCE: Duration = Duration::from_secs(20);
+
 /// The least limit of a user, if limits are narrow.
 const FEW: usize = 3;
 
@@ -72,8 +75,13 @@ impl Audit<'_> {
         let operations = calls.map(|call| self.plan.operation(self.evidence.attempts[call.attempt]));
         let keys: BTreeSet<_> =
             operations.filter(|other| other.owner() == operation.owner()).map(|other| self.key(other.number)).collect();
-        // Each process has one, for 20 seconds.
-        let allowances = 2 * self.plan.settings.servers;
+        // Each process has one, with its calls in flight.
+        let in_flight = self.evidence.calls.iter().filter(|call| {
+            call.arrived <= answer.got
+                && call.left.is_none_or(|left| left + ALLOWANCE >= answer.sent)
+                && self.plan.operation(self.evidence.attempts[call.attempt]).owner() == operation.owner()
+        });
+        let allowances = 2 * self.plan.settings.servers + in_flight.count();
         self.plan.settings.records.is_some_and(|records| (keys.len() + allowances) as u64 >= records)
     }
 
@@ -154,9 +162,13 @@ impl Audit<'_> {
                 call.arrived <= answer.got && self.key(self.evidence.attempts[call.attempt]) == key
             });
         let mut calls = calls.map(|(number, _)| number);
+        // A reconciler that did not know was asked for the sake of Go servers' reservations, and the lease's policy asks none again.
+        let stays_unknown =
+            self.plan.settings.reconciles() && self.plan.settings.policies.on_lease_ended == LeasePolicy::Rerun;
         let is_open = |call| {
             self.excuses.is_killed(call)
-                || self.excuses.has_lapsed(call, answer.got) && self.excuses.life(call).1 >= answer.sent
+                || self.excuses.has_lapsed(call, answer.got)
+                    && (stays_unknown || self.excuses.life(call).1 >= answer.sent)
                 || self.excuses.may_claim_late(call)
         };
         let is_told = |run: &HandlerRun| run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);

@@ -46,6 +46,10 @@ impl Audit<'_> {
             {
                 self.broken("nothing is left of a failure", format!("run {number} of operation {}", run.operation));
             }
+            if self.is_left_and_committed(number, run) {
+                let seen = format!("run {number} of operation {} was left by its client", run.operation);
+                self.broken("nothing is left of a call whose client went", seen);
+            }
             if run.lost_lease.is_some_and(|at| !self.may_lose_lease(run, at)) {
                 self.broken("a lost lease is told", format!("run {number} has not lost its lease, and hears of it"));
             }
@@ -87,6 +91,18 @@ impl Audit<'_> {
             || self.excuses.jumps(arrived, run.began) > Duration::ZERO
     }
 
+    /// Returns whether a run has its effect although its client went before it ended, and the policy is to roll it back.
+    fn is_left_and_committed(&self, number: usize, run: &HandlerRun) -> bool {
+        let operation = self.plan.operation(run.operation);
+        operation.procedure == Procedure::Enter
+            && operation.has_key
+            && !operation.is_delivered
+            && operation.behaviour(run.count).is_left
+            && self.plan.settings.policies.on_disconnect == DisconnectPolicy::RollBack
+            && self.committed[number]
+            && run.ended.is_some_and(|(ended, _)| self.evidence.calls[run.call].left.is_some_and(|left| left <= ended))
+    }
+
     /// Returns whether a run may hear by this time that its lease is lost.
     fn may_lose_lease(&self, run: &HandlerRun, at: Duration) -> bool {
         // A process that was killed tells nobody what it hears.
@@ -94,6 +110,7 @@ impl Audit<'_> {
             // It could not be renewed in time.
             || self.excuses.is_hindered(run.call, at.saturating_sub(self.plan.settings.policies.lease), at)
             || self.excuses.is_taken_back_since(run, at)
+            || self.may_go_meddle(self.key(run.operation), run.began, at)
             || self.excuses.jumps(self.evidence.calls[run.call].arrived, at) > Duration::ZERO
     }
 
@@ -124,7 +141,8 @@ impl Audit<'_> {
     fn may_be_cut(&self, run: &HandlerRun, cut: Duration) -> bool {
         let operation = self.plan.operation(run.operation);
         let call = &self.evidence.calls[run.call];
-        let is_over = operation.tells_patience && cut + Duration::from_secs(1) >= call.arrived + operation.patience;
+        let is_over = operation.tells_patience
+            && cut + Duration::from_secs(1) >= call.arrived + operation.patience.mul_f64(operation.told);
         (operation.procedure == Procedure::Enter
             && self.plan.settings.policies.on_disconnect == DisconnectPolicy::RollBack
             || !operation.has_key)
@@ -157,6 +175,7 @@ impl Audit<'_> {
         other.began >= over
             || may_be_freed
             || self.excuses.is_taken_back_since(run, other.began)
+            || self.may_go_meddle(self.key(run.operation), run.began, other.began)
             || is_mixed
             || self.excuses.is_unprotected(other)
             || self.excuses.is_outrun(run)
@@ -194,6 +213,7 @@ impl Audit<'_> {
             && (is_reserved || self.excuses.is_hindered(other.call, arrived, other.began));
         may_be_freed
             || self.excuses.is_taken_back_since(run, other.began)
+            || self.may_go_meddle(self.key(run.operation), run.began, other.began)
             || was_locked
             || self.excuses.is_unprotected(run)
             || self.excuses.is_unprotected(other)

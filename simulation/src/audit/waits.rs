@@ -7,12 +7,12 @@ use tonic_idempotency::{policy::InProgressPolicy, rejection::Reason};
 use super::Audit;
 use crate::{
     database::{KEEPALIVES, SILENCE},
-    ledger::{Answer, Call, HandlerRun, Says},
-    plan::{End, LENGTH, Pace, Procedure},
+    ledger::{Answer, Call, HandlerRun, Says, Strike},
+    plan::{End, Kind, LENGTH, Pace, Procedure},
 };
 
 /// The time that a call waits for what is full.
-const FULL: Duration = Duration::from_secs(5);
+pub(super) const FULL: Duration = Duration::from_secs(5);
 
 impl Audit<'_> {
     /// Checks how long calls wait, and for which others.
@@ -52,7 +52,7 @@ impl Audit<'_> {
     fn told_deadline(&self, call: &Call) -> Duration {
         let operation = self.plan.operation(self.evidence.attempts[call.attempt]);
         match operation.tells_patience && call.arrived < LENGTH {
-            true => operation.patience,
+            true => operation.patience.mul_f64(operation.told),
             false => Duration::MAX,
         }
     }
@@ -116,8 +116,12 @@ impl Audit<'_> {
         let until = ended
             .saturating_add(settings.policies.lease + 2 * settings.recovery + 3 * settings.timeout + FULL)
             .saturating_add(self.excuses.set_back(at));
-        let is_quiet =
-            !self.evidence.faults.iter().any(|fault| fault.from <= at && fault.to + settings.timeout >= ended);
+        let disturbs = |fault: &Strike| match fault.kind {
+            Kind::Kill(_) | Kind::Stop(_) => ended < fault.from,
+            kind if kind.is_of_clients() => false,
+            _ => fault.to + settings.timeout >= ended,
+        };
+        let is_quiet = !self.evidence.faults.iter().any(|fault| fault.from <= at && disturbs(fault));
         is_told && is_alone && is_quiet && until < at
     }
 

@@ -94,6 +94,14 @@ impl Kind {
         }
     }
 
+    /// Returns whether it is between clients and servers alone.
+    pub fn is_of_clients(self) -> bool {
+        matches!(
+            self,
+            Self::CutClients | Self::DistortClients | Self::RepeatClients | Self::SplitClients | Self::StormClients
+        )
+    }
+
     fn draw(random: &mut Random, kinds: &[u64], server: usize) -> Self {
         match *random.one_of(kinds) {
             0 => Self::Kill(server),

@@ -44,8 +44,10 @@ pub struct Operation {
     pub duplicates: usize,
     /// How long a client waits for each answer before it hangs up.
     pub patience: Duration,
-    /// Whether the server knows of the patience, by `grpc-timeout`.
+    /// Whether the server is told a deadline, by `grpc-timeout`.
     pub tells_patience: bool,
+    /// The part of its patience that it tells.
+    pub told: f64,
     /// How many attempts there are before the last ones, after all faults.
     pub attempts: usize,
     /// The longest pause between attempts.
@@ -112,6 +114,8 @@ pub struct Behaviour {
     pub heeds_lease: bool,
     /// Whether it panics rather than returning an error, after the effect.
     pub panics: bool,
+    /// In a transaction: whether its client goes in the moment in which it ends.
+    pub is_left: bool,
 }
 
 /// The end of a run of the handler.
@@ -209,6 +213,7 @@ impl Operation {
             ignores_failure: random.once_in(4),
             heeds_lease: random.once_in(2),
             panics: random.once_in(2),
+            is_left: random.once_in(8),
         });
         let mut behaviours: Vec<_> = behaviours.collect();
         // So that an operation ends.
@@ -220,6 +225,7 @@ impl Operation {
             ignores_failure: false,
             heeds_lease: false,
             panics: false,
+            is_left: false,
         });
         let begins = match settings.rush.filter(|_| settings.is_burst || random.once_in(2)) {
             Some(rush) => rush + random.duration(Duration::from_micros(10)..=settings.rush_lasts),
@@ -258,6 +264,7 @@ impl Operation {
             },
             patience: milliseconds(random, 20, 20_000),
             tells_patience: random.once_in(2),
+            told: if random.once_in(2) { 1.0 } else { random.magnitude(0.05..=1.0) },
             attempts: usize::try_from(random.number(1..=5)).unwrap_or(1),
             pause: milliseconds(random, 1, 5_000),
             behaviours,
