@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 /// How often each thing has happened.
 pub type Counts = BTreeMap<String, u64>;
 
-/// The number of calls in which each of [`EXPECTED`] has happened at least once.
-pub const CALLS: u64 = 1_000_000;
-
-/// All that has to happen: the answers of clients, the answers of statements, the words of reconcilers and of journals, and the ends of handlers.
+/// All that has to happen in a million calls: the answers of clients, the answers of statements, the words of reconcilers and of journals, and the ends of handlers.
 pub const EXPECTED: &[&str] = &[
     "abandon: done",
     "allow: done",

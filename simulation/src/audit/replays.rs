@@ -44,7 +44,7 @@ impl Audit<'_> {
         is_later && self.may_run_after(told, first.got, other)
             // A server may still have the response of a run that was lost.
             || self.excuses.is_taken_back_since(if is_later { told } else { other }, told.began.max(other.began))
-            // A call that has lost its lease answers its own client, though another one's outcome is recorded.
+            // A call that has lost its lease answers its own client, though the other's outcome is recorded.
             || !is_later && self.excuses.may_run_again(other, told.began)
             || self.excuses.is_unprotected(told)
             || self.excuses.is_unprotected(other)

@@ -12,7 +12,7 @@ use crate::{
     service::run_of_error,
 };
 
-/// The time within which a run hears that another one has its key, beyond half a lease and the timeout of the store.
+/// The time within which a run hears that another run has its key, beyond half a lease and the timeout of the store.
 const TOLD: Duration = Duration::from_secs(2);
 
 /// The longest time between the arrival of a call and the look at its key.

@@ -2,7 +2,7 @@
 
 use simulation::{
     database::{Database, SimulatedStore, resource_types},
-    world::{Host, Link, World, run},
+    world::{Host, Keeps, Link, World, run},
 };
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
@@ -30,7 +30,7 @@ impl Harness for Simulated {
 }
 
 fn in_a_world<F: AsyncFnOnce(Simulated) + Send + 'static>(case: F) {
-    run(1, false, |world| async move { case(Simulated(world)).await });
+    run(1, Keeps::Nothing, |world| async move { case(Simulated(world)).await });
 }
 
 conformance_tests!(by in_a_world);

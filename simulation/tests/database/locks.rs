@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use simulation::{
     database::{Database, SimulatedStore, Trouble},
-    world::{World, run},
+    world::{Keeps, World, run},
 };
 use tokio::{join, time::sleep};
 use tonic_idempotency::store::{Claim, ClaimOutcome, CompleteOutcome, ExtendOutcome, Store};
@@ -44,7 +44,7 @@ async fn complete(store: &SimulatedStore, claim: &Claim) {
 
 #[test]
 fn count_a_lease_from_before_they_have_waited() {
-    run(1, false, |world| async move {
+    run(1, Keeps::Nothing, |world| async move {
         let (database, store) = start(&world);
         let claim = reserved(&store, 1).await;
         let hold = database.hold(id(&claim).0, id(&claim).1).expect("a lock");
@@ -65,7 +65,7 @@ fn complete_together(
     let_go: [Duration; 2],
     look: impl AsyncFnOnce(&Database, [(Uuid, Uuid); 2]) + Send + 'static,
 ) -> String {
-    run(1, true, move |world| async move {
+    run(1, Keeps::Lines, move |world| async move {
         let (database, store) = start(&world);
         let claims = [reserved(&store, 1).await, reserved(&store, 2).await, reserved(&store, 3).await];
         let ids = [id(&claims[1]), id(&claims[2])];

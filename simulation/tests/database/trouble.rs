@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use simulation::{
     database::{Database, Open, Pool, SimulatedStore, Trouble, resource_types},
-    world::{Host, Link, Process, Weather, World, run},
+    world::{Host, Keeps, Link, Process, Weather, World, run},
 };
 use tokio::time::sleep;
 use tonic_idempotency::{
@@ -171,7 +171,7 @@ async fn live_through_everything(world: World) -> (Open, usize, Vec<String>) {
 fn a_seed_repeats_everything_and_nothing_is_held_afterwards() {
     let mut traces = Vec::new();
     for seed in 0..8 {
-        let [one, other] = [(); 2].map(|()| run(seed, true, live_through_everything));
+        let [one, other] = [(); 2].map(|()| run(seed, Keeps::Lines, live_through_everything));
         let ((open, effects, lines), others) = (one, other.2);
         for (line, other) in lines.iter().zip(&others) {
             assert_eq!(line, other, "seed {seed}");
@@ -187,7 +187,7 @@ fn a_seed_repeats_everything_and_nothing_is_held_afterwards() {
 
 #[test]
 fn a_killed_process_has_its_transaction_rolled_back() {
-    run(1, false, |world| async move {
+    run(1, Keeps::Nothing, |world| async move {
         let server = Server::start(&world, &Database::new(&world), "one");
         let held = claim(1, 1);
         let _transaction = server.begin(&held).await.expect("a transaction");
@@ -200,7 +200,7 @@ fn a_killed_process_has_its_transaction_rolled_back() {
 
 #[test]
 fn a_transaction_behind_a_split_network_is_rolled_back_when_it_is_idle_for_too_long() {
-    run(1, false, |world| async move {
+    run(1, Keeps::Nothing, |world| async move {
         let server = Server::start(&world, &Database::new(&world), "one");
         let _transaction = server.begin(&claim(1, 1)).await.expect("a transaction");
         server.link.add(Weather { is_split: true, ..Weather::CLEAR });
@@ -213,7 +213,7 @@ fn a_transaction_behind_a_split_network_is_rolled_back_when_it_is_idle_for_too_l
 
 #[test]
 fn two_transactions_that_wait_for_each_other_are_a_deadlock() {
-    run(1, false, |world| async move {
+    run(1, Keeps::Nothing, |world| async move {
         let server = Server::start(&world, &Database::new(&world), "one");
         let (one, other) = (claim(1, 1), claim(2, 2));
         let (first, second) = (server.begin(&one).await.expect("one"), server.begin(&other).await.expect("other"));
@@ -241,7 +241,7 @@ fn two_transactions_that_wait_for_each_other_are_a_deadlock() {
 
 #[test]
 fn a_failover_loses_the_last_commits_and_old_sessions_answer_nothing() {
-    run(1, false, |world| async move {
+    run(1, Keeps::Nothing, |world| async move {
         let server = Server::start(&world, &Database::new(&world), "one");
         for key in 0..3 {
             let claim = claim(1, key);
@@ -258,7 +258,7 @@ fn a_failover_loses_the_last_commits_and_old_sessions_answer_nothing() {
 
 #[test]
 fn a_server_that_is_down_cannot_be_asked() {
-    run(1, false, |world| async move {
+    run(1, Keeps::Nothing, |world| async move {
         let server = Server::start(&world, &Database::new(&world), "one");
         server.database.restart(HOUR);
         let error = server.store.claim(&claim(1, 1)).await.expect_err("it is down");
@@ -269,7 +269,7 @@ fn a_server_that_is_down_cannot_be_asked() {
 /// The pool has a connection again when the first attempt, whose COMMIT hangs, has been given up; and the attempt in its place is refused.
 #[test]
 fn a_refusal_in_place_of_an_attempt_that_was_given_up_leaves_open_how_that_ends() {
-    run(1, false, |world| async move {
+    run(1, Keeps::Nothing, |world| async move {
         let (database, host) = (Database::new(&world), Host::new(&world, "one"));
         let pool = database.pool(&host.start(), Link::new(world.random("one")), 2);
         let store = SimulatedStore::new(pool.clone(), resource_types()).timeout(Duration::from_secs(4));

@@ -20,7 +20,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use simulation::world::run;
+use simulation::world::{Keeps, run};
 use tokio::sync::Semaphore;
 use tonic_idempotency::{KeyId, OwnerId, store::Store as _};
 use uuid::Uuid;
@@ -89,7 +89,7 @@ fn are_explained_on_postgresql() {
 #[test]
 fn are_explained_on_the_simulated_database() {
     let bounds = bounds();
-    run(bounds.0, false, move |world| async move { live_at_length(&Simulated::start(&world), bounds).await });
+    run(bounds.0, Keeps::Nothing, move |world| async move { live_at_length(&Simulated::start(&world), bounds).await });
 }
 
 /// Returns the first seed, and how many operations are enough.
