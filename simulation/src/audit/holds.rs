@@ -51,9 +51,12 @@ impl Audit<'_> {
         let call = &self.evidence.calls[number];
         let is_open =
             |run: &HandlerRun| run.call == number && run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
-        // It is answered when its key is released.
-        let is_told =
-            |answer: &Answer| self.is_of(answer, call.attempt) && answer.says != Says::Nothing && answer.got <= at;
+        // It is answered when its key is released, unless its client gave it up before.
+        let is_told = |answer: &Answer| {
+            self.is_of(answer, call.attempt)
+                && !matches!(answer.says, Says::Nothing | Says::Unresolved)
+                && answer.got <= at
+        };
         let waits = |run: &HandlerRun| {
             run.call == number
                 && self.excuses.release_waits(run).is_some_and(|until| until >= at)

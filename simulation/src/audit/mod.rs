@@ -46,6 +46,8 @@ mod records;
 mod refusals;
 mod replays;
 mod runs;
+#[cfg(test)]
+mod tests;
 mod waits;
 
 use std::{cell::RefCell, collections::BTreeMap, fmt};
