@@ -1,13 +1,18 @@
 //! Whether the answers that clients got tell the truth.
 
+use std::time::Duration;
+
 use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
 
-use super::{Audit, waits::FULL};
+use super::Audit;
 use crate::{
     distortion::OF_A_PROXY,
     ledger::{Answer, HandlerRun, Says, Strike},
     plan::{End, Kind, Operation, Procedure},
 };
+
+/// By how much later than a client its server hears that it has given an attempt up.
+const LATE: Duration = Duration::from_secs(1);
 
 impl Audit<'_> {
     pub(super) fn answers(&mut self) {
@@ -98,20 +103,25 @@ impl Audit<'_> {
         let is_alone = operation.duplicates == 0
             && !self.strikes(answer).any(is_repeated)
             && self.plan.operations.iter().filter(shares).count() == 1;
+        // An attempt that was given up counts as over when as much time has passed again.
+        let settings = &self.plan.settings;
+        let again = if settings.client_journal { operation.patience / 2 } else { settings.attempt_timeout };
+        let is_over = |run: &HandlerRun| {
+            let left = self.evidence.calls[run.call].left;
+            self.excuses
+                .uses("an attempt was given up before", left.is_some_and(|left| left + again <= answer.got + LATE))
+        };
         let is_on_the_way = |(number, run): (usize, &HandlerRun)| {
             run.operation == operation.number
                 && run.attempt == answer.attempt
                 && answer.got + self.excuses.jumps(run.began, answer.got)
                     < run.began + self.plan.settings.policies.retention
                 && self.committed[number]
+                && !is_over(run)
                 && run.ended.is_none_or(|(_, end)| end != End::ErrorAfterEffect)
         };
-        // An attempt that was given up may be on its way for longer than the layer expects, which is as long as it waited for it.
-        let settings = &self.plan.settings;
-        let is_given_up_early = settings.attempt_timeout < 3 * settings.timeout + FULL && self.is_hindered(answer);
         self.plan.settings.client_layer
             && has_failed
-            && !self.excuses.uses("an attempt was given up early", is_given_up_early)
             && is_alone
             && !(operation.procedure == Procedure::Send
                 && self.runs_of(operation).any(|run| self.excuses.may_run_again(run, answer.got)))

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The time that a call waits for what is full.
-pub(super) const FULL: Duration = Duration::from_secs(5);
+const FULL: Duration = Duration::from_secs(5);
 
 impl Audit<'_> {
     /// Checks how long calls wait, and for which others.
