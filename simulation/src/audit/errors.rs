@@ -1,4 +1,4 @@
-//! Whether each error that is no refusal of the layer has its cause.
+//! Whether each error has its cause: those of handlers, of the network and of proxies. `refusals` has those of the layer.
 
 use std::time::Duration;
 

@@ -105,7 +105,7 @@ impl Audit<'_> {
 
     /// Returns whether a run may hear by this time that its lease is lost.
     fn may_lose_lease(&self, run: &HandlerRun, at: Duration) -> bool {
-        // A process that was killed tells nobody what it hears.
+        // What a process hears after it was killed goes nowhere.
         self.excuses.killed(&self.evidence.calls[run.call]).any(|killed| killed <= at)
             // It could not be renewed in time.
             || self.excuses.is_hindered(run.call, at.saturating_sub(self.plan.settings.policies.lease), at)

@@ -105,7 +105,7 @@ impl Audit<'_> {
         let of_key = |run: &&HandlerRun| self.key(run.operation) == key;
         let ended = self.evidence.runs.iter().filter(of_key).map(|run| run.ended.map(|(at, _)| at).or(run.cut));
         let killed = self.excuses.killed(call).max();
-        // A handler of a process that was killed goes on unnoticed, and nobody knows of what was sent and has not arrived.
+        // An effect that was sent and has not arrived is not known: the reconciler says so each time.
         let is_told = self.evidence.runs.iter().filter(of_key).all(|run| run.effect.is_some() || !run.is_sent);
         let Some(ended) =
             ended.chain([Some(self.excuses.life(number).1), killed.or(Some(Duration::ZERO))]).max().flatten()

@@ -116,7 +116,7 @@ impl Settings {
         };
         let is_burst = random.once_in(100);
         if is_burst {
-            // With so many calls, connections are what renewals wait for.
+            // Renewals wait for connections, which hundreds of calls have.
             policies.lease = policies.lease.max(Duration::from_secs(15));
         }
         let client_layer = random.once_in(2);
