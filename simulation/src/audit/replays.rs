@@ -41,11 +41,14 @@ impl Audit<'_> {
     fn may_replace(&self, first: &Answer, of_first: usize, of_second: usize) -> bool {
         let [told, other] = [of_first, of_second].map(|run| &self.evidence.runs[run]);
         let is_later = self.takes_key(told) <= self.takes_key(other);
+        // Its record has expired under it.
+        let outlasts = other.ended.is_some_and(|(ended, _)| ended >= told.began);
         is_later && self.may_run_after(told, first.got, other)
             // A server may still have the response of a run that was lost.
             || self.excuses.is_taken_back_since(if is_later { told } else { other }, told.began.max(other.began))
             // A call that has lost its lease answers its own client, though the other's outcome is recorded.
-            || !is_later && self.excuses.may_run_again(other, told.began)
+            || !is_later
+                && (self.excuses.may_run_again(other, told.began) || outlasts && self.has_expired(other, told.began))
             || self.excuses.is_unprotected(told)
             || self.excuses.is_unprotected(other)
     }
