@@ -23,7 +23,6 @@
 //! | `environment` | the clock, the database, other users and lost messages |
 //! | `properties`, `sights` | conditions that hold in every state, and conditions that must be seen in some |
 //! | `guards` | the guards of the protocol; each is left out once, and the checker must notice |
-//! | `moving` | a model of its own: the move of the table to partitions |
 //! | `scenario`, `scenarios`, `explore` | the servers of each exploration, the failures, and the exploration itself |
 //!
 //! # The properties
@@ -84,7 +83,6 @@ mod environment;
 mod explore;
 mod go_interceptor;
 mod guards;
-mod moving;
 mod pool;
 mod properties;
 mod record;

@@ -4,6 +4,7 @@
 
 mod compared;
 mod made;
+mod model;
 mod moved;
 mod moving;
 mod steps;

@@ -1,4 +1,4 @@
-//! The move of the table of keys to partitions, while transactions change a row of it: a model of its own.
+//! A model of the move, while transactions change a row of the table. A model checker, `stateright`, explores all of its states.
 //!
 //! A trigger mirrors each change in the new table, the copier copies what has not changed since, and then the names are switched
 //! (`migrations/packs/partitions.sql`). Transactions see what is committed (READ COMMITTED), or what was when they began (REPEATABLE
