@@ -92,20 +92,10 @@ pub struct Args {
     #[arg(long)]
     pub(crate) serializable: bool,
 
-    /// Let a trigger of the application fail a tenth of the writes of records, as if the server were gone that it asks (SQLSTATE 08006).
-    #[arg(long)]
-    pub(crate) failing_trigger: bool,
-
-    /// The most calls that share a statement of a server's store; 1 turns that off, and with it the faults of such statements. Defaults
-    /// to the store's own.
-    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(1..=1024))]
-    pub(crate) max_batch: Option<u16>,
-
-    /// The faults: `all`, `none`, or a comma-separated list of batch, bouncer-kill, commit-cut, connection-cut,
-    /// connections-cut, database-kill, failover, flood, full-pool, hang, hang-up, hog, mover, owner, redis, server-kill, silence, slow-outbox, stall,
-    /// step-kill and zombie. There is bouncer-kill with `--topology pgbouncer` alone; with `--topology patroni` there is failover
-    /// instead of database-kill and hang; with `--topology redis-cluster` there is redis, and neither batch, full-pool nor owner. With
-    /// `--moving`, and only then, there is mover, and no owner.
+    /// The faults: `all`, `none`, or a comma-separated list of bouncer-kill, commit-cut, connection-cut, connections-cut, database-kill,
+    /// failover, hang-up, mover, redis, server-kill, silence, stall, step-kill and zombie. There is bouncer-kill with `--topology pgbouncer`
+    /// alone; with `--topology patroni` there is failover instead of database-kill; redis with `--topology redis-cluster`, and mover with
+    /// `--moving`, and only then.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 
@@ -189,7 +179,7 @@ mod tests {
         assert_eq!(args.on_store_unavailable, StorePolicy::Reject);
         assert!(args.topology == Topology::Single && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
-        assert_eq!((args.seed, args.max_batch), (None, None));
+        assert_eq!(args.seed, None);
         assert!(args.partitions.is_none() && !args.moving);
     }
 

@@ -15,37 +15,16 @@ pub(crate) enum FaultKind {
     ConnectionsCut,
     ConnectionsLate,
     ConnectionsSilenced,
-    Batch(BatchFault),
     Bouncer(BouncerFault),
     ClientHungUp,
-    CommitsHung,
     DatabaseKilled,
     DatabaseStalled,
-    Flooded,
-    Hogged,
     Mover(MoverFault),
-    OutboxAsleep,
-    OutboxLocked,
-    OwnerChanged,
-    PoolFull,
     Primary(Failover),
     Redis(RedisFault),
     ServerKilled,
     ServerKilledAt(Step),
     ServerPausedAt(Step),
-}
-
-/// The fault of a statement that several calls share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum BatchFault {
-    /// Its connection is cut when it has been carried out.
-    CutAfter,
-    /// Its connection is cut before it arrives.
-    CutBefore,
-    /// Another transaction, of a foreign client, has inserted one of its keys, and does not end.
-    Locked,
-    /// The table takes no row with one of its keys.
-    Refused,
 }
 
 /// A fault of PgBouncer's connections to the database.
@@ -115,8 +94,6 @@ enum Effect {
     OfMove,
     /// All that was sent arrives, and a client that waits for its answer gets it, however late.
     Delay,
-    /// Connections to the database end, which can be made again at once.
-    Cut,
     /// Another server of the database has become the primary, or a primary of Redis was lost.
     Failover,
     /// Anything may be lost.
@@ -143,43 +120,28 @@ impl FaultKind {
         self.row().0 == Effect::Failover
     }
 
-    pub(crate) fn is_cut(self) -> bool {
-        self.row().0 == Effect::Cut
-    }
-
     /// Its effect, and its name in tables and stories. A step, if there is one, follows the name.
     fn row(self) -> (Effect, &'static str) {
-        use Effect::{Cut, Delay, Loss, OfClient, OfMove};
+        use Effect::{Delay, Loss, OfClient, OfMove};
         match self {
-            Self::AfterCommitCut => (Cut, "connection cut after a COMMIT, before its answer"),
-            Self::BeforeCommitCut => (Cut, "connection cut before a COMMIT arrived"),
-            Self::ConnectionCut => (Cut, "one database connection cut mid-flight"),
-            Self::ConnectionsCut => (Cut, "all database connections of a server cut"),
+            Self::AfterCommitCut => (Loss, "connection cut after a COMMIT, before its answer"),
+            Self::BeforeCommitCut => (Loss, "connection cut before a COMMIT arrived"),
+            Self::ConnectionCut => (Loss, "one database connection cut mid-flight"),
+            Self::ConnectionsCut => (Loss, "all database connections of a server cut"),
             Self::ConnectionsLate => (Delay, "database connections of a server late"),
             Self::ConnectionsSilenced => (Loss, "database connections of a server silent"),
-            Self::Batch(BatchFault::CutAfter) => (Cut, "connection cut after a shared statement"),
-            Self::Batch(BatchFault::CutBefore) => (Cut, "connection cut before a shared statement"),
-            Self::Batch(BatchFault::Locked) => (Loss, "row of a shared statement locked"),
-            Self::Batch(BatchFault::Refused) => (Loss, "row of one call among many refused"),
-            Self::Bouncer(BouncerFault::AfterCommit) => (Cut, "connection of PgBouncer cut after a COMMIT"),
-            Self::Bouncer(BouncerFault::BeforeCommit) => (Cut, "connection of PgBouncer cut before a COMMIT"),
-            Self::Bouncer(BouncerFault::Cut) => (Cut, "all connections of PgBouncer cut"),
+            Self::Bouncer(BouncerFault::AfterCommit) => (Loss, "connection of PgBouncer cut after a COMMIT"),
+            Self::Bouncer(BouncerFault::BeforeCommit) => (Loss, "connection of PgBouncer cut before a COMMIT"),
+            Self::Bouncer(BouncerFault::Cut) => (Loss, "all connections of PgBouncer cut"),
             Self::Bouncer(BouncerFault::Silence) => (Loss, "connections of PgBouncer silent"),
-            Self::Bouncer(BouncerFault::Terminate) => (Cut, "sessions of PgBouncer terminated"),
+            Self::Bouncer(BouncerFault::Terminate) => (Loss, "sessions of PgBouncer terminated"),
             Self::ClientHungUp => (OfClient, "client hung up"),
-            Self::CommitsHung => (Delay, "COMMITs not answered"),
             Self::DatabaseKilled => (Loss, "PostgreSQL killed and restarted"),
             Self::DatabaseStalled => (Loss, "database connections of a server stalled"),
-            Self::Flooded => (OfClient, "flood of calls that hang up"),
-            Self::Hogged => (OfClient, "one user holds all transactions"),
             Self::Mover(MoverFault::Another) => (OfMove, "second mover started"),
             Self::Mover(MoverFault::Kill) => (OfMove, "movers killed"),
             Self::Mover(MoverFault::Restart) => (OfMove, "move taken back, and begun again while its mover ran"),
             Self::Mover(MoverFault::Stop) => (OfMove, "move taken back"),
-            Self::OutboxAsleep => (Delay, "look-up of statuses slow"),
-            Self::OutboxLocked => (Delay, "outbox locked"),
-            Self::OwnerChanged => (Delay, "owner of the table changed"),
-            Self::PoolFull => (Loss, "pool of a server full"),
             Self::Primary(how) => (
                 Effect::Failover,
                 match how {
@@ -220,24 +182,17 @@ impl fmt::Display for FaultKind {
 /// Faults that are enabled and disabled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Family {
-    Batch,
     BouncerKill,
     CommitCut,
     ConnectionCut,
     ConnectionsCut,
     DatabaseKill,
     Failover,
-    Flood,
-    FullPool,
-    Hang,
     HangUp,
-    Hog,
     Mover,
-    Owner,
     Redis,
     ServerKill,
     Silence,
-    SlowOutbox,
     Stall,
     StepKill,
     Zombie,

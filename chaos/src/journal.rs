@@ -27,8 +27,6 @@ pub(crate) struct Entries {
     pub(crate) attempts: Vec<Attempt>,
     /// The times at which a witness beside a server could not ask the database.
     pub(crate) blackouts: Vec<Blackout>,
-    /// The times at which servers had more processes of PostgreSQL than they may.
-    pub(crate) crowds: Vec<Crowd>,
     /// In the order of their ends.
     pub(crate) faults: Vec<Fault>,
     /// Operations that their client gave up.
@@ -37,12 +35,6 @@ pub(crate) struct Entries {
     pub(crate) lines: VecDeque<Line>,
     /// The steps that calls passed on servers.
     pub(crate) passed: BTreeSet<Step>,
-    /// The operations whose rows the table of keys refused for a while.
-    pub(crate) refused_rows: HashSet<u32>,
-    /// The calls that shared a statement with others, as far as servers reported that before they ended.
-    pub(crate) shared: usize,
-    /// Calls that waited too long while another user had all transactions of their server.
-    pub(crate) starved: Vec<Starvation>,
     /// The unprotected runs that servers reported.
     pub(crate) unprotected: Vec<UnprotectedRun>,
     /// Servers that ended without an order to.
@@ -103,18 +95,12 @@ impl Attempt {
 pub(crate) enum Purpose {
     /// To have the operation done: the first try, or a retry after a failure.
     Ask,
-    /// To fill a server's pool, together with others at the same time.
+    /// To be under way during an outage.
     Burst,
-    /// To share statements with others at the same time.
-    Crowd,
     /// To see what a retry gets when all faults are over.
     Final,
-    /// To be one of many calls that hang up at once.
-    Flood,
     /// To get an answer sooner, together with another at the same time.
     Hedge,
-    /// To hold one of a server's transactions, together with others at the same time.
-    Hog,
     /// To see what a retry gets after the operation was acknowledged.
     LookBack,
 }
@@ -168,25 +154,6 @@ pub(crate) struct Blackout {
     /// The last time before it at which the database had answered.
     pub(crate) begun: Duration,
     /// The time of the next answer, or the end of the last failure so far.
-    pub(crate) ended: Duration,
-}
-
-/// A time at which COMMITs were not answered, and the servers had more processes of PostgreSQL than they may.
-#[derive(Clone, Debug)]
-pub(crate) struct Crowd {
-    pub(crate) begun: Duration,
-    pub(crate) processes: usize,
-    pub(crate) allowed: usize,
-    /// The activity of these processes.
-    pub(crate) what: String,
-}
-
-/// An operation that was not answered in time while another user had all transactions of its server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Starvation {
-    pub(crate) operation: u32,
-    pub(crate) server: ServerId,
-    pub(crate) begun: Duration,
     pub(crate) ended: Duration,
 }
 

@@ -45,22 +45,11 @@ pub(crate) enum User {
     Bob,
 }
 
-impl User {
-    pub(crate) fn other(self) -> Self {
-        match self {
-            Self::Alice => Self::Bob,
-            Self::Bob => Self::Alice,
-        }
-    }
-}
-
 /// The client's habits for the operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
     /// Whether the key is used again for another request, after the operation was acknowledged.
     pub(crate) changes: bool,
-    /// The time that the handler takes before it commits.
-    pub(crate) handler_delay: Duration,
     /// The number of first attempts that the client hangs up on.
     pub(crate) hang_ups: u32,
     /// The number of further calls that go out at the same time as the first.
@@ -94,23 +83,11 @@ impl Operation {
         }
     }
 
-    /// The same operation of another user, whose handler is slow.
-    pub(crate) fn slow(mut self, user: User, handler_delay: Duration) -> Self {
-        self.user = user;
-        self.habits.handler_delay = handler_delay;
-        self
-    }
-
     /// The name of what one of its requests creates.
     pub(crate) fn name(&self, variant: Variant) -> String {
         let domain = if self.kind == Kind::Invitation { DOMAIN } else { "" };
-        format!("{}{domain}", Self::name_of(self.number, variant))
-    }
-
-    /// The name of what one of the requests of the operation with this number creates, if it is no invitation.
-    pub(crate) fn name_of(number: u32, variant: Variant) -> String {
         let changed = if variant == Variant::Changed { CHANGED } else { "" };
-        format!("{NAME}{number:06}{changed}")
+        format!("{NAME}{:06}{changed}{domain}", self.number)
     }
 
     /// The operation and the request that created something of this name.
@@ -133,7 +110,6 @@ impl Habits {
         };
         Self {
             changes: rng.random_ratio(1, 20),
-            handler_delay: Duration::ZERO,
             hang_ups: if faults.0.contains(&Family::HangUp) { hang_ups } else { 0 },
             hedges: match rng.random_range(0..100) {
                 0..5 => 2,

@@ -8,7 +8,7 @@ use crate::{
     mode::Mode,
     named::name,
     operation::Operation,
-    schedule::{PlannedFault, extras, schedule},
+    schedule::{PlannedFault, schedule},
     seed::Seed,
     topology::{Replication, Topology},
 };
@@ -17,7 +17,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) args: Args,
-    /// Those of the clients, and then those that [faults](extras) need.
     pub(crate) operations: Arc<[Operation]>,
     pub(crate) seed: Seed,
 }
@@ -27,8 +26,7 @@ impl Plan {
     pub(crate) fn new(args: &Args, seed: u64) -> Self {
         let seed = Seed(seed);
         let operations = (0..args.operations).map(|number| Operation::new(seed, number, &args.faults));
-        let operations = operations.chain(extras(seed, args.operations, &args.faults)).collect();
-        Self { args: args.clone(), operations, seed }
+        Self { args: args.clone(), operations: operations.collect(), seed }
     }
 
     /// The faults of a run in this mode.
@@ -53,7 +51,6 @@ impl Plan {
             flag("--on-store-unavailable", name(self.on_store_unavailable(mode))),
             flag("--lease", humantime::format_duration(self.args.lease).to_string()),
         ];
-        flags.extend(self.args.max_batch.map(|calls| flag("--max-batch", calls.to_string())));
         if mode == Mode::Reserved {
             // Nothing runs twice, whatever happens, and people find out what became of a call whose lease ended without an outcome.
             flags.push(flag("--on-lease-ended", "refuse".to_owned()));

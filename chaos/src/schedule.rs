@@ -1,6 +1,6 @@
 //! Plans all faults and their times before the first call.
 
-use std::{ops::Range, time::Duration};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use rand::{Rng, RngExt as _, seq::SliceRandom as _};
@@ -8,9 +8,8 @@ use tcp_proxy::{Cut, Direction, Moment};
 
 use crate::{
     args::Args,
-    fault::{BatchFault, BouncerFault, Family, FaultKind, FaultSet},
+    fault::{BouncerFault, Family, FaultKind, FaultSet},
     mode::Mode,
-    operation::{Operation, User},
     seed::{Seed, Subject},
     step::Step,
     topology::Topology,
@@ -34,7 +33,7 @@ struct Row {
 /// The hold of faults that happen at a moment.
 const MOMENT: [u64; 2] = [0, 1];
 
-fn rows() -> [Row; 20] {
+fn rows() -> [Row; 13] {
     fn each<T: ValueEnum>(kind: fn(T) -> FaultKind) -> Vec<FaultKind> {
         T::value_variants().iter().cloned().map(kind).collect()
     }
@@ -42,38 +41,21 @@ fn rows() -> [Row; 20] {
     // At these steps a paused server does the most harm: with rows in an open transaction, and between the effect and its record.
     let pauses = [Step::HandlerWrote, Step::BeforeSettle].map(Kind::ServerPausedAt);
     [
-        row(Family::Batch, 250, 4, MOMENT, each(Kind::Batch)),
         row(Family::BouncerKill, 100, 5, [500, 3000], each(Kind::Bouncer)),
         row(Family::CommitCut, 75, 2, MOMENT, vec![Kind::AfterCommitCut, Kind::BeforeCommitCut]),
         row(Family::ConnectionCut, 25, 3, MOMENT, vec![Kind::ConnectionCut]),
         row(Family::ConnectionsCut, 150, 1, MOMENT, vec![Kind::ConnectionsCut]),
         row(Family::DatabaseKill, 200, 1, [0, 500], vec![Kind::DatabaseKilled]),
         row(Family::Failover, 125, 5, MOMENT, each(Kind::Primary)),
-        row(Family::Flood, 500, 1, MOMENT, vec![Kind::Flooded]),
-        row(Family::FullPool, 400, 1, [500, 2000], vec![Kind::PoolFull]),
-        // As long as the store tries, or longer.
-        row(Family::Hang, 400, 1, [1000, 7000], vec![Kind::CommitsHung]),
-        row(Family::Hog, 2000, 1, MOMENT, vec![Kind::Hogged]),
         row(Family::Mover, 100, 8, MOMENT, each(Kind::Mover)),
-        row(Family::Owner, 500, 1, [500, 2000], vec![Kind::OwnerChanged]),
         row(Family::Redis, 125, 5, MOMENT, each(Kind::Redis)),
         row(Family::ServerKill, 150, 1, [0, 100], vec![Kind::ServerKilled]),
         row(Family::Silence, 400, 2, [500, 3000], vec![Kind::ConnectionsLate, Kind::ConnectionsSilenced]),
-        row(Family::SlowOutbox, 500, 2, [500, 2500], vec![Kind::OutboxAsleep, Kind::OutboxLocked]),
         row(Family::Stall, 200, 1, [300, 3000], vec![Kind::DatabaseStalled]),
         row(Family::StepKill, 16, 7, MOMENT, each(Kind::ServerKilledAt)),
         row(Family::Zombie, 150, 2, MOMENT, pauses.to_vec()),
     ]
 }
-
-/// The numbers of operations of a hog, of a flood, and of calls that share statements. A hog has enough for its time, when as many run at
-/// once as there are connections.
-const HOG: u32 = 96;
-const FLOOD: u32 = 100;
-const CROWD: u32 = 48;
-
-/// How slow a hog's handlers are: not as slow as the shortest lease, after which a transaction may be ended.
-const HOG_DELAY: Duration = Duration::from_millis(1500);
 
 /// A fault that is going to happen.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,8 +66,6 @@ pub(crate) struct PlannedFault {
     /// The server, if it is a fault of the connections of one.
     pub(crate) slot: usize,
     pub(crate) hold: Duration,
-    /// The operations that it needs, besides the clients'.
-    pub(crate) operations: Range<u32>,
     /// A random number, from which the rest of it follows.
     pub(crate) draw: u32,
 }
@@ -140,7 +120,6 @@ pub(crate) fn schedule(seed: Seed, args: &Args, mode: Mode) -> Vec<PlannedFault>
                 kind,
                 slot: rng.random_range(0..*servers as usize),
                 hold: Duration::from_millis(hold),
-                operations: extra(family, *operations, faults, number),
                 draw: rng.random(),
             });
         }
@@ -151,54 +130,15 @@ pub(crate) fn schedule(seed: Seed, args: &Args, mode: Mode) -> Vec<PlannedFault>
 
 /// Whether a fault can happen in a run.
 fn happens(kind: FaultKind, args: &Args, mode: Mode) -> bool {
-    // There the table of the keys is not used.
-    let is_on_redis = args.topology == Topology::RedisCluster;
     match kind {
-        Kind::Batch(how) => {
-            // In reserved mode alone there are rows of reservations.
-            !is_on_redis && args.max_batch != Some(1) && (mode == Mode::Reserved || how != BatchFault::Locked)
-        }
         Kind::Bouncer(_) => args.topology == Topology::Pgbouncer,
-        // Patroni sets the standbys that COMMITs wait for.
-        Kind::CommitsHung | Kind::DatabaseKilled => args.topology != Topology::Patroni,
+        Kind::DatabaseKilled => args.topology != Topology::Patroni,
         Kind::Mover(_) => args.moving,
-        // The mover is the owner.
-        Kind::OwnerChanged => !is_on_redis && !args.moving,
-        Kind::PoolFull => !is_on_redis,
         Kind::Primary(_) => args.topology == Topology::Patroni,
-        Kind::Redis(_) => is_on_redis,
+        Kind::Redis(_) => args.topology == Topology::RedisCluster,
         Kind::ServerKilledAt(step) => step.is_of(mode),
         _ => true,
     }
-}
-
-/// The operations that faults need, besides the clients', in the order in which the faults number them.
-pub(crate) fn extras(seed: Seed, operations: u32, faults: &FaultSet) -> Vec<Operation> {
-    let end = extra(Family::Batch, operations, faults, count(Family::Batch, operations, faults)).start;
-    let hogs = operations..operations + count(Family::Hog, operations, faults) * HOG;
-    let one = |number: u32| {
-        let operation = Operation::new(seed, number, faults);
-        let user = if ((number - operations) / HOG).is_multiple_of(2) { User::Alice } else { User::Bob };
-        match (number - operations) % HOG {
-            _ if !hogs.contains(&number) => operation,
-            last if last == HOG - 1 => operation.slow(user.other(), Duration::ZERO),
-            _ => operation.slow(user, HOG_DELAY),
-        }
-    };
-    (operations..end).map(one).collect()
-}
-
-/// The operations that fault `number` of a family needs. Those of hogs come first, then those of floods and of calls that share statements.
-fn extra(family: Family, operations: u32, faults: &FaultSet, number: u32) -> Range<u32> {
-    let mut start = operations;
-    for (other, size) in [(Family::Hog, HOG), (Family::Flood, FLOOD), (Family::Batch, CROWD)] {
-        if other == family {
-            start += number * size;
-            return start..start + size;
-        }
-        start += count(other, operations, faults) * size;
-    }
-    0..0
 }
 
 /// The number of faults of a family.
@@ -246,27 +186,6 @@ mod tests {
         for kind in rows().into_iter().flat_map(|row| row.kinds) {
             assert!(planned.contains(&kind), "{kind}");
         }
-    }
-
-    #[test]
-    fn gives_each_hog_flood_and_crowd_operations_of_their_own() {
-        let set = "hog,flood,batch";
-        let extras = extras(Seed(1), 5000, &set.parse().expect("a set"));
-        let mut numbers: Vec<u32> = (0..5000).collect();
-        for PlannedFault { kind, operations, .. } in faults(1, &["--operations", "5000", "--faults", set]) {
-            if kind == Kind::Hogged {
-                let of = |number: u32| &extras[number as usize - 5000];
-                let (hog, other) = (of(operations.start), of(operations.end - 1));
-                assert!(hog.user == other.user.other() && other.habits.handler_delay.is_zero());
-                assert!(operations.clone().rev().skip(1).all(|number| of(number).user == hog.user));
-                assert!(hog.habits.handler_delay == HOG_DELAY);
-            }
-            numbers.extend(operations);
-        }
-        numbers.sort_unstable();
-        assert!(numbers.into_iter().eq(0..5000 + 2 * HOG + 10 * FLOOD + 20 * CROWD));
-        assert!(extras.iter().map(|operation| operation.number).eq(5000..5000 + 2 * HOG + 10 * FLOOD + 20 * CROWD));
-        assert!(super::extras(Seed(1), 5000, &"none".parse().expect("a set")).is_empty());
     }
 
     #[test]

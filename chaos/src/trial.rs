@@ -84,7 +84,7 @@ async fn faults_and_work(
     let witnesses = Witnesses::start(urls, database.question(), journal);
     let mover = args.partitions.filter(|_| args.moving);
     let mover = mover.map(|partitions| Mover::start(database, journal, &pace, partitions, args.operations));
-    let mut stage = Stage::new(plan, mode, database, &setting, &pace, &fleet);
+    let mut stage = Stage::new(plan, database, &setting, &pace, &fleet);
     stage.moving = mover.as_ref().map(|mover| Arc::clone(mover.its()));
     let director = Director::start(stage, plan.schedule(mode));
     let workload = Workload {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Evidence, Promise, Verdict, Violation};
 use crate::{
-    journal::{Attempt, Crowd, Purpose, UnprotectedRun},
+    journal::{Attempt, Purpose, UnprotectedRun},
     operation::Variant,
     outcome::{Acknowledgement, Failure, Outcome, Reason},
 };
@@ -26,23 +26,8 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
         let unprotected = unprotected.get(&operation.number).map_or(&[][..], Vec::as_slice);
         Case::new(evidence, operation.number, &attempts, unprotected, &mut verdict).judge();
     }
-    for starved in &evidence.entries.starved {
-        if !evidence.rules.excuses(starved, evidence.entries) {
-            let what =
-                format!("a call to server {} was not answered in time, after {:.3?}", starved.server, starved.begun);
-            verdict.violations.push(Violation {
-                operation: Some(starved.operation),
-                promise: Promise::NobodyStarved,
-                what,
-            });
-        }
-    }
     for name in &evidence.rows.strangers {
         let what = format!("the row {name:?} belongs to no operation");
-        verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
-    }
-    for Crowd { begun, processes, allowed, what } in &evidence.entries.crowds {
-        let what = format!("the pools had {processes} processes and not at most {allowed} after {begun:.1?}: {what}");
         verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
     }
     for (at, server) in &evidence.entries.unexpected_ends {
@@ -194,8 +179,7 @@ impl<'a> Case<'a> {
 
     /// Checks an answer to the operation's own request that is not a response.
     fn failure(&mut self, attempt: &Attempt, failure: &Failure, first: Option<First>) {
-        let may_fail = self.evidence.entries.refused_rows.contains(&self.number);
-        if failure.reason == Some(Reason::StoreFailed) && !may_fail {
+        if failure.reason == Some(Reason::StoreFailed) {
             let what = format!("the store failed after {:.3?}: {}", attempt.begun, Outcome::Failed(failure.clone()));
             return self.broken(Promise::NothingElse, what);
         }

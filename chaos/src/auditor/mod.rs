@@ -8,12 +8,11 @@
 //! | an acknowledged effect stays | an acknowledged id has no row, or a later retry does not get it as a replay |
 //! | a replay repeats the call's own response | a response has another operation's id, or not the first response's id |
 //! | nothing runs unprotected without need | a call with a key ran unprotected, and its policy is not `proceed`, or the database could be asked |
-//! | no user starves | a call was not answered in time only because another user had all transactions of its server |
 //! | no key is stuck | the last retry of an operation, after all faults, gets no final answer |
-//! | nothing unexpected | an answer is one that no client of this service can expect; a server ends by itself; the servers' pools have more processes of PostgreSQL than they may, while COMMITs are not answered |
+//! | nothing unexpected | an answer is one that no client of this service can expect; a server ends by itself |
 //!
 //! With asynchronous replication, a failover may lose acknowledged records and effects; with records on Redis, records alone. Violations of
-//! all promises but the last four are then counted apart. A lost effect still breaks a promise if the records are on Redis.
+//! all promises but the last three are then counted apart. A lost effect still breaks a promise if the records are on Redis.
 
 mod judge;
 mod rows;
@@ -109,8 +108,6 @@ pub(crate) enum Promise {
     NothingThoughRefused,
     #[value(name = "unprotected runs without need")]
     NothingUnprotected,
-    #[value(name = "starved calls")]
-    NobodyStarved,
     #[value(name = "stuck keys")]
     NothingStuck,
     #[value(name = "unexpected answers and ends")]

@@ -6,7 +6,7 @@ use super::Promise;
 use crate::{
     args::StorePolicy,
     fault::FaultKind,
-    journal::{Attempt, Entries, Fault, Starvation, UnprotectedRun},
+    journal::{Attempt, Entries, Fault, UnprotectedRun},
     mode::Mode,
     witness::STORE_TIMEOUT,
 };
@@ -58,7 +58,7 @@ impl Rules {
     /// | the database was killed or replaced, or its server was paused | no |
     /// | nothing passed for as long as the store's timeout | no |
     /// | a witness on the same way got no answer | no |
-    /// | anything else: any number of cuts, silent connections, a lock, a slow outbox, a stall that ended in time | yes |
+    /// | anything else: any number of cuts, silent connections, a stall that ended in time | yes |
     pub(super) fn allow_unprotected(self, run: &UnprotectedRun, entries: &Entries) -> bool {
         if self.mode != Mode::Reserved || self.on_store_unavailable != StorePolicy::Proceed {
             return false;
@@ -81,13 +81,6 @@ impl Rules {
             }
         }
         stalled + SLACK >= STORE_TIMEOUT
-    }
-
-    /// Whether something else than another user's calls may have kept this call from its answer.
-    pub(super) fn excuses(self, starvation: &Starvation, entries: &Entries) -> bool {
-        let Starvation { server, begun, ended, .. } = *starvation;
-        let near = |fault: &&Fault| fault.begun <= ended && fault.ended >= begun && !fault.kind.spares_operations();
-        entries.faults.iter().filter(near).any(|fault| fault.whom.has(server))
     }
 
     /// Whether a fault may have hit one of these attempts, or the server's work for it after the client had its answer.

@@ -43,8 +43,6 @@ pub(crate) struct Tally {
     pub(crate) failed_starts: usize,
     pub(crate) takeovers: usize,
     pub(crate) given_up: usize,
-    /// Calls that shared a statement with others.
-    pub(crate) shared: usize,
     /// Operations for which a client has a response, last retries not counted.
     pub(crate) acknowledged: usize,
     /// Operations that only the last retry executed, or found executed.
@@ -61,7 +59,6 @@ impl Tally {
             calls: entries.attempts.len(),
             starts: entries.starts,
             failed_starts: entries.failed_starts,
-            shared: entries.shared,
             takeovers: entries.takeovers,
             given_up: entries.given_up.len(),
             answers: ANSWERS.map(|name| (name, 0)).to_vec(),

@@ -9,15 +9,14 @@ use uuid::Uuid;
 
 use super::{
     Promise::{
-        NoWrongReplay, NobodyStarved, NothingElse, NothingLost, NothingStuck, NothingThoughRefused, NothingTwice,
-        NothingUnprotected,
+        NoWrongReplay, NothingElse, NothingLost, NothingStuck, NothingThoughRefused, NothingTwice, NothingUnprotected,
     },
     *,
 };
 use crate::{
     args::StorePolicy,
     fault::{BouncerFault, Failover, FaultKind, RedisFault},
-    journal::{Attempt, Blackout, Crowd, Fault, Purpose, ServerId, Starvation, UnprotectedRun, Whom},
+    journal::{Attempt, Blackout, Fault, Purpose, ServerId, UnprotectedRun, Whom},
     mode::Mode,
     operation::Variant,
     outcome::{Acknowledgement, Outcome},
@@ -212,7 +211,6 @@ fn finds_each_broken_promise() {
     let unavailable = refused(Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE");
     let no_id = Outcome::Acknowledged(Acknowledgement { id: None, replayed: false, protected: true });
     let stuck = |last| Scene::good().asks(1, 10, Purpose::Final, last);
-    let crowd = || Crowd { begun: Duration::ZERO, processes: 52, allowed: 51, what: String::new() };
     let mut stranger = Scene::good();
     stranger.rows.add(other_id(0), "another program's");
     for (row, scene, promises) in [
@@ -271,7 +269,6 @@ fn finds_each_broken_promise() {
             Scene::good().with(|it| it.unexpected_ends.push((Duration::ZERO, SERVER))),
             &[NothingElse],
         ),
-        ("too many processes", Scene::good().with(|it| it.crowds.push(crowd())), &[NothingElse]),
     ] {
         scene.breaks(promises, row);
     }
@@ -288,7 +285,7 @@ fn accepts_an_unknown_outcome_in_reserved_mode_only_if_a_fault_may_have_lost_it(
     reserved.breaks(&[], "a killed server");
     assert_eq!(reserved.verdict().unknown, 1);
     scene(FaultKind::ServerKilled).breaks(&[NothingElse], "transactional");
-    for kind in [FaultKind::CommitsHung, FaultKind::ConnectionsLate, FaultKind::OwnerChanged, FaultKind::ClientHungUp] {
+    for kind in [FaultKind::ConnectionsLate, FaultKind::ClientHungUp] {
         scene(kind).reserved().breaks(&[NothingStuck], &kind.to_string());
     }
 }
@@ -325,14 +322,9 @@ fn finds_an_unprotected_run_of_a_store_that_could_be_asked() {
         FaultKind::AfterCommitCut,
         FaultKind::Bouncer(BouncerFault::Cut),
         FaultKind::ConnectionsCut,
-        FaultKind::CommitsHung,
         FaultKind::ConnectionsLate,
         FaultKind::ConnectionsSilenced,
-        FaultKind::OwnerChanged,
         FaultKind::DatabaseStalled,
-        FaultKind::OutboxAsleep,
-        FaultKind::OutboxLocked,
-        FaultKind::PoolFull,
         FaultKind::ServerKilled,
     ] {
         finds(Scene::unprotected(5).fault(kind, Whom::All, 4, 6), &kind.to_string());
@@ -382,21 +374,6 @@ fn accepts_a_response_without_the_header_of_an_unprotected_run_only() {
         let scene = Scene::unprotected(1).blackout(0, 0, 3);
         let scene = scene.with(|entries| entries.attempts.retain(|attempt| attempt.purpose == Purpose::Final));
         scene.asks(number, 1, Purpose::Ask, without_header(id(number))).breaks(promises, &number.to_string());
-    }
-}
-
-#[test]
-fn finds_a_starved_call_unless_a_fault_may_have_held_it_up() {
-    let (begun, ended) = (Duration::from_secs(2), Duration::from_secs(6));
-    let starvation = Starvation { operation: 1, server: SERVER, begun, ended };
-    let scene = || Scene::good().with(|entries| entries.starved.push(starvation));
-    scene().breaks(&[NobodyStarved], "no fault");
-    for (row, kind, server, promises) in [
-        ("the hog itself", FaultKind::Hogged, SERVER, &[NobodyStarved][..]),
-        ("another server killed", FaultKind::ServerKilled, OTHER_SERVER, &[NobodyStarved]),
-        ("its server killed", FaultKind::ServerKilled, SERVER, &[]),
-    ] {
-        scene().fault(kind, Whom::Server(server), 3, 3).breaks(promises, row);
     }
 }
 

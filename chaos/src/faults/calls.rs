@@ -1,16 +1,11 @@
-//! Many calls at once.
+//! Calls while the database is away.
 
-use std::{ops::Range, pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::{task::JoinSet, time};
 
 use super::stage::Stage;
-use crate::{
-    error::Error,
-    journal::{Purpose, Whom},
-    operation::Variant,
-    outcome::Outcome,
-};
+use crate::{error::Error, journal::Purpose, operation::Variant};
 
 /// The time that a call of a burst waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,11 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CALLS: usize = 4;
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The time for which each client of a flood stays, at most: long enough for its call to be sent, and not for its answer.
-const STAY: Duration = Duration::from_millis(30);
-
 /// Sends one server this many duplicates of calls that clients wait for or waited for.
-pub(super) fn burst(stage: &Stage, calls: usize) -> JoinSet<()> {
+fn burst(stage: &Stage, calls: usize) -> JoinSet<()> {
     let mut burst = JoinSet::new();
     let Some(backend) = stage.rotation.all().into_iter().next() else { return burst };
     let recent: Vec<u32> = {
@@ -56,23 +48,4 @@ pub(super) async fn with_calls(stage: &Stage, deed: impl Future<Output = Result<
         calls.join_all().await;
     }
     Ok(())
-}
-
-/// Calls a server for each of the operations, over one connection, and hangs up at once.
-pub(super) async fn flood(stage: &Stage, operations: Range<u32>) -> Whom {
-    let backend = Arc::new(stage.rotation.first().await.apart());
-    let mut calls = JoinSet::new();
-    let count = operations.len().max(1);
-    for (nth, number) in operations.enumerate() {
-        let Some(operation) = stage.operations.get(number as usize).cloned() else { continue };
-        let (backend, journal) = (Arc::clone(&backend), Arc::clone(&stage.journal));
-        let stay = STAY.mul_f64((nth + 1) as f64 / count as f64);
-        calls.spawn(async move {
-            let attempt = journal.begin(number, Variant::Asked, Purpose::Flood, backend.server());
-            let calling = backend.call(&operation, Variant::Asked, STAY);
-            journal.end(attempt, time::timeout(stay, calling).await.unwrap_or(Outcome::HungUp));
-        });
-    }
-    calls.join_all().await;
-    Whom::Server(backend.server())
 }

@@ -8,12 +8,7 @@ use tokio::{
     time,
 };
 
-use super::{
-    batch,
-    calls::{flood, with_calls},
-    hang, hog, locks, outage, owner,
-    stage::Stage,
-};
+use super::{calls::with_calls, outage, stage::Stage};
 use crate::{error::Error, fault::FaultKind, journal::Whom, schedule::PlannedFault};
 
 /// The time that the faults may take that are due when the clients are done.
@@ -82,8 +77,8 @@ impl Drop for Director {
     }
 }
 
-/// Begins each fault when it is due. Those that take all or part of the database from the servers, or many calls, are sent on, as only one
-/// of them happens at a time. Returns the sender.
+/// Begins each fault when it is due. Those that take all or part of the database from the servers are sent on, as only one of them
+/// happens at a time. Returns the sender.
 async fn direct(
     stage: Stage,
     schedule: Vec<PlannedFault>,
@@ -93,11 +88,6 @@ async fn direct(
         stage.pace.reached(fault.at).await;
         match (fault.kind, fault.cut()) {
             (kind, Some(cut)) => outage::cut_later(&stage, fault.slot, kind, cut),
-            (FaultKind::Flooded, _) => {
-                let begun = stage.journal.now();
-                let whom = flood(&stage, fault.operations).await;
-                stage.journal.fault(fault.kind, whom, begun);
-            }
             (FaultKind::Mover(how), _) => {
                 if let Some(its) = &stage.moving {
                     its.disturb(how, fault.draw.is_multiple_of(2));
@@ -116,13 +106,8 @@ async fn direct(
 /// Carries out one outage after the other, until all are done.
 async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<PlannedFault>) -> Result<(), Error> {
     while let Some(fault) = queue.recv().await {
-        match (fault.kind, stage.database.patroni()) {
-            // They have a connection of their own all the time. A primary that has hung may replace its successor once more when it wakes up.
-            (FaultKind::Batch(_) | FaultKind::OutboxAsleep | FaultKind::OutboxLocked, _) => {
-                stage.database.is_whole().await?;
-            }
-            (FaultKind::Primary(_), Some(patroni)) => patroni.can_fail_over().await?,
-            _ => {}
+        if let (FaultKind::Primary(_), Some(patroni)) = (fault.kind, stage.database.patroni()) {
+            patroni.can_fail_over().await?;
         }
         let begun = stage.journal.now();
         if let Some(whom) = happen(&stage, &fault).await? {
@@ -134,23 +119,13 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<PlannedFault>) -> Res
 
 /// Carries out an outage. Returns whom it affected; `None` if it did not come about, or has noted itself.
 async fn happen(stage: &Stage, fault: &PlannedFault) -> Result<Option<Whom>, Error> {
-    let (hold, operations) = (fault.hold, fault.operations.clone());
+    let hold = fault.hold;
     match fault.kind {
-        FaultKind::Batch(how) => return batch::happen(stage, how, operations).await,
         FaultKind::Bouncer(how) => return outage::behind_bouncer(stage, how, hold).await,
-        FaultKind::CommitsHung => hang::happen(stage, hold).await?,
         FaultKind::DatabaseKilled => {
             let Some(single) = stage.database.single() else { return Ok(None) };
             with_calls(stage, single.crash(hold)).await?;
         }
-        FaultKind::Hogged => return Ok(hog::happen(stage, operations).await),
-        FaultKind::OutboxAsleep => locks::slow_look_up(stage, hold).await?,
-        FaultKind::OutboxLocked if !locks::lock_outbox(stage, hold).await? => return Ok(None),
-        FaultKind::OutboxLocked => {}
-        FaultKind::OwnerChanged => owner::happen(stage, hold).await?,
-        // Its statements may end with the database.
-        FaultKind::PoolFull if !locks::fill_pool(stage, hold).await.unwrap_or_default() => return Ok(None),
-        FaultKind::PoolFull => {}
         FaultKind::Primary(how) => {
             let Some(patroni) = stage.database.patroni() else { return Ok(None) };
             with_calls(stage, patroni.fail_over(how)).await?;

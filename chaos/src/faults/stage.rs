@@ -7,7 +7,6 @@ use tcp_proxy::Proxy;
 use crate::{
     fleet::{Fleet, Orders, Rotation, Setting},
     journal::Journal,
-    mode::Mode,
     mover::Move,
     operation::Operation,
     pace::Pace,
@@ -22,7 +21,6 @@ pub(crate) struct Stage {
     pub(super) behind_bouncer: Option<Arc<Proxy>>,
     pub(super) database: Arc<Database>,
     pub(super) journal: Arc<Journal>,
-    pub(super) mode: Mode,
     /// The move to partitions; `None` if there is none.
     pub(crate) moving: Option<Arc<Move>>,
     pub(super) operations: Arc<[Operation]>,
@@ -37,7 +35,6 @@ impl Stage {
     /// A stage without a move to partitions.
     pub(crate) fn new(
         plan: &Plan,
-        mode: Mode,
         database: &Arc<Database>,
         setting: &Setting,
         pace: &Arc<Pace>,
@@ -47,7 +44,6 @@ impl Stage {
             behind_bouncer: database.behind_bouncer().cloned(),
             database: Arc::clone(database),
             journal: Arc::clone(&setting.journal),
-            mode,
             moving: None,
             operations: Arc::clone(&plan.operations),
             orders: Arc::clone(&setting.orders),

@@ -22,9 +22,6 @@ use crate::{
     server::Announcement,
 };
 
-/// The metadata with the time that the sample's handler takes before it commits, in milliseconds.
-const HANDLER_DELAY: &str = "sample-handler-delay-ms";
-
 /// The time that a connection may take.
 const CONNECT: Duration = Duration::from_secs(1);
 
@@ -35,7 +32,6 @@ pub(crate) struct Backend {
     bob: MetadataValue<Ascii>,
     channel: Channel,
     cluster: Uuid,
-    endpoint: Endpoint,
     server: ServerId,
 }
 
@@ -48,16 +44,8 @@ impl Backend {
             bob: bearer(&ready.tokens.bob)?,
             channel: endpoint.connect_lazy(),
             cluster: ready.cluster_id,
-            endpoint,
             server,
         })
-    }
-
-    /// The same server over a connection of its own.
-    pub(crate) fn apart(&self) -> Self {
-        let Self { alice, bob, endpoint, .. } = self;
-        let (alice, bob, endpoint) = (alice.clone(), bob.clone(), endpoint.clone());
-        Self { alice, bob, channel: endpoint.connect_lazy(), cluster: self.cluster, endpoint, server: self.server }
     }
 
     /// The server's id.
@@ -124,10 +112,6 @@ impl Backend {
         request.metadata_mut().insert("authorization", token.clone());
         if let Ok(key) = operation.key.to_string().parse() {
             request.metadata_mut().insert("idempotency-key", key);
-        }
-        let delay = operation.habits.handler_delay.as_millis();
-        if let (1.., Ok(delay)) = (delay, delay.to_string().parse()) {
-            request.metadata_mut().insert(HANDLER_DELAY, delay);
         }
         request
     }

@@ -132,7 +132,7 @@ impl Drop for Process {
     }
 }
 
-/// Notes a server's unprotected runs, its shared statements and the steps that it passes in the journal, and passes its other messages on.
+/// Notes a server's unprotected runs and the steps that it passes in the journal, and passes its other messages on.
 async fn listen(
     server: ServerId,
     output: impl AsyncRead + Unpin,
@@ -149,7 +149,6 @@ async fn listen(
             Some(Ok(Saying::Passed(step))) => {
                 journal.entries().passed.insert(step);
             }
-            Some(Ok(Saying::Shared(calls))) => journal.entries().shared += calls,
             Some(Ok(saying)) => {
                 // Fails if the server is being ended, as the receiver is gone.
                 let _ = said.send(saying);

@@ -36,18 +36,6 @@ impl Rotation {
         }
     }
 
-    /// Returns the server that has taken calls for the longest time; waits until there is one.
-    pub(crate) async fn first(&self) -> Arc<Backend> {
-        let mut changes = self.backends.subscribe();
-        loop {
-            if let Some(backend) = changes.borrow_and_update().first() {
-                return Arc::clone(backend);
-            }
-            // Does not fail: the sender lives as long as `self`.
-            let _ = changes.changed().await;
-        }
-    }
-
     /// The servers that take calls at this moment.
     pub(crate) fn all(&self) -> Vec<Arc<Backend>> {
         self.backends.borrow().clone()

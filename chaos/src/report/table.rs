@@ -8,8 +8,7 @@ use crate::{auditor::Losses, mode::Mode, named::name, plan::Plan, topology::Topo
 /// Explains the numbers in the tables.
 pub(crate) const LEGEND: &str = "\
 Every operation is tried once more on a new server, after all faults have ended and every lease is over: that is its
-last retry. A fault is counted after it has happened. The rows that must be 0 count operations. The operations of hogs, floods
-and crowds are not counted as clients' operations, but judged like them.
+last retry. A fault is counted after it has happened. The rows that must be 0 count operations.
 
 With `--on-store-unavailable proceed`, a call in reserved mode runs unprotected if the store could not be asked, and may make
 a duplicate. The store could be asked if a witness, which asks the database all the time over the way of the same server, got
@@ -48,15 +47,9 @@ impl Table<'_> {
             Topology::Partitioned | Topology::Single => String::new(),
         };
         let serializable = if args.serializable { ", serializable" } else { "" };
-        let trigger = if args.failing_trigger { ", failing trigger" } else { "" };
-        let batches = match args.max_batch {
-            Some(1) => ", no shared statements".to_owned(),
-            Some(calls) => format!(", at most {calls} calls a statement"),
-            None => String::new(),
-        };
         let moved = if args.moving { "moved to " } else { "" };
         let partitions = args.partitions.map(|partitions| format!(", {moved}{partitions} partitions"));
-        format!("{mode}{topology}{serializable}{trigger}{batches}{}", partitions.unwrap_or_default())
+        format!("{mode}{topology}{serializable}{}", partitions.unwrap_or_default())
     }
 
     fn rows(&self) -> MarkdownTable {
@@ -67,7 +60,6 @@ impl Table<'_> {
         let took = took.as_secs().max(1);
         table.row("seed", plan.seed.0);
         table.row("operations", args.operations);
-        table.row("operations of hogs, floods and crowds", plan.operations.len() - args.operations as usize);
         table.row("servers, clients", format_args!("{}, {}", args.servers, args.clients));
         table.row("lease", humantime::format_duration(args.lease));
         table.row("time", seconds(took));
@@ -87,7 +79,6 @@ impl Table<'_> {
         for (name, count) in &tally.answers {
             table.row(name, count);
         }
-        table.row("calls that shared a statement", tally.shared);
         table.strong("acknowledged operations", tally.acknowledged);
         table.row("given up by their clients", tally.given_up);
         table.row("acknowledged by the last retry only", tally.acknowledged_last);

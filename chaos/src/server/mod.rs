@@ -6,7 +6,6 @@ mod calls;
 mod consumer;
 mod on_redis;
 mod points;
-mod shared_calls;
 mod wire;
 
 use std::{io::BufRead as _, thread};
@@ -14,10 +13,7 @@ use std::{io::BufRead as _, thread};
 use clap::Parser as _;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use self::{
-    announce::announce, calls::CallLayer, consumer::Consumer, on_redis::SampleOnRedis, points::Points,
-    shared_calls::SharedCalls,
-};
+use self::{announce::announce, calls::CallLayer, consumer::Consumer, on_redis::SampleOnRedis, points::Points};
 pub(crate) use self::{
     consumer::DELIVERED,
     on_redis::{REDIS_REPLICAS, REDIS_URLS},
@@ -44,7 +40,6 @@ pub async fn serve(flags: &[String]) -> Result<(), Error> {
         .with(CallLayer(points.clone()).with_filter(CallLayer::filter()))
         .with(log.with_filter(log_filter))
         .init();
-    SharedCalls::report()?;
     thread::Builder::new().name("instructions".to_owned()).spawn(move || obey(&points))?;
 
     let file = announce::path();

@@ -49,8 +49,6 @@ pub(crate) enum Saying {
     Ready(Announcement),
     /// It has reached a step, and takes the action next.
     Reached(Action, Step),
-    /// This many more calls have shared a statement with others.
-    Shared(usize),
     /// It runs a call unprotected.
     Unprotected(UnprotectedCall),
 }

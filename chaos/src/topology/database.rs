@@ -23,18 +23,6 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Makes SERIALIZABLE the default isolation level of transactions.
 const SERIALIZABLE: &str = "ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'";
 
-/// Fails a tenth of the writes of records, as a trigger does whose dblink finds no server; but not those by which a server checks its set-up.
-const FAILING_TRIGGER: &str = "
-    CREATE FUNCTION tenant.fail_now_and_then() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        IF random() < 0.1 THEN
-            RAISE 'could not establish connection' USING ERRCODE = '08006';
-        END IF;
-        RETURN NEW;
-    END $$;
-    CREATE TRIGGER fail_now_and_then BEFORE INSERT OR UPDATE ON tenant.idempotency_keys
-        FOR EACH ROW WHEN (NEW.procedure <> '/tonic_idempotency.Verify/Verify') EXECUTE FUNCTION tenant.fail_now_and_then()";
-
 /// The harness's own PostgreSQL, and what is in front of it.
 #[derive(Debug)]
 pub(crate) struct Database {
@@ -75,15 +63,12 @@ impl Database {
             owner.batch_execute(SERIALIZABLE).await?;
         }
         let partitions = args.partitions.filter(|_| !args.moving);
-        if partitions.is_some() || args.failing_trigger {
+        if partitions.is_some() {
             // Before the servers, whose migrations find nothing to do then.
             organization::migrations::run(&mut owner).await?;
         }
         if let Some(partitions) = partitions {
             migrations::partition(&owner, &Schema::default(), partitions).await?;
-        }
-        if args.failing_trigger {
-            owner.batch_execute(FAILING_TRIGGER).await?;
         }
         if let (Topology::Pgbouncer, Engine::Single(single)) = (args.topology, &database.engine) {
             let config: Config = single.url.parse()?;

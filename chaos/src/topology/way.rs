@@ -1,6 +1,6 @@
 //! The way of a server to its database.
 
-use std::{collections::HashSet, io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use tcp_proxy::{Cut, Proxy};
 
@@ -18,11 +18,6 @@ impl Way {
     /// The addresses of the proxies, in the order of the entrances.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.0.iter().map(Proxy::address).collect()
-    }
-
-    /// The ports of the connections to the database.
-    pub(crate) fn ports(&self) -> HashSet<u16> {
-        self.0.iter().flat_map(Proxy::ports).collect()
     }
 
     /// Arms a cut on each of the proxies: on those that lead to a standby, it happens after a failover.

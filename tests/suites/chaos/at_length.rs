@@ -1,6 +1,5 @@
 //! Runs the fault harness for longer, and in further settings: the promises hold, and it leaves nothing behind.
 
-mod batches;
 mod ends;
 mod harness;
 mod kept;

@@ -2,7 +2,7 @@
 
 use crate::{
     harness::run,
-    kept::{SHARED, SHORT, all_promises_were_kept},
+    kept::{SHORT, all_promises_were_kept},
 };
 
 /// Disturbances of the move itself. In a short run, some of them come when no move is under way.
@@ -12,7 +12,6 @@ const DISTURBANCES: [&str; 3] = ["| move taken back", "| second mover started", 
 async fn promises_are_kept_on_partitions_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "reserved", "--partitions", "16"]].concat()).await else { return };
     all_promises_were_kept(&ended);
-    assert!(ended.number(SHARED) > 0, "{}", ended.said());
     assert!(ended.said().contains(", 16 partitions"), "{}", ended.said());
 }
 

@@ -2,14 +2,13 @@
 
 use crate::{
     harness::run,
-    kept::{SHARED, SHORT, all_promises_were_kept},
+    kept::{SHORT, all_promises_were_kept},
 };
 
 #[tokio::test]
 async fn are_kept_in_transactional_mode_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "transactional"]].concat()).await else { return };
     all_promises_were_kept(&ended);
-    assert!(ended.number(SHARED) > 0, "{}", ended.said());
     assert_eq!(ended.number("steps that no call passed"), 0, "{}", ended.said());
     assert_eq!(ended.number("outcome still unknown at the last retry"), 0);
     assert_eq!(ended.number("**unprotected runs**"), 0);
@@ -19,7 +18,6 @@ async fn are_kept_in_transactional_mode_while_everything_fails() {
 async fn are_kept_in_reserved_mode_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "reserved"]].concat()).await else { return };
     all_promises_were_kept(&ended);
-    assert!(ended.number(SHARED) > 0, "{}", ended.said());
     assert_eq!(ended.number("steps that no call passed"), 0, "{}", ended.said());
 }
 
@@ -36,7 +34,6 @@ async fn are_found_broken_after_sabotage() {
         ("wrong replays", 2),
         ("executed though refused", 1),
         ("unprotected runs without need", 1),
-        ("starved calls", 0),
         ("stuck keys", 1),
         ("unexpected answers and ends", 0),
     ] {
