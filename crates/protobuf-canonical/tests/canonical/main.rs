@@ -8,7 +8,6 @@ mod json;
 mod properties;
 mod random;
 mod reencode;
-mod rules;
 mod schema;
 mod vectors;
 mod versions;

@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -19,90 +21,69 @@ import (
 	_ "tonic-idempotency/vectors/vectorspb/edition2024"
 )
 
-const packageName = "vectors.v1."
-
-// testCase is an input with the output that its author expects.
-type testCase struct {
-	name           string
-	message        string // without the package
-	input          []byte
-	refused        bool   // protobuf-go must refuse it
-	canonical      []byte // the expected output; nil if there is no expectation
-	dynamicDiffers bool   // dynamicpb must give another output than the generated code
-}
-
-// suite collects the cases, in the order in which canonical.json lists them.
-type suite struct {
-	cases []testCase
-}
-
-// ok adds a vector that protobuf-go accepts.
-func (s *suite) ok(name, message string, parts ...[]byte) {
-	s.cases = append(s.cases, testCase{name: name, message: message, input: join(parts...)})
-}
-
-// becomes adds a vector with its expected canonical form, which also shows the reader the purpose of the vector.
-func (s *suite) becomes(name, message string, input, canonical []byte) {
-	s.cases = append(s.cases, testCase{name: name, message: message, input: input, canonical: canonical})
-}
-
-// keeps adds a vector that is already canonical.
-func (s *suite) keeps(name, message string, parts ...[]byte) {
-	s.becomes(name, message, join(parts...), join(parts...))
-}
-
-// bad adds a vector that protobuf-go refuses.
-func (s *suite) bad(name, message string, parts ...[]byte) {
-	s.cases = append(s.cases, testCase{name: name, message: message, input: join(parts...), refused: true})
-}
-
-// splits adds a vector on which dynamicpb and the generated code disagree.
-func (s *suite) splits(name, message string, input, canonical []byte) {
-	s.cases = append(s.cases, testCase{
-		name: name, message: message, input: input, canonical: canonical, dynamicDiffers: true,
-	})
-}
-
-// verdict is protobuf-go's result for one input.
-type verdict struct {
-	refused   bool
-	canonical []byte
-	hash      [sha256.Size]byte
-}
-
-// judge runs protobuf-go with generated code and with dynamicpb, and compares the results with each other and with the
-// expectation of the case. The result of the generated code is returned.
-func judge(c testCase) (verdict, error) {
-	name := protoreflect.FullName(packageName + c.message)
-	generated, err := protoregistry.GlobalTypes.FindMessageByName(name)
+// judge returns the vector with protobuf-go's results for its input.
+func judge(v vector) (vector, error) {
+	messageType, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(v.Message))
 	if err != nil {
-		return verdict{}, err
+		return v, err
 	}
-	canonical, refusal := recode(generated.New().Interface(), c.input, proto.UnmarshalOptions{})
-	dynamic, dynamicRefusal := recodeDynamic(generated.Descriptor(), c.input)
-
-	differs := (refusal == nil) != (dynamicRefusal == nil) || !bytes.Equal(canonical, dynamic)
-	switch {
-	case c.refused && refusal == nil:
-		return verdict{}, fmt.Errorf("should be refused, but gives %x", canonical)
-	case !c.refused && refusal != nil:
-		return verdict{}, fmt.Errorf("should be accepted: %w", refusal)
-	case differs && !c.dynamicDiffers:
-		return verdict{}, fmt.Errorf("the generated code gives %x (%v), dynamicpb %x (%v)",
-			canonical, refusal, dynamic, dynamicRefusal)
-	case !differs && c.dynamicDiffers:
-		return verdict{}, errors.New("dynamicpb should differ from the generated code, but agrees")
-	case c.canonical != nil && !bytes.Equal(c.canonical, canonical):
-		return verdict{}, fmt.Errorf("should give %x, but gives %x", c.canonical, canonical)
-	case refusal != nil:
-		return verdict{refused: true}, nil
+	judged := vector{Name: v.Name, Message: v.Message, Input: v.Input, JSON: v.JSON, Base64: v.Base64}
+	if v.Input == nil {
+		return judgeJSON(judged, messageType.New())
 	}
+	input, err := hex.DecodeString(*v.Input)
+	if err != nil {
+		return v, err
+	}
+	return judgeBinary(judged, messageType, input)
+}
 
+// judgeBinary runs protobuf-go with generated code, whose results are returned, and with dynamicpb, which may differ.
+func judgeBinary(v vector, generated protoreflect.MessageType, input []byte) (vector, error) {
+	canonical, refusal := recode(generated.New().Interface(), input, proto.UnmarshalOptions{})
+	dynamic, dynamicRefusal := recodeDynamic(generated.Descriptor(), input)
+	v.DynamicDiffers = (refusal == nil) != (dynamicRefusal == nil) || !bytes.Equal(canonical, dynamic)
+	if refusal != nil {
+		v.Error = true
+		return v, nil
+	}
 	again, err := recode(generated.New().Interface(), canonical, proto.UnmarshalOptions{})
 	if err != nil || !bytes.Equal(again, canonical) {
-		return verdict{}, fmt.Errorf("is not stable: %x becomes %x (%v)", canonical, again, err)
+		return v, fmt.Errorf("is not stable: %x becomes %x (%v)", canonical, again, err)
 	}
-	return verdict{canonical: canonical, hash: sha256.Sum256(canonical)}, nil
+	encoded, same, hash := hex.EncodeToString(canonical), bytes.Equal(canonical, input), sha256.Sum256(canonical)
+	v.Canonical, v.AlreadyCanonical, v.SHA256 = &encoded, &same, hex.EncodeToString(hash[:])
+	return v, nil
+}
+
+// judgeJSON reads the text, and writes the message in protojson's most compact form, if protojson can write it.
+func judgeJSON(v vector, message protoreflect.Message) (vector, error) {
+	text := v.Base64
+	if v.JSON != nil {
+		text = []byte(*v.JSON)
+	}
+	if err := (protojson.UnmarshalOptions{AllowPartial: true}).Unmarshal(text, message.Interface()); err != nil {
+		v.Error = true
+		return v, nil
+	}
+	canonical, err := canonicalOf(message.Interface())
+	if err != nil {
+		return v, err
+	}
+	encoded := hex.EncodeToString(canonical)
+	v.Canonical = &encoded
+	written, err := protojson.MarshalOptions{AllowPartial: true}.Marshal(message.Interface())
+	if err != nil {
+		return v, nil
+	}
+	// protojson adds random spaces.
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, written); err != nil {
+		return v, err
+	}
+	compacted := compact.String()
+	v.Written = &compacted
+	return v, nil
 }
 
 // recode decodes into an empty message and encodes it again. This defines the canonical encoding.

@@ -1,13 +1,11 @@
-// Command vectors writes the golden vectors of the canonical encoding: wire bytes and JSON as they may arrive, and
-// protobuf-go's deterministic encoding of the decoded message. See README.md.
+// Command vectors has protobuf-go judge the golden vectors: wire bytes and JSON as they may arrive, each with protobuf-go's
+// deterministic encoding of the decoded message. It writes its results into the files that hold the inputs. See README.md.
 package main
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -15,142 +13,69 @@ import (
 
 //go:generate go run ./gen
 
-// entry is one vector as canonical.json holds it.
-type entry struct {
-	Name             string  `json:"name"`
-	Message          string  `json:"message"`
-	Input            string  `json:"input"`
+// vector is a line of a file: an input, and what protobuf-go makes of it.
+type vector struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+	// The input: in hex, as JSON, or as text that is not UTF-8.
+	Input  *string `json:"input,omitempty"`
+	JSON   *string `json:"json,omitempty"`
+	Base64 []byte  `json:"base64,omitempty"`
+	// The results.
 	Canonical        *string `json:"canonical,omitempty"`
 	SHA256           string  `json:"sha256,omitempty"`
 	AlreadyCanonical *bool   `json:"already_canonical,omitempty"`
 	DynamicDiffers   bool    `json:"dynamicpb_differs,omitempty"`
+	Written          *string `json:"written,omitempty"`
 	Error            bool    `json:"error,omitempty"`
 }
 
 func main() {
 	log.SetFlags(0)
-	output := flag.String("o", "../canonical.json", "the `file` to write")
-	jsonOutput := flag.String("json", "../json.json", "the `file` to write for the vectors in JSON")
-	editionsOutput := flag.String("editions", "../editions.json", "the `file` to write for the vectors of editions")
-	editionsJSONOutput := flag.String("editions-json", "../editions_json.json",
-		"the `file` to write for the vectors of editions in JSON")
-	flag.Parse()
-
-	var set suite
-	set.scalars()
-	set.floats()
-	set.varints()
-	set.repeated()
-	set.maps()
-	set.mapEntries()
-	set.oneofs()
-	set.messages()
-	set.order()
-	set.unknown()
-	set.wrongWireTypes()
-	set.wellKnown()
-	set.legacy()
-	set.groups()
-	set.extensions()
-	set.malformed()
-	set.malformedText()
-	set.random("Everything", "LegacyEverything")
-	write(*output, set.render)
-
-	var texts jsonSuite
-	texts.syntax()
-	texts.strings()
-	texts.bytes()
-	texts.integers()
-	texts.floatTexts()
-	texts.enumNames()
-	texts.fields()
-	texts.mapKeys()
-	texts.legacyNames()
-	texts.forms()
-	texts.depth()
-	texts.random("Scalars", "OptionalScalars", "Repeated", "MapKeys", "MapValues", "Node", "Oneofs", "WellKnown", "Names", "Forms",
-		"LegacyGroups", "Extendable")
-	write(*jsonOutput, texts.render)
-
-	var editions suite
-	editions.editionFeatures()
-	editions.editionDelimited()
-	editions.editionExtensions()
-	editions.editionFiles()
-	editions.random("e2023.Edition2023", "legacy2023.Item", "implicit2023.Form", "e2024.Record")
-	write(*editionsOutput, editions.render)
-
-	editionTexts := jsonSuite{written: true}
-	editionTexts.editions()
-	editionTexts.random("e2023.Presence", "e2023.Lists", "e2023.Delimited", "e2023.Maps", "e2023.Extended", "legacy2023.Item",
-		"implicit2023.Form", "e2024.Record")
-	write(*editionsJSONOutput, editionTexts.render)
-}
-
-// write writes the vectors of a suite to a file, or ends the program.
-func write(name string, render func() (content []byte, count string, err error)) {
-	content, count, err := render()
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := os.WriteFile(name, content, 0o644); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(count)
-}
-
-// render judges every case and returns the content of the file, one vector per line to keep diffs readable.
-func (s *suite) render() (content []byte, count string, err error) {
-	var out bytes.Buffer
-	var valid, already, refused, differing int
-	var problems []error
-	names := make(map[string]bool)
-	for i, c := range s.cases {
-		if names[c.name] {
-			problems = append(problems, fmt.Errorf("%s: two vectors have this name", c.name))
-		}
-		names[c.name] = true
-
-		result, err := judge(c)
+	for _, name := range []string{"canonical", "json", "editions", "editions_json"} {
+		file := "../" + name + ".json"
+		count, err := update(file)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s (%s, %x): %w", c.name, c.message, c.input, err))
+			log.Fatalf("%s: %v", file, err)
+		}
+		fmt.Printf("%s: %d vectors\n", file, count)
+	}
+}
+
+// update judges each vector of a file, and writes the file again: one vector per line, to keep diffs readable.
+func update(file string) (count int, err error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	var vectors []vector
+	if err := json.Unmarshal(content, &vectors); err != nil {
+		return 0, err
+	}
+	var out bytes.Buffer
+	var problems []error
+	known := make(map[string]bool)
+	for _, v := range vectors {
+		judged, err := judge(v)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", v.Name, err))
 			continue
 		}
-		line := entry{Name: c.name, Message: packageName + c.message, Input: hex.EncodeToString(c.input)}
-		if result.refused {
-			line.Error = true
-			refused++
-		} else {
-			canonical, same := hex.EncodeToString(result.canonical), bytes.Equal(result.canonical, c.input)
-			line.Canonical, line.AlreadyCanonical = &canonical, &same
-			line.SHA256 = hex.EncodeToString(result.hash[:])
-			valid++
-			if same {
-				already++
-			}
+		if known[v.Name] {
+			problems = append(problems, fmt.Errorf("%s: two vectors have this name", v.Name))
 		}
-		if c.dynamicDiffers {
-			line.DynamicDiffers = true
-			differing++
+		known[v.Name] = true
+		out.WriteString(map[bool]string{true: "[\n", false: ",\n"}[out.Len() == 0])
+		encoder := json.NewEncoder(&out)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(judged); err != nil {
+			return 0, err
 		}
-
-		encoded, err := json.Marshal(line)
-		if err != nil {
-			return nil, "", err
-		}
-		separator := ",\n"
-		if i == 0 {
-			separator = "[\n"
-		}
-		out.WriteString(separator)
-		out.Write(encoded)
+		out.Truncate(out.Len() - 1) // the newline
 	}
 	if len(problems) > 0 {
-		return nil, "", errors.Join(problems...)
+		return 0, errors.Join(problems...)
 	}
 	out.WriteString("\n]\n")
-	count = fmt.Sprintf("%d vectors: %d accepted (%d already canonical), %d refused, %d where dynamicpb differs",
-		len(s.cases), valid, already, refused, differing)
-	return out.Bytes(), count, nil
+	return len(vectors), os.WriteFile(file, out.Bytes(), 0o644)
 }
