@@ -169,7 +169,7 @@ async fn changes_nothing_for_the_owner_of_the_table() {
     assert_eq!(updated.expect("the owner may"), 1);
 
     let indexes = "SELECT count(*) FROM pg_index WHERE indrelid = 'tenant.idempotency_keys'::regclass";
-    let indexes: i64 = owner.query_one(indexes, &[]).await.expect("the count").get(0);
+    let indexes: i64 = value(&owner, indexes).await;
     assert_eq!(indexes, 3 + 8, "its own, and one for each resource type");
     adopted.drop_roles().await;
 }
@@ -197,10 +197,10 @@ async fn leaves_out_a_function_of_the_user_that_returns_no_uuid() {
             let store = limited(PostgresStore::new(database.pool_of_login(2).await, ResourceTypes::none()), 10);
             store.verify().await.expect(kind);
             works(&database).await;
-            let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+            let claim = new_claim();
             commit(&store, &claim, completion("done")).await;
             replay_of(&store, &claim).await;
-            let claims = [(); 3].map(|()| super::record::claim(Uuid::new_v4(), Uuid::new_v4()));
+            let claims = [(); 3].map(|()| super::record::new_claim());
             let reserved = statements::reserve(&database.api().await, &claims.each_ref()).await;
             assert_eq!(reserved.expect("a statement for several calls"), [true; 3], "{kind}");
         }
@@ -242,14 +242,13 @@ async fn replays_what_a_go_server_recorded_and_serves_every_operation() {
     );
     assert!(replay_of(&store, &old).await.resource.is_some());
 
-    let insert = "INSERT INTO tenant.clusters DEFAULT VALUES RETURNING id";
-    let cluster: Uuid = adopted.superuser.query_one(insert, &[]).await.expect("a cluster").get(0);
+    let cluster: Uuid = value(&adopted.superuser, "INSERT INTO tenant.clusters DEFAULT VALUES RETURNING id").await;
     let resource = Some(Resource { resource_type: "cluster".to_owned(), id: cluster.into() });
     let created = Completion { resource, ..completion("done") };
-    let first = Claim { resource_type: Some("cluster".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let first = Claim { resource_type: Some("cluster".to_owned()), ..new_claim() };
     commit(&store, &first, created).await;
     assert_eq!(replay_of(&store, &first).await.resource, Some(cluster.into()));
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
     let expire = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'";
     adopted.superuser.batch_execute(expire).await.expect("time");
     assert_eq!(store.sweep(10).await.expect("the store answers"), 4);
@@ -342,7 +341,7 @@ async fn serves_every_operation_as_the_role_of_the_go_service() {
     );
     adopted.superuser.batch_execute(&shared).await.expect("the policy");
     let store = PostgresStore::new(adopted.database.pool(1), adopted.types.clone());
-    let [completed, released, abandoned, begun] = [(); 4].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let [completed, released, abandoned, begun] = [(); 4].map(|()| new_claim());
     for claim in [&completed, &released, &abandoned] {
         acquire(&store, claim).await;
         store.extend(&claim.reservation, HOUR).await.expect("the store answers");
@@ -369,7 +368,7 @@ async fn serves_several_calls_in_one_statement() {
     for policies in ["", &shared] {
         adopted.superuser.batch_execute(policies).await.expect("the policy");
         let api = adopted.as_role(API_ROLE).await;
-        let claims = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+        let claims = [(); 3].map(|()| new_claim());
         let all = claims.each_ref();
         let look = async || {
             let found = statements::look(&api, &all).await;

@@ -28,9 +28,9 @@ async fn report_of(database: &Database, failure: &str, timeout: Duration) -> Rep
                  $$ BEGIN PERFORM nextval('public.attempts'); {failure}; extended := true; END $$"
     );
     owner.batch_execute(&sql).await.expect(failure);
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     let error = patient(database.pool(2)).timeout(timeout).extend(&claim.reservation, HOUR).await.expect_err(failure);
-    let attempts: i64 = owner.query_one("SELECT last_value FROM attempts", &[]).await.expect("a count").get(0);
+    let attempts: i64 = value(&owner, "SELECT last_value FROM attempts").await;
     Report { kind: error.kind(), may_have_happened: error.may_have_happened(), tried_again: attempts > 1 }
 }
 
@@ -105,7 +105,7 @@ async fn an_answer_to_another_statement_is_a_lost_one_and_its_connection_is_clos
     let (database, owner) = Database::with_owner().await;
     owner.batch_execute(NO_ROW_AT_FIRST).await.expect("the function is replaced");
     let pool = database.pool_with(1, "SELECT nextval('public.connections')");
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     let begun = patient(pool)
         .common_path(false)
         .begin(&claim, TransactionOptions::default())
@@ -179,7 +179,7 @@ async fn the_kinds_of_errors_of_tokio_postgres_have_the_texts_that_are_known() {
 async fn a_missing_function_or_grant_is_a_refusal_and_not_asked_for_again() {
     let (database, owner) = Database::with_owner().await;
     let store = database.store();
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     for broken in [
         "REVOKE INSERT ON tenant.idempotency_keys FROM idempotency_tests_api",
         "REVOKE USAGE ON SCHEMA tenant FROM idempotency_tests_api",
@@ -195,7 +195,7 @@ async fn a_missing_function_or_grant_is_a_refusal_and_not_asked_for_again() {
 #[tokio::test]
 async fn a_login_that_is_refused_is_a_refusal() {
     let database = Database::new().await;
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     for (pool, kind) in [
         (database.pool_with(1, "SET ROLE nobody_knows"), Refused),
         (database.pool_with(1, "DO $$ BEGIN RAISE 'full' USING ERRCODE = '53300'; END $$"), Overloaded),
@@ -229,12 +229,12 @@ async fn a_claim_that_stands_is_not_reported_as_refused_behind_a_pgbouncer_that_
     let database = Database::new().await;
     let (_bouncer, proxy, pool) = database.pool_through_bouncer_and_proxy(4).await;
     let store = patient(pool);
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
     // The server has carried the claim out when its answer is cut off.
     let cut = Cut { all: true, moment: Moment::Bytes { direction: Direction::Answers, left: 0 } };
     proxy.cut_later(cut, || ());
 
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     acquire(&store, &first).await;
 
     assert_in_flight(&store, &first).await;
@@ -251,12 +251,12 @@ async fn a_lost_answer_is_remembered_when_there_is_no_connection_any_more() {
     let (proxy, pool) = database.pool_through_proxy(2).await;
     let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(1));
     let proxy = std::sync::Arc::new(proxy);
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
     let gone = std::sync::Arc::clone(&proxy);
     let cut = Cut { all: true, moment: Moment::AfterStatement("idempotency_claim(") };
     proxy.cut_later(cut, move || gone.cut());
 
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     let error = store.claim(&first).await.expect_err("no connection");
     assert_eq!((error.kind(), error.may_have_happened()), (Interrupted, true));
 
@@ -268,7 +268,7 @@ async fn a_lost_answer_is_remembered_when_there_is_no_connection_any_more() {
 #[tokio::test]
 async fn an_operation_that_loses_against_others_is_tried_again_until_it_wins() {
     let (database, store) = Database::with_store().await;
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     acquire(&store, &first).await;
     let owner = database.owner().await;
     let sql = "CREATE SEQUENCE attempts; GRANT USAGE ON SEQUENCE attempts TO public;

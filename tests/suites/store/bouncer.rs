@@ -107,10 +107,10 @@ async fn assert_nothing_left(pool: &Pool) {
 
 /// Runs every operation, as two users of its own.
 async fn every_operation(store: PostgresStore, project: Resource) {
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("done") }).await;
     assert_eq!(replay_of(&store, &first).await.status.expect("a status"), Some(OutboxStatus::Completed));
-    let second = claim(Uuid::new_v4(), Uuid::new_v4());
+    let second = new_claim();
     acquire(&store, &second).await;
     store.release(&second.reservation).await.expect("the store answers");
     store.status(&second.session, &project).await.expect("the store answers");
@@ -208,17 +208,17 @@ async fn a_client_that_disconnects_in_a_transaction_leaves_nothing() {
 async fn a_client_that_gives_up_on_a_statement_leaves_nothing() {
     let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
     let (patient, hasty) = (store(&pool), store(&pool).timeout(Duration::from_millis(300)));
-    complete(&patient, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("warm")).await;
+    complete(&patient, &new_claim(), &completion("warm")).await;
     let mut owner = database.owner().await;
     let lock = owner.transaction().await.expect("a transaction");
     lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
 
     // Until no server connection is left.
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tenant.idempotency_keys'::regclass";
     until("all wait", async || {
         hasty.claim(&first).await.expect_err("a locked table");
-        let waiting: i64 = lock.query_one(waiting, &[]).await.expect("a count").get(0);
+        let waiting: i64 = value(lock.client(), waiting).await;
         usize::try_from(waiting).is_ok_and(|waiting| waiting == PgBouncer::SERVER_CONNECTIONS)
     })
     .await;
@@ -258,7 +258,7 @@ async fn an_operation_that_is_cut_off_leaves_no_answer_to_another() {
     let Some((database, bouncer, pool)) = behind_bouncer().await else { return };
     let (proxy, cut) = database.pool_through_proxy_and_bouncer(&bouncer, 4).await;
     let (store, cut) = (patient(pool.clone()), patient(cut).status_timeout(Duration::from_millis(10)));
-    let records = ["one", "other"].map(|message| (claim(Uuid::new_v4(), Uuid::new_v4()), message));
+    let records = ["one", "other"].map(|message| (new_claim(), message));
     for (claim, message) in &records {
         complete(&store, claim, &completion(message)).await;
     }

@@ -96,13 +96,13 @@ async fn sends_what_a_node_needs() {
 async fn keeps_the_protocol() {
     let (database, ..) = database().await;
     let store = PostgresStore::new(database.pool(4), ResourceTypes::none()).max_batch(1);
-    let [reserved, released, begun] = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let [reserved, released, begun] = [(); 3].map(|()| new_claim());
     acquire(&store, &reserved).await;
-    assert_eq!(store.extend(&reserved.reservation, HOUR).await.expect("an extension"), ExtendOutcome::Extended);
+    extend(&store, &reserved, HOUR).await;
     let outcome = store.complete(&reserved.reservation, &completion("done")).await.expect("a completion");
     assert!(matches!(outcome, CompleteOutcome::Completed), "{outcome:?}");
     acquire(&store, &released).await;
-    assert_eq!(store.release(&released.reservation).await.expect("a release"), ReleaseOutcome::Released);
+    release(&store, &released).await;
     acquire(&store, &again(&released)).await;
     let transaction = open_transaction(&store, &begun).await;
     let held = store.begin(&again(&begun), TransactionOptions::default()).await.expect("the key is held");

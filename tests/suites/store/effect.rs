@@ -58,12 +58,12 @@ async fn connect(server: &Server) -> Client {
 
 /// A claim with this effect policy.
 fn with_effect(effect: EffectPolicy) -> Claim {
-    Claim { effect, ..claim(Uuid::new_v4(), Uuid::new_v4()) }
+    Claim { effect, ..new_claim() }
 }
 
 /// A claim that will take over a reservation whose lease has ended.
 async fn taking_over(store: &PostgresStore, effect: EffectPolicy) -> Claim {
-    let lost = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let lost = Claim { lease: Duration::ZERO, ..new_claim() };
     acquire(store, &lost).await;
     Claim { effect, lease: crate::record::HOUR, ..again(&lost) }
 }

@@ -65,7 +65,7 @@ fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, pool: &Poo
 async fn a_pool_with_both_hosts_finds_the_new_primary_and_the_records_are_there() {
     let Some(mut scene) = Scene::new().await else { return };
     let (_, store) = scene.at(&scene.pair.both(), 4);
-    let [first, reserved] = [(); 2].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let [first, reserved] = [(); 2].map(|()| new_claim());
     complete(&store, &first, &completion("done")).await;
     store.claim(&reserved).await.expect("the store answers");
 
@@ -74,8 +74,7 @@ async fn a_pool_with_both_hosts_finds_the_new_primary_and_the_records_are_there(
     assert_replays(store.claim(&again(&first)).await);
     assert_in_flight(&store, &reserved).await;
     // The token of before holds the key at the new primary, too.
-    let completed = store.complete(&reserved.reservation, &completion("done")).await.expect("the store answers");
-    assert_eq!(completed, CompleteOutcome::Completed);
+    record(&store, &reserved, "done").await;
 }
 
 /// The primary changes twice.
@@ -84,7 +83,7 @@ async fn an_old_primary_that_rejoins_takes_over_with_the_records_of_the_new_one(
     let Some(mut scene) = Scene::new().await else { return };
     let (_, store) = scene.at(&scene.pair.both(), 4);
     scene.pair.fail_over().await.expect("a failover");
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     complete(&store, &claim, &completion("done")).await;
 
     scene.pair.rejoin().await.expect("the old primary is a standby");
@@ -103,7 +102,7 @@ async fn what_was_acknowledged_is_there_after_a_failover_and_what_was_refused_ma
         async move {
             let (mut acquired, mut kinds) = (Vec::new(), Vec::new());
             while !*stopped.borrow() {
-                let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+                let claim = new_claim();
                 match store.claim(&claim).await {
                     Ok(ClaimOutcome::Acquired) => acquired.push(claim),
                     Ok(other) => panic!("expected a reservation, got {other:?}"),
@@ -114,7 +113,7 @@ async fn what_was_acknowledged_is_there_after_a_failover_and_what_was_refused_ma
         }
     });
     scene.pair.fail_over().await.expect("a failover");
-    let is_back = async || store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.is_ok();
+    let is_back = async || store.claim(&new_claim()).await.is_ok();
     until("the new primary answers", is_back).await;
     stop.send_replace(true);
     let (acquired, kinds) = claims.await.expect("no panic");
@@ -132,8 +131,8 @@ async fn a_claim_at_a_standby_is_refused_and_its_connection_is_closed() {
     let Some(scene) = Scene::new().await else { return };
     let (pool, store) = scene.through_proxy(1);
     scene.proxy.lead_to(scene.pair.address_of_standby());
-    assert_refused(store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await, &pool);
-    let held = claim(Uuid::new_v4(), Uuid::new_v4());
+    assert_refused(store.claim(&new_claim()).await, &pool);
+    let held = new_claim();
     assert_refused(store.extend(&held.reservation, Duration::from_secs(1)).await, &pool);
     assert_refused(store.complete(&held.reservation, &completion("done")).await, &pool);
     assert_refused(store.release(&held.reservation).await, &pool);
@@ -153,11 +152,11 @@ async fn a_connection_to_a_standby_is_replaced_by_one_to_the_primary_in_the_same
     }
     drop(connections);
     scene.proxy.lead_to(scene.pair.address_of_primary());
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     complete(&store, &first, &completion("done")).await;
     // The others were idle as long, and are closed with it.
     assert_eq!(pool.status().size, 1);
-    let begun = store.begin(&claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
+    let begun = store.begin(&new_claim(), TransactionOptions::default()).await;
     assert!(matches!(begun, Ok(BeginOutcome::Open { .. })), "{begun:?}");
 }
 
@@ -166,13 +165,13 @@ async fn a_connection_to_a_standby_is_replaced_by_one_to_the_primary_in_the_same
 async fn a_standby_answers_nothing_about_a_key() {
     let Some(scene) = Scene::new().await else { return };
     let (_, at_primary) = scene.through_proxy(1);
-    let done = claim(Uuid::new_v4(), Uuid::new_v4());
+    let done = new_claim();
     complete(&at_primary, &done, &completion("done")).await;
     // From now on, it looks for records first.
     assert_replays(at_primary.claim(&again(&done)).await);
-    let reserved = claim(Uuid::new_v4(), Uuid::new_v4());
+    let reserved = new_claim();
     at_primary.claim(&reserved).await.expect("the store answers");
-    let abandoned = claim(Uuid::new_v4(), Uuid::new_v4());
+    let abandoned = new_claim();
     at_primary.claim(&abandoned).await.expect("the store answers");
     at_primary.abandon(&abandoned.reservation).await.expect("the store answers");
     let standby = Database::of(&scene.pair.standby());
@@ -182,7 +181,7 @@ async fn a_standby_answers_nothing_about_a_key() {
 
     scene.proxy.lead_to(scene.pair.address_of_standby());
     let (pool, store) = scene.through_proxy(1);
-    let absent = claim(Uuid::new_v4(), Uuid::new_v4());
+    let absent = new_claim();
     for claim in [&done, &reserved, &abandoned, &absent] {
         assert_refused(store.claim(&again(claim)).await, &pool);
         assert_refused(store.begin(&again(claim), TransactionOptions::default()).await, &pool);
@@ -197,7 +196,7 @@ async fn a_standby_answers_nothing_about_a_key() {
 async fn calls_that_share_a_statement_at_a_standby_get_no_replay() {
     let Some(scene) = Scene::new().await else { return };
     let (pool, store) = scene.through_proxy(4);
-    let claims: Vec<_> = (0..12).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect();
+    let claims: Vec<_> = (0..12).map(|_| new_claim()).collect();
     let done = completion("done");
     join_all(claims.iter().map(|claim| complete(&store, claim, &done))).await;
     // From now on, it looks for records first.
@@ -221,7 +220,7 @@ async fn calls_that_share_a_statement_at_a_standby_get_no_replay() {
 async fn no_transaction_without_a_key_begins_at_a_standby() {
     let Some(scene) = Scene::new().await else { return };
     let (pool, store) = scene.through_proxy(1);
-    let session = claim(Uuid::new_v4(), Uuid::new_v4()).session;
+    let session = new_claim().session;
     let begun = store.begin_without_key(None, &session, TransactionOptions::default()).await;
     begun.expect("the primary").roll_back().await;
     until("the connection is back", async || pool.status().available == 1).await;
@@ -252,7 +251,7 @@ async fn nothing_that_waits_for_a_synchronous_standby_is_cancelled_and_then_beli
     let store = store.timeout(Duration::from_secs(4));
     scene.pair.kill_standby().await.expect("it is killed");
     // They share statements, but for the first.
-    let claims: Vec<_> = (0..12).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect();
+    let claims: Vec<_> = (0..12).map(|_| new_claim()).collect();
     let outcomes = join_all(claims.iter().map(|claim| store.claim(claim))).await;
     for outcome in outcomes {
         let error = outcome.expect_err("the standby has not got it");
@@ -318,7 +317,7 @@ async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
     until("the COMMIT waits", async || waiting(&scene.database).await == 1).await;
     let received = "SELECT (pg_last_wal_receive_lsn() - '0/0')::int8";
     let written = "SELECT (pg_current_wal_flush_lsn() - '0/0')::int8";
-    let written: i64 = owner.query_one(written, &[]).await.expect("a position").get(0);
+    let written: i64 = value(&owner, written).await;
     let standby = Database::of(&scene.pair.standby()).owner().await;
     let has_it = async || standby.query_one(received, &[]).await.expect("a position").get::<_, i64>(0) >= written;
     until("the standby has it", has_it).await;
@@ -353,16 +352,14 @@ async fn a_lost_commit_is_not_looked_up_at_an_old_primary_that_is_not_fenced() {
     drop(to_old);
     scene.proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
 
-    let committed = transaction.commit(Some(completion("done"))).await.expect("it is committed");
-
-    assert_eq!(committed, CommitOutcome::Committed);
+    committed(transaction, completion("done")).await;
     assert_eq!(waiting(&scene.database).await, 1);
     assert_replays(store.claim(&again(&claim)).await);
 }
 
 /// A new key, and the transaction of its call.
 async fn begin(store: &PostgresStore) -> (Claim, Box<dyn StoreTransaction>) {
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     match store.begin(&claim, TransactionOptions::default()).await.expect("the store answers") {
         BeginOutcome::Open { transaction, .. } => (claim, transaction),
         other => panic!("expected a transaction, got {other:?}"),
@@ -384,7 +381,7 @@ async fn a_reservation_that_the_standby_may_lack_is_not_taken_for_one_of_the_sam
     let (_, store) = scene.at(&scene.pair.primary(), 4);
     let store = store.timeout(Duration::from_secs(2));
     scene.pair.kill_standby().await.expect("it is killed");
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     store.claim(&claim).await.expect_err("the standby has not got it");
     let owner = scene.database.owner().await;
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
@@ -401,7 +398,7 @@ async fn no_serializable_transaction_begins_at_a_standby() {
     scene.proxy.lead_to(scene.pair.address_of_standby());
     let (pool, store) = scene.through_proxy(1);
     let options = TransactionOptions { isolation: Isolation::Serializable, ..TransactionOptions::default() };
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     assert_refused(store.begin(&claim, options).await, &pool);
     assert_refused(store.begin_without_key(None, &claim.session, options).await, &pool);
 }

@@ -30,15 +30,14 @@ async fn open(store: &impl Store, claim: &Claim, options: TransactionOptions) ->
 /// Begins a call on this store that gets its key's lock only after another call has committed the record of the key.
 async fn begun_before_another_commits(database: &Database, store: PostgresStore, isolation: Isolation) -> BeginOutcome {
     let (owner, watch) = (database.owner().await, database.owner().await);
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     let transaction = open(&store, &first, TransactionOptions::default()).await;
     owner.batch_execute(GATE).await.expect("the gate is closed");
     let second = again(&first);
     let options = TransactionOptions { isolation, ..TransactionOptions::default() };
     let second: JoinHandle<BeginOutcome> = tokio::spawn(async move { begin(&store, &second, options).await });
     until_held(&watch).await;
-    let outcome = transaction.commit(Some(completion("first"))).await.expect("the store answers");
-    assert_eq!(outcome, CommitOutcome::Committed);
+    committed(transaction, completion("first")).await;
     owner.batch_execute("SELECT pg_advisory_unlock(4711)").await.expect("the gate is open");
     second.await.expect("no panic")
 }
@@ -59,7 +58,7 @@ async fn are_looked_at_after_their_lock_is_held() {
 #[tokio::test]
 async fn are_looked_up_after_their_lock_is_held() {
     let (database, owner) = Database::with_owner().await;
-    let (watch, call) = (database.owner().await, claim(Uuid::new_v4(), Uuid::new_v4()));
+    let (watch, call) = (database.owner().await, new_claim());
     let look_up = async |reservation: Reservation| {
         let Reservation { owner, key, token } = reservation;
         let (user, key) = (owner.as_uuid(), key.as_uuid());
@@ -96,7 +95,7 @@ async fn are_recorded_once_above_read_committed() {
 async fn are_recorded_with_an_error_after_another_record_has_expired() {
     let database = Database::new().await;
     let (store, owner) = (store(&database), database.owner().await);
-    let expired = claim(Uuid::new_v4(), Uuid::new_v4());
+    let expired = new_claim();
     complete(&store, &expired, &completion("expired")).await;
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now()").await.expect("it expires");
     let options = TransactionOptions { savepoint: true, ..TransactionOptions::default() };
@@ -147,14 +146,13 @@ async fn are_left_to_the_functions_where_no_key_is_free() {
                     $$ BEGIN RAISE EXCEPTION 'by %', current_query(); END $$;
                 CREATE TRIGGER mark BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.mark()";
     owner.batch_execute(none).await.expect("no key is free");
-    let transaction = open(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
+    let transaction = open(&store, &new_claim(), TransactionOptions::default()).await;
     let error = transaction.commit(Some(completion("done"))).await.expect_err("the trigger fails");
     assert!(format!("{error:?}").contains("by SELECT tenant.idempotency_commit("), "{error:?}");
     owner.batch_execute("DROP TRIGGER mark ON tenant.idempotency_keys").await.expect("it is gone");
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     let transaction = open(&store, &first, TransactionOptions::default()).await;
-    let outcome = transaction.commit(Some(completion("done"))).await.expect("the store answers");
-    assert_eq!(outcome, CommitOutcome::Committed);
+    committed(transaction, completion("done")).await;
     let begun = begin(&store, &again(&first), TransactionOptions::default()).await;
     assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{begun:?}");
 }
@@ -171,7 +169,7 @@ async fn are_not_taken_for_recorded_if_a_constraint_of_the_handler_is_violated()
     owner.batch_execute(made).await.expect("a table");
     let store = store(&database);
     let commit = || async {
-        let transaction = open(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
+        let transaction = open(&store, &new_claim(), TransactionOptions::default()).await;
         transaction.commit(Some(completion("seated"))).await.map_err(|error| error.kind())
     };
     assert_eq!(commit().await, Ok(CommitOutcome::Committed));

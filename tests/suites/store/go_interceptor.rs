@@ -77,7 +77,7 @@ async fn reserves_completes_and_unreserves() {
 async fn its_response_is_replayed_by_our_store() {
     let database = Database::new().await;
     let project = database.project(Some(OutboxStatus::Completed)).await;
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     let mut go =
         GoInterceptor::new(&database, *claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid()).await;
     go.reserve().await;
@@ -99,7 +99,7 @@ async fn its_response_is_replayed_by_our_store() {
 #[tokio::test]
 async fn does_not_reserve_a_key_of_our_store() {
     let (database, store) = Database::with_store().await;
-    let (reserved, done) = (claim(Uuid::new_v4(), Uuid::new_v4()), claim(Uuid::new_v4(), Uuid::new_v4()));
+    let (reserved, done) = (new_claim(), new_claim());
     acquire(&store, &reserved).await;
     complete(&store, &done, &completion("rust")).await;
     for claim in [reserved, done] {
@@ -110,7 +110,7 @@ async fn does_not_reserve_a_key_of_our_store() {
 
 /// A key that a Go server reserved two hours ago, without an outcome. Its record lives for 22 hours more.
 async fn left_by_a_go_server(database: &Database) -> Claim {
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     let mut go =
         GoInterceptor::new(database, *claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid()).await;
     go.reserve().await;
@@ -159,9 +159,7 @@ async fn its_reservation_is_taken_over_once_a_lease_has_passed_if_that_is_the_po
             }
             let begun = store.begin(&again(&claim), TransactionOptions::default()).await.expect("the store answers");
             match begun {
-                BeginOutcome::Open { transaction, taken_over: true } => {
-                    assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack)
-                }
+                BeginOutcome::Open { transaction, taken_over: true } => roll_back(transaction).await,
                 other => panic!("expected a takeover, got {other:?}"),
             }
             take_over(&store, &claim).await;
@@ -178,9 +176,8 @@ async fn a_reservation_with_a_lease_is_not_taken_over_as_if_it_were_foreign() {
         lease: Duration::ZERO,
         on_lease_ended: LeasePolicy::Refuse,
         on_foreign_reservation: ForeignPolicy::Rerun,
-        ..claim(Uuid::new_v4(), Uuid::new_v4())
+        ..new_claim()
     };
     acquire(&store, &ended).await;
-    let outcome = store.claim(&again(&ended)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
+    assert_unknown(&store, &again(&ended)).await;
 }

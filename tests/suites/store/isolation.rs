@@ -77,8 +77,8 @@ async fn a_row_of_another_user_cannot_be_written() {
 #[tokio::test]
 async fn no_row_is_visible_without_a_user() {
     let (database, store) = Database::with_store().await;
-    complete(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    complete(&store, &new_claim(), &completion("done")).await;
+    acquire(&store, &new_claim()).await;
     assert_eq!(count(&database.owner().await, "tenant.idempotency_keys").await, 2);
 
     let api = database.api().await;
@@ -94,7 +94,7 @@ async fn no_row_is_visible_without_a_user() {
 #[tokio::test]
 async fn row_level_security_binds_the_owner_of_the_table_too() {
     let database = Database::new().await;
-    complete(&database.store(), &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
+    complete(&database.store(), &new_claim(), &completion("done")).await;
     let owner = database.owner().await;
     let sql = format!("ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE}");
     owner.batch_execute(&sql).await.expect("the owner changes");
@@ -107,27 +107,26 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     // One connection for all users.
     let pool = database.pool(1);
     let store = tonic_idempotency::store::PostgresStore::new(pool.clone(), organization::resource_types());
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     let owner = database.owner().await;
     let unset = async || {
         let connection = pool.get().await.expect("the connection");
         // First, before the queries below prepare statements of their own. The store's have no values.
         let prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement !~ 'tenant.idempotency_.*[$]1|clock_timestamp|pg_backend_pid'";
-        let prepared: i64 = connection.query_typed_one(prepared, &[]).await.expect("the count").get(0);
+        let prepared: i64 = value(&connection, prepared).await;
         assert_eq!(prepared, 0);
         let open = "SELECT count(*) FROM pg_stat_activity
                     WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
-        let open: i64 = owner.query_one(open, &[]).await.expect("the count").get(0);
+        let open: i64 = value(&owner, open).await;
         assert_eq!(open, 0);
         let settings = "SELECT current_setting('search_path'), concat(current_setting('app.idempotency_sight', true),
                                current_setting('idempotency.owner', true), current_setting('app.tenant_id', true))";
         let settings = connection.query_typed_one(settings, &[]).await.expect("the settings");
         assert_eq!((settings.get::<_, &str>(0), settings.get::<_, &str>(1)), ("\"$user\", public", ""));
-        let user: Option<Uuid> =
-            connection.query_typed_one("SELECT authn.current_user_id()", &[]).await.expect("the user").get(0);
+        let user: Option<Uuid> = value(&connection, "SELECT authn.current_user_id()").await;
         assert_eq!(user, None);
         let seen = "SELECT count(*) FROM tenant.idempotency_keys";
-        let seen: i64 = connection.query_typed_one(seen, &[]).await.expect("the count").get(0);
+        let seen: i64 = value(&connection, seen).await;
         assert_eq!(seen, 0);
     };
 
@@ -148,15 +147,13 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     let resource = Resource { resource_type: "project".to_owned(), id: Uuid::new_v4().into() };
     store.status(&session, &resource).await.expect("the store answers");
     unset().await;
-    let second = Claim { session: session.clone(), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let second = Claim { session: session.clone(), ..new_claim() };
     for commits in [false, true] {
         match store.begin(&again(&second), TransactionOptions::default()).await.expect("the store answers") {
             BeginOutcome::Open { transaction, .. } if commits => {
                 transaction.commit(Some(completion("done"))).await.expect("the commit");
             }
-            BeginOutcome::Open { transaction, .. } => {
-                assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack)
-            }
+            BeginOutcome::Open { transaction, .. } => roll_back(transaction).await,
             other => panic!("expected a transaction, got {other:?}"),
         }
         unset().await;
@@ -178,17 +175,15 @@ async fn does_not_depend_on_the_applications_user() {
     owner.batch_execute(sql).await.expect("the function");
     let store = database.store();
     let nobody = |claim| Claim { session: CallSession::default(), resource_type: None, ..claim };
-    let first = nobody(claim(Uuid::new_v4(), Uuid::new_v4()));
+    let first = nobody(new_claim());
     acquire(&store, &first).await;
-    let extended = store.extend(&first.reservation, HOUR).await.expect("the store answers");
-    assert_eq!(extended, ExtendOutcome::Extended);
-    let completed = store.complete(&first.reservation, &completion("done")).await.expect("the store answers");
-    assert_eq!(completed, CompleteOutcome::Completed);
+    extend(&store, &first, HOUR).await;
+    record(&store, &first, "done").await;
     replay_of(&store, &first).await;
 
-    let [released, abandoned, begun] = [(); 3].map(|()| nobody(claim(Uuid::new_v4(), Uuid::new_v4())));
+    let [released, abandoned, begun] = [(); 3].map(|()| nobody(new_claim()));
     acquire(&store, &released).await;
-    assert_eq!(store.release(&released.reservation).await.expect("the store answers"), ReleaseOutcome::Released);
+    release(&store, &released).await;
     acquire(&store, &abandoned).await;
     store.abandon(&abandoned.reservation).await.expect("the store answers");
     assert_eq!(store.abandoned(&all()).await.expect("the store answers").len(), 1);
@@ -219,7 +214,7 @@ async fn the_layers_owner_opens_no_rows_but_its_own() {
         let transaction = api.transaction().await.expect("a transaction");
         let set = "SELECT set_config('idempotency.owner', $1, true), set_config('app.current_user_id', $2, true)";
         transaction.query(set, &[&text(owner), &text(user)]).await.expect("the settings");
-        let found: String = transaction.query_one(seen, &[]).await.expect("the rows").get(0);
+        let found: String = value(transaction.client(), seen).await;
         assert_eq!(found, text(expected), "{owner:?} {user:?}");
         for statement in
             ["UPDATE tenant.idempotency_keys SET procedure = procedure", "DELETE FROM tenant.idempotency_keys"]
@@ -235,9 +230,9 @@ async fn the_layers_owner_opens_no_rows_but_its_own() {
 #[tokio::test]
 async fn an_owner_that_was_left_on_a_connection_counts_for_nothing() {
     let database = Database::new().await;
-    let (alice, bob) = (claim(Uuid::new_v4(), Uuid::new_v4()), claim(Uuid::new_v4(), Uuid::new_v4()));
+    let (alice, bob) = (new_claim(), new_claim());
     complete(&database.store(), &alice, &completion("alice's")).await;
-    let reserved = Claim { lease: std::time::Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let reserved = Claim { lease: std::time::Duration::ZERO, ..new_claim() };
     acquire(&database.store(), &reserved).await;
     let left = format!("SET idempotency.owner = '{}'", alice.reservation.owner.as_uuid());
     let store = patient(database.pool_with(1, &left));

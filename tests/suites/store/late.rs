@@ -105,8 +105,7 @@ async fn reserves_nothing_together_with_others() {
     let (client, owner) = (database.api().await, database.owner().await);
     let [done, late, early] = [(); 3].map(|()| Uuid::new_v4());
     assert_eq!(claim(&client, done, "'Infinity'").await, "acquired");
-    let token: Uuid =
-        owner.query_one("SELECT token FROM tenant.idempotency_keys", &[]).await.expect("the token").get(0);
+    let token: Uuid = value(&owner, "SELECT token FROM tenant.idempotency_keys").await;
     for (id, until) in [(late, in_seconds(-1)), (early, in_seconds(60))] {
         let statement = format!(
             "CALL tenant.idempotency_write_many(ARRAY['{id}']::uuid[], ARRAY['{id}']::uuid[], ARRAY['{id}']::uuid[], ARRAY['/a.B/C'],
@@ -139,11 +138,11 @@ async fn is_made_again_in_either_mode_and_refused_if_that_does_not_help() {
         database.owner().await.batch_execute(&replace).await.expect("another clock");
         // Alone, and by the functions: the other statements have no part that a test could replace.
         let store = database.store().max_batch(1).common_path(false);
-        let claim = record::claim(Uuid::new_v4(), Uuid::new_v4());
+        let claim = record::new_claim();
         let claimed = store.claim(&claim).await.map_err(|error| error.kind());
         let again = "ALTER SEQUENCE public.attempts RESTART";
         database.owner().await.batch_execute(again).await.expect("another first attempt");
-        let begun = store.begin(&record::claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
+        let begun = store.begin(&record::new_claim(), TransactionOptions::default()).await;
         match (claimed, begun.map_err(|error| error.kind())) {
             (Ok(ClaimOutcome::Acquired), Ok(BeginOutcome::Open { transaction, .. })) if !overloaded => {
                 transaction.roll_back().await;

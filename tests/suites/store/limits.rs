@@ -81,8 +81,7 @@ async fn count_the_records_of_transactions() {
     for _ in 0..5 {
         match begin(&store, &of(user)).await.expect("below the limit") {
             BeginOutcome::Open { transaction, .. } => {
-                let outcome = transaction.commit(Some(completion("done"))).await.expect("the store answers");
-                assert_eq!(outcome, CommitOutcome::Committed);
+                committed(transaction, completion("done")).await;
             }
             other => panic!("a new key: {other:?}"),
         }
@@ -100,9 +99,7 @@ async fn count_open_transactions() {
     let open = begin(&store, &of(user)).await.expect("below the limit");
     assert_full(store.claim(&of(user)).await);
     match open {
-        BeginOutcome::Open { transaction, .. } => {
-            assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack)
-        }
+        BeginOutcome::Open { transaction, .. } => roll_back(transaction).await,
         other => panic!("a new key: {other:?}"),
     }
     let claim = of(user);
@@ -154,8 +151,7 @@ async fn count_the_commits_whose_answer_was_lost() {
             }
         };
         proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
-        let committed = transaction.commit(Some(completion("done"))).await.expect("it is looked up");
-        assert_eq!(committed, CommitOutcome::Committed);
+        committed(transaction, completion("done")).await;
     }
     panic!("no limit");
 }
@@ -279,8 +275,7 @@ async fn tell_the_role_nothing_of_other_users_and_are_swept() {
     assert_eq!(rows.iter().map(|row| row.get::<_, Uuid>(0)).collect::<Vec<_>>(), [users[0]]);
     let_time_pass(&owner).await;
     store.sweep(100).await.expect("a sweep");
-    let left: i64 =
-        owner.query_one("SELECT count(*) FROM tenant.idempotency_allowances", &[]).await.expect("a count").get(0);
+    let left: i64 = value(&owner, "SELECT count(*) FROM tenant.idempotency_allowances").await;
     assert_eq!(left, 0);
 }
 

@@ -43,7 +43,7 @@ async fn keeps_no_call_from_beginning() {
     let owner = database.owner().await;
     hold_at(&owner, "look_up", "state := coalesce(", &format!("{HOLD} state := coalesce(")).await;
 
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     let (looking, asked) = (store.clone(), first.clone());
     let looking = tokio::spawn(async move { look_up(&looking, &asked).await });
     until_held(&owner).await;
@@ -59,7 +59,7 @@ async fn keeps_no_call_from_beginning() {
 #[tokio::test]
 async fn finds_nothing_of_an_expired_call_while_another_runs_in_its_place() {
     let (_database, store) = Database::with_store().await;
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     complete(&store, &first, &Completion { retention: Default::default(), ..completion("first") }).await;
     assert_eq!(look_up(&store, &first).await.state, KeyState::Expired);
     let transaction = open(&store, &again(&first)).await;
@@ -73,7 +73,7 @@ async fn finds_nothing_of_an_expired_call_while_another_runs_in_its_place() {
 #[tokio::test]
 async fn finds_a_call_as_it_was_right_after_another_was_refused_in_its_transaction() {
     let (_database, store) = Database::with_store().await;
-    let first = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let first = Claim { lease: Duration::ZERO, ..new_claim() };
     acquire(&store, &first).await;
     for _ in 0..20 {
         let retry = Claim { on_lease_ended: LeasePolicy::Refuse, ..again(&first) };
@@ -88,7 +88,7 @@ async fn finds_a_call_as_it_was_right_after_another_was_refused_in_its_transacti
 async fn finds_a_call_whose_status_is_locked() {
     let (database, store) = Database::with_store().await;
     let project = database.project(Some(OutboxStatus::Completed)).await;
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("first") }).await;
     let mut owner = database.owner().await;
     let locks = owner.transaction().await.expect("a transaction");

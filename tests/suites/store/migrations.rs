@@ -38,14 +38,13 @@ pub(crate) async fn schema(client: &Client) -> Vec<String> {
              UNION ALL SELECT CASE proname WHEN 'idempotency_seed' THEN 'the seed' ELSE pg_get_functiondef(oid) END FROM pg_proc
              WHERE pronamespace::regnamespace::text IN ('tenant', 'authn', 'authz')
              ORDER BY 1";
-    let rows = client.query(sql, &[]).await.expect("the catalogue");
-    rows.iter().map(|row| row.get(0)).collect()
+    values(client, sql).await
 }
 
 /// Asserts that a record can be completed, replayed and swept.
 pub(crate) async fn works(database: &Database) {
     let api_store = PostgresStore::new(database.pool(2), ResourceTypes::none());
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     complete(&api_store, &claim, &completion("done")).await;
     replay_of(&api_store, &claim).await;
     assert_eq!(api_store.sweep(10).await.expect("the store answers"), 0);
@@ -85,70 +84,10 @@ async fn leave_the_settings_of_the_session_as_they_were() {
     let packs = [migrations::limits_sql(&schema), migrations::partition_sql(&schema, 2)];
     for sql in all.iter().map(Migration::sql).chain(packs.iter().map(String::as_str)) {
         for sql in [sql.to_owned(), format!("BEGIN; {sql}; COMMIT")] {
-            owner.batch_execute(&sql).await.expect("a migration");
-            let left = owner.query_one("SHOW search_path", &[]).await.expect("the setting");
-            assert_eq!(left.get::<_, &str>(0), "authn, public", "{}", &sql[..80]);
+            execute(&owner, &sql).await;
+            assert_eq!(value::<String>(&owner, "SHOW search_path").await, "authn, public", "{}", &sql[..80]);
         }
     }
-}
-
-#[tokio::test]
-async fn the_samples_migrations_run_concurrently() {
-    let database = Database::empty().await;
-    let mut servers = JoinSet::new();
-    for _ in 0..8 {
-        let mut client = database.owner().await;
-        servers.spawn(async move { organization::migrations::run(&mut client).await.expect("the migrations run") });
-    }
-    servers.join_all().await;
-}
-
-#[tokio::test]
-async fn an_owner_who_is_not_a_superuser_can_run_them() {
-    let (database, owner) = Database::empty_with_owner().await;
-    let sql =
-        format!("DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {API_ROLE}', current_database()); END $$");
-    owner.batch_execute(&sql).await.expect("the grants");
-    let mut api = database.api().await;
-    migrations::run(&mut api, &Schema::default()).await.expect("the migrations run");
-    works(&database).await;
-}
-
-/// A database with an application's own resource type, one resource, and a store.
-async fn with_invoices() -> (Database, Client, Uuid, PostgresStore) {
-    let (database, mut owner) = Database::empty_with_owner().await;
-    migrate(&mut owner, &Schema::default()).await;
-    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
-    let invoice = ResourceType::new("invoice", "invoice_id", "billing.invoices");
-    let sql = format!(
-        "CREATE SCHEMA billing;
-             CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
-             {sql} {sql}",
-        sql = invoice.registration_sql(&Schema::default())
-    );
-    owner.batch_execute(&sql).await.expect("the registration, twice");
-    let sql = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
-    let id = owner.query_one(sql, &[]).await.expect("an invoice").get(0);
-    let store = PostgresStore::new(database.pool(2), ResourceTypes::new([invoice]));
-    (database, owner, id, store)
-}
-
-fn of_invoice(id: Uuid) -> Completion {
-    Completion { resource: Some(Resource { resource_type: "invoice".to_owned(), id: id.into() }), ..completion("done") }
-}
-
-#[tokio::test]
-async fn registers_a_resource_type_of_an_application() {
-    let (_database, owner, id, store) = with_invoices().await;
-    let claim = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
-    complete(&store, &claim, &of_invoice(id)).await;
-    let stored: Uuid =
-        owner.query_one("SELECT invoice_id FROM tenant.idempotency_keys", &[]).await.expect("the record").get(0);
-    assert_eq!(stored, id);
-
-    // Deleting the invoice clears its id in the record, and keeps the record.
-    owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice is deleted");
-    assert_eq!(replay_of(&store, &claim).await.resource, None);
 }
 
 /// A database with the migrations, and the tables of two types, which are not registered yet.
@@ -176,8 +115,7 @@ pub(crate) async fn with_tables() -> (Database, ResourceTypes) {
 
 /// The names of the types that are registered.
 pub(crate) async fn registered(client: &Client) -> Vec<String> {
-    let names = "SELECT name FROM tenant.idempotency_resource_types ORDER BY name";
-    client.query(names, &[]).await.expect("the types").iter().map(|row| row.get(0)).collect()
+    values(client, "SELECT name FROM tenant.idempotency_resource_types ORDER BY name").await
 }
 
 #[tokio::test]
@@ -193,38 +131,6 @@ async fn registers_all_types_of_an_application_at_once() {
     first.expect("the registration");
     second.expect("the registration");
     assert_eq!(registered(&one).await, ["invoice", "refund"]);
-
-    let insert = "INSERT INTO billing.refunds DEFAULT VALUES RETURNING id";
-    let refund: Uuid = one.query_one(insert, &[]).await.expect("a refund").get(0);
-    let store = PostgresStore::new(database.pool(1), types);
-    let claim = Claim { resource_type: Some("refund".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
-    let resource = Resource { resource_type: "refund".to_owned(), id: refund.into() };
-    complete(&store, &claim, &Completion { resource: Some(resource), ..completion("done") }).await;
-    let stored: Uuid =
-        one.query_one("SELECT refund_id FROM tenant.idempotency_keys", &[]).await.expect("the record").get(0);
-    assert_eq!(stored, refund);
-}
-
-#[tokio::test]
-async fn does_not_lock_the_keys_to_register_a_type_again() {
-    let (database, types) = with_billing().await;
-    let mut owner = database.owner().await;
-    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
-    let before = schema(&owner).await;
-
-    let mut reader = database.owner().await;
-    let read = reader.transaction().await.expect("a transaction");
-    read.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS SHARE MODE").await.expect("the lock");
-    owner.batch_execute("SET lock_timeout = '10ms'").await.expect("the setting");
-    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration does not wait");
-    let receipts = ResourceTypes::new([ResourceType::new("receipt", "receipt_id", "billing.invoices")]);
-    let error = migrations::register(&mut owner, &Schema::default(), &receipts)
-        .await
-        .expect_err("a new type waits for the lock");
-    let error = error.source().and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-    assert_eq!(error.and_then(tokio_postgres::Error::code), Some(&SqlState::LOCK_NOT_AVAILABLE));
-    read.rollback().await.expect("the lock is gone");
-    assert_eq!(schema(&owner).await, before);
 }
 
 #[tokio::test]
@@ -263,51 +169,25 @@ async fn the_sample_registers_the_types_that_it_lists() {
 }
 
 #[tokio::test]
-async fn stores_the_response_if_the_resource_cannot_be_referenced() {
-    let (database, _owner, id, store) = with_invoices().await;
-    let absent = claim(Uuid::new_v4(), Uuid::new_v4());
-    complete(&store, &absent, &of_invoice(Uuid::new_v4())).await;
-    replay_of(&store, &absent).await;
-
-    // A type that is not registered in the database.
-    let receipt = ResourceType::new("invoice", "receipt_id", "billing.receipts");
-    let store = PostgresStore::new(database.pool(1), ResourceTypes::new([receipt]));
-    let unregistered = claim(Uuid::new_v4(), Uuid::new_v4());
-    complete(&store, &unregistered, &of_invoice(id)).await;
-    replay_of(&store, &unregistered).await;
-}
-
-#[tokio::test]
-async fn a_row_refers_to_one_resource_at_most() {
-    let database = Database::new().await;
-    let project = database.project(None).await;
-    let error = database
-        .owner()
-        .await
-        .execute(
-            "INSERT INTO tenant.idempotency_keys
-                 (idempotency_key, user_id, procedure, request_hash, expires, project_id, cluster_id)
-             SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now(), $1, id FROM tenant.clusters",
-            &[&uuid_of(&project)],
-        )
-        .await
-        .expect_err("two resources");
-    let error = error.as_db_error().expect("an answer of the server");
-    assert_eq!(error.constraint(), Some("idempotency_keys_ck_one_resource"));
-}
-
-#[tokio::test]
-async fn a_row_has_one_outcome_at_most() {
-    let (_database, owner) = Database::with_owner().await;
-    for outcomes in ["'r', 'e', false", "'r', NULL, true", "NULL, 'e', true"] {
-        let insert = format!(
-            "INSERT INTO tenant.idempotency_keys
-                 (idempotency_key, user_id, procedure, request_hash, expires, response_bytes, error_bytes, outcome_unknown)
-             SELECT id, id, '/a/b', '', now(), {outcomes} FROM gen_random_uuid() id"
-        );
-        let error = owner.execute(&insert, &[]).await.expect_err(outcomes);
-        let error = error.as_db_error().expect("an answer of the server");
-        assert_eq!(error.constraint(), Some("idempotency_keys_ck_one_outcome"), "{outcomes}");
+async fn a_row_has_one_outcome_and_refers_to_one_resource_at_most() {
+    let (database, owner) = Database::with_owner().await;
+    let project = format!(
+        "response_bytes, project_id, cluster_id) SELECT id, id, '/a/b', '', now(), '', '{}'",
+        database.project(None).await.id
+    );
+    let outcomes = |outcomes| {
+        format!("response_bytes, error_bytes, outcome_unknown) SELECT id, id, '/a/b', '', now(), {outcomes}")
+    };
+    for (row, constraint) in [
+        (format!("{project}, (SELECT id FROM tenant.clusters)"), "idempotency_keys_ck_one_resource"),
+        (outcomes("'r', 'e', false"), "idempotency_keys_ck_one_outcome"),
+        (outcomes("'r', NULL, true"), "idempotency_keys_ck_one_outcome"),
+        (outcomes("NULL, 'e', true"), "idempotency_keys_ck_one_outcome"),
+    ] {
+        let insert = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires";
+        let insert = format!("{insert}, {row} FROM gen_random_uuid() id");
+        let error = owner.execute(&insert, &[]).await.expect_err(&row);
+        assert_eq!(error.as_db_error().and_then(|error| error.constraint()), Some(constraint), "{row}");
     }
 }
 
@@ -316,16 +196,15 @@ async fn a_row_has_one_outcome_at_most() {
 async fn the_ids_of_rows_are_uuids_of_version_7() {
     let (database, owner) = Database::with_owner().await;
     let store = database.store();
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
-    let transaction = open_transaction(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
+    let transaction = open_transaction(&store, &new_claim()).await;
     transaction.commit(Some(completion("done"))).await.expect("a commit");
 
     let made = "SELECT tenant.idempotency_uuidv7() FROM generate_series(1, 100) UNION ALL SELECT id FROM tenant.idempotency_keys";
-    let ids = owner.query(made, &[]).await.expect("ids");
+    let ids: Vec<Uuid> = values(&owner, made).await;
     assert_eq!(ids.len(), 102);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
-    for row in ids {
-        let id: Uuid = row.get(0);
+    for id in ids {
         assert_eq!((id.get_version_num(), id.get_variant()), (7, uuid::Variant::RFC4122));
         let (seconds, _) = id.get_timestamp().expect("a time").to_unix();
         assert!(now.abs_diff(seconds) < 3600, "{id}");

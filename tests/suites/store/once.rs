@@ -6,56 +6,52 @@ use crate::{
     registration::versions,
 };
 
+/// Nor do they wait for a lock.
 #[tokio::test]
-async fn change_nothing_after_another_runner_has_run_them() {
-    let (database, mut owner) = Database::empty_with_owner().await;
-    for migration in migrations::all(&Schema::default()) {
-        owner.batch_execute(migration.sql()).await.expect("a migration");
+async fn change_nothing_after_another_runner_or_the_crate_has_run_them() {
+    let schema = Schema::default();
+    for by_crate in [false, true] {
+        let (database, mut owner) = Database::empty_with_owner().await;
+        if by_crate {
+            migrations::run(&mut owner, &schema).await.expect("the migrations run");
+        } else {
+            run_as_another(&owner).await.expect("the migrations");
+        }
+        let before = versions(&owner).await;
+        let locks = database.owner().await;
+        let lock =
+            "BEGIN; LOCK TABLE tenant.idempotency_keys, tenant.idempotency_migrations IN SHARE ROW EXCLUSIVE MODE;
+                    SELECT pg_advisory_xact_lock(7594306392365691953)";
+        if by_crate {
+            execute(&locks, lock).await;
+        }
+        execute(&owner, "SET lock_timeout = '1s'").await;
+        run_as_another(&owner).await.expect("the migrations");
+        execute(&locks, "ROLLBACK").await;
+        migrations::run(&mut owner, &schema).await.expect("the migrations run");
+        assert_eq!(versions(&owner).await, before, "{by_crate}");
+        migrations::grant(&owner, &schema, API_ROLE).await.expect("the grant");
+        works(&database).await;
     }
-    let before = versions(&owner).await;
-    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
-    assert_eq!(versions(&owner).await, before);
-    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
-    works(&database).await;
 }
 
-#[tokio::test]
-async fn change_nothing_by_another_runner_after_the_crate_has_run_them() {
-    let (database, mut owner) = Database::empty_with_owner().await;
-    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
-    let before = versions(&owner).await;
-    // Nothing waits for a lock, either.
-    let mut writer = database.owner().await;
-    let locks = writer.transaction().await.expect("a transaction");
-    let sql = "LOCK TABLE tenant.idempotency_keys, tenant.idempotency_migrations IN SHARE ROW EXCLUSIVE MODE;
-             SELECT pg_advisory_xact_lock(7594306392365691953)";
-    locks.batch_execute(sql).await.expect("the locks");
-    owner.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
+async fn run_as_another(runner: &Client) -> Result<(), Error> {
     for migration in migrations::all(&Schema::default()) {
-        owner.batch_execute(migration.sql()).await.expect("a migration");
+        runner.batch_execute(migration.sql()).await?;
     }
-    locks.rollback().await.expect("the locks go");
-    assert_eq!(versions(&owner).await, before);
+    Ok(())
 }
 
 /// The one that waits has looked for the schema before it was there.
 #[tokio::test]
 async fn wait_for_a_server_that_runs_them_and_find_them_done() {
     let database = Database::empty().await;
-    let (mut one, other, observer) = (database.owner().await, database.owner().await, database.owner().await);
-    let all = migrations::all(&Schema::default());
-    let first = one.transaction().await.expect("a transaction");
-    for migration in &all {
-        first.batch_execute(migration.sql()).await.expect("a migration");
-    }
-    let second = tokio::spawn(async move {
-        for migration in migrations::all(&Schema::default()) {
-            other.batch_execute(migration.sql()).await?;
-        }
-        Ok::<_, tokio_postgres::Error>(())
-    });
+    let (one, other, observer) = (database.owner().await, database.owner().await, database.owner().await);
+    execute(&one, "BEGIN").await;
+    run_as_another(&one).await.expect("the migrations");
+    let second = tokio::spawn(async move { run_as_another(&other).await });
     until_held(&observer).await;
-    first.commit().await.expect("the commit");
+    execute(&one, "COMMIT").await;
     let before = versions(&observer).await;
     second.await.expect("no panic").expect("the migrations are done");
     assert_eq!(versions(&observer).await, before);

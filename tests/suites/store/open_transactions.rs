@@ -25,7 +25,7 @@ async fn all_have_ended(owner: &Client) {
 }
 
 async fn does_every_operation(store: &PostgresStore, pool: &Pool, owner: &Client, left: &str) {
-    let [done, released, abandoned] = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let [done, released, abandoned] = [(); 3].map(|()| new_claim());
     for claim in [&done, &released, &abandoned] {
         leave_open(pool, left).await;
         acquire(store, claim).await;
@@ -85,7 +85,7 @@ async fn do_not_carry_a_handlers_transaction() {
         for left in ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN; SELECT 1/0"] {
             let mark = format!("{left}; SELECT pg_advisory_xact_lock_shared({MARK})");
             leave_open(&pool, &mark).await;
-            let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+            let claim = new_claim();
             let transaction = open_transaction(&store, &claim).await;
             // The server has rolled the left transactions back, while ours is open.
             let locks = format!("pg_locks WHERE locktype = 'advisory' AND objid = {MARK}");

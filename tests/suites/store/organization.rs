@@ -83,8 +83,11 @@ async fn the_outbox_of_another_organisation_is_not_visible() {
 async fn the_mail_of_an_invitation_cannot_be_taken_by_another_organisation() {
     let database = sample().await;
     let user = as_user(&database, database.user().await.id).await;
-    let invite = "INSERT INTO tenant.organization_users (email, role) VALUES ('a@example.com', 'viewer') RETURNING id";
-    let invitation: Uuid = user.query_one(invite, &[]).await.expect("an invitation").get(0);
+    let invitation: Uuid = value(
+        &user,
+        "INSERT INTO tenant.organization_users (email, role) VALUES ('a@example.com', 'viewer') RETURNING id",
+    )
+    .await;
     let send = "INSERT INTO tenant.mails (invitation_id, recipient) VALUES ($1, 'a@example.com')
                 ON CONFLICT (organization_id, invitation_id) DO NOTHING";
     let parameters: Parameters<'_> = &[(&invitation, Type::UUID)];

@@ -14,7 +14,7 @@ async fn reports_that_nothing_was_done_if_there_is_no_connection() {
     let (proxy, pool) = database.pool_through_proxy(1).await;
     proxy.cut();
     let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(1));
-    let error = store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("no connection");
+    let error = store.claim(&new_claim()).await.expect_err("no connection");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false));
 }
 
@@ -46,21 +46,20 @@ async fn makes_a_connection_again_that_broke_while_it_was_made() {
         near
     };
     let pool = Pool::builder(Manager::new(config, NoTls)).max_size(1).build().expect("a pool");
-    acquire(&patient(pool), &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&patient(pool), &new_claim()).await;
     broken.await.expect("no panic");
 }
 
 #[tokio::test]
 async fn uses_a_new_connection_if_the_old_ones_are_gone() {
     let (database, store) = Database::with_store().await;
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     acquire(&store, &first).await;
     let owner = database.owner().await;
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
              WHERE datname = current_database() AND pid <> pg_backend_pid()";
     owner.batch_execute(sql).await.expect("all connections end");
-    let outcome = store.complete(&first.reservation, &completion("done")).await.expect("the store answers");
-    assert_eq!(outcome, CompleteOutcome::Completed);
+    record(&store, &first, "done").await;
 }
 
 #[tokio::test]
@@ -68,7 +67,7 @@ async fn works_again_once_the_database_is_back() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let store = patient(pool);
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     acquire(&store, &first).await;
     proxy.cut();
     store.clone().timeout(Duration::from_secs(1)).claim(&again(&first)).await.expect_err("no connection");
@@ -84,7 +83,7 @@ async fn reports_an_unknown_state_as_corrupt() {
                      pg_get_functiondef('tenant.idempotency_claim_row'::regproc), '''acquired''', '''conquered''');
              END $$";
     owner.batch_execute(sql).await.expect("another version of the function");
-    let error = database.store().claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("an unknown state");
+    let error = database.store().claim(&new_claim()).await.expect_err("an unknown state");
     assert_eq!(error.kind(), StoreErrorKind::Corrupt);
 }
 
@@ -96,9 +95,9 @@ async fn takes_one_round_trip_for_each_operation() {
     let store = patient(pool.clone()).prepared_statements(PreparedStatements::Never);
     let resource = database.project(None).await;
     // It asks for the server's clock, once.
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
-    let other = claim(Uuid::new_v4(), Uuid::new_v4());
+    acquire(&store, &new_claim()).await;
+    let first = new_claim();
+    let other = new_claim();
 
     let mut before = proxy.round_trips();
     let mut trips = || {

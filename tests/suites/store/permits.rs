@@ -42,7 +42,7 @@ async fn transactions_leave_a_quarter_of_the_pool_to_claims() {
         assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::TransactionLimit, "{size}");
         assert_eq!(kind(begin_without_key(&hasty(&store), None).await), StoreErrorKind::TransactionLimit, "{size}");
         // A claim, a renewal and a record do not wait for a transaction.
-        let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+        let claim = new_claim();
         complete(&store, &claim, &completion("done")).await;
         drop(open);
         begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await;
@@ -58,7 +58,7 @@ async fn a_pool_of_one_connection_has_one_transaction() {
     let open = begin(&store, Uuid::new_v4()).await.expect("a transaction");
     assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded);
     open.roll_back().await;
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
 }
 
 /// The layer's limits are of its store, too.
@@ -168,7 +168,7 @@ async fn the_permits_of_refused_and_failed_begins_come_back() {
     let database = Database::new().await;
     let (_, store) = pool_of(&database, 2);
     let store = store.common_path(true);
-    let done = claim(Uuid::new_v4(), Uuid::new_v4());
+    let done = new_claim();
     complete(&store, &done, &completion("done")).await;
     let owner = database.owner().await;
     for _ in 0..4 {
@@ -211,7 +211,7 @@ async fn a_retry_after_others_takes_neither_a_permit_nor_a_transaction() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let store = patient(pool);
-    let done = claim(Uuid::new_v4(), Uuid::new_v4());
+    let done = new_claim();
     complete(&store, &done, &completion("done")).await;
     let retry = async || {
         let begun = store.begin(&again(&done), TransactionOptions::default()).await.expect("the store answers");

@@ -106,7 +106,7 @@ async fn a_connection_whose_caller_goes_away_while_it_is_probed_is_closed() {
     drop(pool.get().await.expect("a connection"));
     // The probe takes at least two answers more after it was seen: seconds, so that a busy machine sees it in time.
     proxy.delay_answers(Duration::from_secs(2));
-    let claiming = tokio::spawn(async move { acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await });
+    let claiming = tokio::spawn(async move { acquire(&store, &new_claim()).await });
     let owner = database.owner().await;
     let probing = "SELECT count(*) FROM pg_stat_activity \
                    WHERE datname = current_database() AND query IN ('BEGIN', 'SELECT 1 AS idempotency_probe')";
@@ -199,7 +199,7 @@ impl Connect for Switch {
 /// cancelled.
 async fn cancellations_of_silent_statements(proxy: &Proxy, pool: Pool) -> usize {
     let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(2));
-    let claims: Vec<_> = (0..8).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect();
+    let claims: Vec<_> = (0..8).map(|_| new_claim()).collect();
     // Each connection is known.
     let alone = store.clone().max_batch(1);
     let done = completion("done");
@@ -239,7 +239,7 @@ async fn statements_are_given_up_if_a_later_connection_leads_through_a_pooler() 
     let pool = pool.expect("a pool");
     let (lines, _guard) = Lines::collect(LevelFilter::INFO);
     let store = patient(pool.clone());
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
     assert_ne!(found(&pool).await, [""; 0]);
 
     is_second.store(true, Ordering::Relaxed);
@@ -256,7 +256,7 @@ async fn a_question_about_statements_that_were_given_up_leaves_no_role_behind() 
     let database = Database::new().await;
     let Some(bouncer) = bouncer(&database, false).await else { return };
     let owner = database.owner().await;
-    let name: String = owner.query_one("SELECT current_database()::text", &[]).await.expect("a name").get(0);
+    let name: String = value(&owner, "SELECT current_database()::text").await;
     let role = format!("ALTER ROLE {API_LOGIN} IN DATABASE {name} SET role = '{API_ROLE}'");
     owner.batch_execute(&role).await.expect("each session begins as the role");
     let earlier = format!(
@@ -265,11 +265,11 @@ async fn a_question_about_statements_that_were_given_up_leaves_no_role_behind() 
     owner.batch_execute(&earlier).await.expect("those that have not are ended");
     let (proxy, through) = database.pool_through_proxy_and_bouncer(&bouncer, 2).await;
     let store = PostgresStore::new(through.clone(), organization::resource_types()).timeout(Duration::from_secs(2));
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
     proxy.silence_connections();
     // Its connection is kept until the server says that nothing runs.
     let before = through.status().size;
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
     until("the silent connection is closed", async || through.status().size <= before).await;
     let others = pool(bouncer.url(), PgBouncer::SERVER_CONNECTIONS);
     let roles = at_every_server_connection(&others, "SELECT current_user::text").await;

@@ -21,17 +21,18 @@ pub(crate) use tokio::task::{JoinHandle, JoinSet};
 pub(crate) use tokio_postgres::{
     Client, Config, Error, NoTls, Row,
     error::SqlState,
-    types::{ToSql, Type},
+    types::{FromSqlOwned, ToSql, Type},
 };
 pub(crate) use tonic_idempotency::{
     Caller, OwnerId, Scope, Transaction, UserId, migrations,
     policy::{Isolation, LeasePolicy, Limits},
     status::{OutboxStatus, Resource},
     store::{
-        AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, Completion,
-        ExtendOutcome, KeyState, LookUp, PostgresStore, PreparedStatements, ReleaseOutcome, Replay, Reservation,
-        ResourceType, ResourceTypes, RollBackOutcome, Schema, SessionSettings, SetupProblem, Store, StoreError,
-        StoreErrorKind, StoreSettings, StoreTransaction, StoredResponse, TransactionOptions, VerifyError,
+        AbandonOutcome, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome,
+        Completion, ExtendOutcome, KeyRecord, KeyState, LookUp, PostgresStore, PreparedStatements, ReleaseOutcome,
+        Replay, Reservation, ResourceType, ResourceTypes, RollBackOutcome, Schema, SessionSettings, SetupProblem,
+        Store, StoreError, StoreErrorKind, StoreSettings, StoreTransaction, StoredResponse, TransactionOptions,
+        VerifyError,
         conformance::{Harness, conformance_tests},
         driver,
     },
@@ -42,6 +43,8 @@ pub(crate) use tonic_idempotency_tests::{
 pub(crate) use uuid::Uuid;
 
 pub(crate) use crate::record::{
-    HASH, HOLD, HOUR, PROCEDURE, Parameters, acquire, again, assert_in_flight, claim, commit, complete, completion,
-    count, hold_at, let_go, limited, open_transaction, patient, replay_of, take_over, until_held, waiting,
+    HASH, HOLD, HOUR, PROCEDURE, Parameters, abandon, acquire, again, assert_in_flight, assert_unknown, claim, commit,
+    committed, complete, completed, completion, count, ended, execute, extend, hold_at, let_go, limited, look_up,
+    new_claim, open_transaction, patient, question, record, refusal, release, replay_of, roll_back, take_over,
+    until_held, value, values, waiting,
 };

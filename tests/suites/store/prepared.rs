@@ -28,11 +28,10 @@ fn store(pool: &Pool) -> PostgresStore {
 
 /// Runs every operation of a reserved call, and calls `ended` with the name of each.
 pub(crate) async fn every_operation(store: &PostgresStore, resource: &Resource, mut ended: impl FnMut(&str)) {
-    let [first, other, lost] = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let [first, other, lost] = [(); 3].map(|()| new_claim());
     acquire(store, &first).await;
     ended("claim");
-    let extended = store.extend(&first.reservation, HOUR).await.expect("the store answers");
-    assert_eq!(extended, ExtendOutcome::Extended);
+    extend(store, &first, HOUR).await;
     ended("extend");
     let completion = Completion { resource: Some(resource.clone()), ..completion("done") };
     let completed = store.complete(&first.reservation, &completion).await.expect("the store answers");
@@ -43,7 +42,7 @@ pub(crate) async fn every_operation(store: &PostgresStore, resource: &Resource, 
     ended("replay");
     acquire(store, &other).await;
     ended("another claim");
-    assert_eq!(store.release(&other.reservation).await.expect("the store answers"), ReleaseOutcome::Released);
+    release(store, &other).await;
     ended("release");
     acquire(store, &lost).await;
     ended("a third claim");
@@ -95,7 +94,7 @@ async fn prepares_a_statement_again_if_the_server_has_forgotten_it() {
     every_operation(&store, &resource, |_| {}).await;
     // The statements prepared again can be forgotten, too.
     forget().await;
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
 }
 
 /// A new version of the crate may replace a function while servers of the old version run.
@@ -103,7 +102,7 @@ async fn prepares_a_statement_again_if_the_server_has_forgotten_it() {
 async fn prepares_a_statement_again_if_its_result_type_changed() {
     let database = Database::new().await;
     let store = store(&database.pool(1));
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     acquire(&store, &first).await;
     let sql = "DO $$ DECLARE
                  v_function CONSTANT text := pg_get_functiondef('tenant.idempotency_claim'::regproc);
@@ -113,5 +112,5 @@ async fn prepares_a_statement_again_if_its_result_type_changed() {
              END $$";
     database.owner().await.batch_execute(sql).await.expect("another version of the function");
     assert_in_flight(&store, &first).await;
-    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&store, &new_claim()).await;
 }

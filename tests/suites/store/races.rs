@@ -5,7 +5,7 @@ use crate::prelude::*;
 /// Claims a key of which a transaction has inserted a row, and ends the transaction when the claim waits for it.
 async fn claim_beside_an_uncommitted_row(response: Option<&[u8]>, end: &str) -> ClaimOutcome {
     let (database, owner) = Database::with_owner().await;
-    let (observer, store, claim) = (database.owner().await, database.store(), claim(Uuid::new_v4(), Uuid::new_v4()));
+    let (observer, store, claim) = (database.owner().await, database.store(), new_claim());
     let Reservation { owner: user, key, .. } = claim.reservation;
     let insert = "INSERT INTO tenant.idempotency_keys
                       (idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
@@ -48,7 +48,7 @@ async fn claim_at_once(store: &PostgresStore, claim: &Claim) -> (usize, usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_takes_over_an_expired_record() {
     let (database, store) = Database::with_store().await;
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     complete(&store, &claim, &completion("old")).await;
     let owner = database.owner().await;
     let sql = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'";
@@ -59,7 +59,7 @@ async fn one_of_many_takes_over_an_expired_record() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_takes_over_an_ended_lease() {
     let (_database, store) = Database::with_store().await;
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     acquire(&store, &Claim { lease: Duration::ZERO, ..claim.clone() }).await;
     assert_eq!(claim_at_once(&store, &Claim { lease: HOUR, ..claim }).await, (1, 23));
 }
@@ -68,13 +68,12 @@ async fn one_of_many_takes_over_an_ended_lease() {
 #[tokio::test]
 async fn does_not_commit_over_a_reservation_that_came_meanwhile() {
     let (_database, store) = Database::with_store().await;
-    let first = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let first = Claim { lease: Duration::ZERO, ..new_claim() };
     acquire(&store, &first).await;
     let transaction = open_transaction(&store, &again(&first)).await;
     let second = again(&first);
     take_over(&store, &second).await;
-    let outcome = transaction.commit(Some(completion("first"))).await.expect("the store answers");
-    assert_eq!(outcome, CommitOutcome::Superseded);
+    assert_eq!(ended(transaction, completion("first")).await, CommitOutcome::Superseded);
     take_over(&store, &again(&second)).await;
 }
 
@@ -86,7 +85,7 @@ async fn one_of_many_acquires_under_every_isolation_level() {
         let pool = database.pool_with(8, &format!("SET default_transaction_isolation = '{level}'"));
         let store = patient(pool);
         for _ in 0..8 {
-            let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+            let claim = new_claim();
             assert_eq!(claim_at_once(&store, &claim).await, (1, 23), "{level}");
         }
     }
@@ -102,7 +101,7 @@ async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
         ("release", "released := FOUND;", format!("released := FOUND; {HOLD}")),
     ] {
         let (database, owner) = Database::with_owner().await;
-        let (store, call) = (database.store().max_batch(1), claim(Uuid::new_v4(), Uuid::new_v4()));
+        let (store, call) = (database.store().max_batch(1), new_claim());
         match function {
             "claim" => acquire(&store, &call).await,
             "commit" => complete(&store, &call, &Completion { retention: Duration::ZERO, ..completion("old") }).await,

@@ -37,6 +37,11 @@ pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
     }
 }
 
+/// A claim of a new user with a new key.
+pub(crate) fn new_claim() -> Claim {
+    claim(Uuid::new_v4(), Uuid::new_v4())
+}
+
 pub(crate) fn again(claim: &Claim) -> Claim {
     let Reservation { owner, key, .. } = claim.reservation;
     Claim { reservation: Reservation::new(owner, key), ..claim.clone() }
@@ -63,6 +68,31 @@ pub(crate) async fn complete(store: &impl Store, claim: &Claim, completion: &Com
     assert_eq!(outcome, CompleteOutcome::Completed);
 }
 
+/// Tries to record an outcome of a reservation.
+pub(crate) async fn completed(store: &impl Store, claim: &Claim, message: &'static str) -> CompleteOutcome {
+    store.complete(&claim.reservation, &completion(message)).await.expect("the store answers")
+}
+
+/// Records the outcome of a call that holds its key.
+pub(crate) async fn record(store: &impl Store, claim: &Claim, message: &'static str) {
+    assert_eq!(completed(store, claim, message).await, CompleteOutcome::Completed);
+}
+
+pub(crate) async fn release(store: &impl Store, claim: &Claim) {
+    let outcome = store.release(&claim.reservation).await.expect("the store answers");
+    assert_eq!(outcome, ReleaseOutcome::Released);
+}
+
+pub(crate) async fn extend(store: &impl Store, claim: &Claim, lease: Duration) {
+    let outcome = store.extend(&claim.reservation, lease).await.expect("the store answers");
+    assert_eq!(outcome, ExtendOutcome::Extended);
+}
+
+pub(crate) async fn abandon(store: &impl Store, claim: &Claim) {
+    let outcome = store.abandon(&claim.reservation).await.expect("the store answers");
+    assert_eq!(outcome, AbandonOutcome::Abandoned);
+}
+
 /// The replay that a retry of the call gets.
 pub(crate) async fn replay_of(store: &impl Store, claim: &Claim) -> Replay {
     match store.claim(&again(claim)).await.expect("the store answers") {
@@ -77,6 +107,21 @@ pub(crate) async fn assert_in_flight(store: &impl Store, claim: &Claim) {
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 }
 
+pub(crate) async fn assert_unknown(store: &impl Store, claim: &Claim) {
+    let outcome = store.claim(claim).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
+}
+
+/// Looks a key up, with the status of its resource.
+pub(crate) async fn look_up(store: &impl Store, claim: &Claim) -> KeyRecord {
+    store.look_up(&question(claim, true)).await.expect("the store answers")
+}
+
+pub(crate) fn question(claim: &Claim, with_status: bool) -> LookUp {
+    let (Reservation { owner, key, .. }, session) = (claim.reservation, claim.session.clone());
+    LookUp { owner, key, session, with_status }
+}
+
 /// The transaction of a call whose key is free.
 pub(crate) async fn open_transaction(store: &impl Store, claim: &Claim) -> Box<dyn StoreTransaction> {
     match store.begin(claim, TransactionOptions::default()).await.expect("the store answers") {
@@ -85,16 +130,51 @@ pub(crate) async fn open_transaction(store: &impl Store, claim: &Claim) -> Box<d
     }
 }
 
+/// Why no transaction begins.
+pub(crate) async fn refusal(store: &impl Store, claim: &Claim) -> ClaimOutcome {
+    match store.begin(claim, TransactionOptions::default()).await.expect("the store answers") {
+        BeginOutcome::Refused(outcome) => outcome,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
 /// Makes a completed record in a transaction.
 pub(crate) async fn commit(store: &impl Store, claim: &Claim, completion: Completion) {
-    let transaction = open_transaction(store, claim).await;
-    let outcome = transaction.commit(Some(completion)).await.expect("the store answers");
-    assert_eq!(outcome, CommitOutcome::Committed);
+    committed(open_transaction(store, claim).await, completion).await;
+}
+
+/// Commits a transaction, with its outcome.
+pub(crate) async fn committed(transaction: Box<dyn StoreTransaction>, completion: Completion) {
+    assert_eq!(ended(transaction, completion).await, CommitOutcome::Committed);
+}
+
+/// Tries to commit a transaction.
+pub(crate) async fn ended(transaction: Box<dyn StoreTransaction>, completion: Completion) -> CommitOutcome {
+    transaction.commit(Some(completion)).await.expect("the store answers")
+}
+
+pub(crate) async fn roll_back(transaction: Box<dyn StoreTransaction>) {
+    assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack);
+}
+
+/// Runs statements.
+pub(crate) async fn execute(client: &Client, statements: &str) {
+    client.batch_execute(statements).await.expect(statements);
+}
+
+/// The first column of a query's only row.
+pub(crate) async fn value<T: FromSqlOwned>(client: &Client, query: &str) -> T {
+    client.query_typed_one(query, &[]).await.expect(query).get(0)
+}
+
+/// The first column of all rows of a query.
+pub(crate) async fn values<T: FromSqlOwned>(client: &Client, query: &str) -> Vec<T> {
+    client.query_typed(query, &[]).await.expect(query).iter().map(|row| row.get(0)).collect()
 }
 
 /// The number of rows of a table, or of a table and a condition.
 pub(crate) async fn count(client: &Client, from: &str) -> i64 {
-    client.query_typed_one(&format!("SELECT count(*) FROM {from}"), &[]).await.expect("the count").get(0)
+    value(client, &format!("SELECT count(*) FROM {from}")).await
 }
 
 /// The store with a limit of the records that one user may have.

@@ -12,8 +12,7 @@ pub(crate) async fn versions(client: &Client) -> Vec<String> {
              UNION ALL SELECT xmin::text FROM pg_namespace WHERE nspname IN ('tenant', 'authn')
              UNION ALL SELECT xmin::text FROM tenant.idempotency_resource_types
              ORDER BY 1";
-    let rows = client.query(sql, &[]).await.expect("the catalogue");
-    rows.iter().map(|row| row.get(0)).collect()
+    values(client, sql).await
 }
 
 /// Replicas register at start, while transactions that write to all of the tables are open.
@@ -22,8 +21,9 @@ async fn changes_and_locks_nothing_if_the_types_are_registered() {
     let (database, types) = with_billing().await;
     let mut owner = database.owner().await;
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
+    let open = "pg_constraint WHERE conrelid = 'tenant.idempotency_keys'::regclass AND NOT convalidated";
+    assert_eq!(count(&owner, open).await, 0, "it has validated what it has added");
     let before = (schema(&owner).await, versions(&owner).await);
-
     let mut writer = database.owner().await;
     let open = writer.transaction().await.expect("a transaction");
     open.batch_execute(
@@ -57,11 +57,13 @@ async fn gives_up_on_a_lock_before_claims_have_waited_for_long() {
     });
     let mut claims = 0;
     while !registration.is_finished() {
-        acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+        acquire(&store, &new_claim()).await;
         claims += 1;
     }
     let (mut owner, ended) = registration.await.expect("no panic");
-    ended.expect_err("the table is locked");
+    let error = ended.expect_err("the table is locked");
+    let error = error.source().and_then(|source| source.downcast_ref::<Error>());
+    assert_eq!(error.and_then(Error::code), Some(&SqlState::LOCK_NOT_AVAILABLE));
     assert!(claims > 1, "claims get through, with the default timeout");
     read.rollback().await.expect("the lock goes");
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
@@ -80,10 +82,9 @@ async fn moves_the_foreign_key_to_the_table_that_has_the_name_now() {
         }
         let store = PostgresStore::new(database.pool_of_login(1).await, types.clone());
         let invoice = async || {
-            let insert = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
-            let id: Uuid = owner.query_one(insert, &[]).await.expect("an invoice").get(0);
+            let id: Uuid = value(&owner, "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id").await;
             let resource = Some(Resource { resource_type: "invoice".to_owned(), id: id.into() });
-            let claim = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+            let claim = Claim { resource_type: Some("invoice".to_owned()), ..new_claim() };
             commit(&store, &claim, Completion { resource, ..completion("done") }).await;
             (claim, id)
         };
@@ -105,7 +106,7 @@ async fn moves_the_foreign_key_to_the_table_that_has_the_name_now() {
         }
         let keys = "SELECT concat(confrelid::regclass, ' ', convalidated) FROM pg_constraint
                     WHERE conrelid = 'tenant.idempotency_keys'::regclass AND conname = 'idempotency_keys_fk_invoice'";
-        let keys: Vec<String> = owner.query(keys, &[]).await.expect("keys").iter().map(|row| row.get(0)).collect();
+        let keys: Vec<String> = values(&owner, keys).await;
         // Partitions have no foreign key that some rows do not fit.
         let partitioned = partitioned || partitions().is_some();
         let expected: &[&str] = match (partitioned, fits) {
@@ -123,46 +124,4 @@ async fn moves_the_foreign_key_to_the_table_that_has_the_name_now() {
             assert!(!owner.query(keys, &[]).await.expect("a key").is_empty());
         }
     }
-}
-
-#[tokio::test]
-async fn validates_what_it_adds() {
-    let (database, types) = with_billing().await;
-    let mut owner = database.owner().await;
-    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
-    let open = "SELECT count(*) FROM pg_constraint
-                WHERE conrelid = 'tenant.idempotency_keys'::regclass AND NOT convalidated";
-    assert_eq!(owner.query_one(open, &[]).await.expect("the count").get::<_, i64>(0), 0);
-}
-
-/// Without the index, each deletion of a resource reads the whole table.
-#[tokio::test]
-async fn makes_an_index_by_which_the_deletion_of_a_resource_finds_its_record() {
-    let (database, types) = with_billing().await;
-    let mut owner = database.owner().await;
-    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
-    // So many that PostgreSQL reads none of the partitions, if there are any, as a whole.
-    let rows = 5000 * i32::from(partitions().unwrap_or(1));
-    let sql = format!(
-        "INSERT INTO billing.invoices SELECT gen_random_uuid() FROM generate_series(1, 20);
-             INSERT INTO tenant.idempotency_keys
-                 (idempotency_key, user_id, procedure, request_hash, expires, invoice_id)
-             SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() + interval '1 hour', id
-             FROM (SELECT id FROM billing.invoices UNION ALL SELECT NULL FROM generate_series(1, {rows})) r;
-             ANALYZE tenant.idempotency_keys"
-    );
-    owner.batch_execute(&sql).await.expect("records with and without an invoice");
-    let deletion = owner.transaction().await.expect("a transaction");
-    let before = rows_read(deletion.client(), "tenant.idempotency_keys").await;
-    deletion.batch_execute("DELETE FROM billing.invoices").await.expect("the deletion");
-    let read = rows_read(deletion.client(), "tenant.idempotency_keys").await - before;
-    assert!((20..200).contains(&read), "{read} rows read to delete 20 resources");
-    deletion.rollback().await.expect("the end");
-
-    let columns = "SELECT a.attname::text FROM pg_index i
-                   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-                   WHERE i.indrelid = 'tenant.idempotency_keys'::regclass AND i.indpred IS NOT NULL ORDER BY 1";
-    let rows = owner.query(columns, &[]).await;
-    let indexed: Vec<String> = rows.expect("the indexes").iter().map(|row| row.get(0)).collect();
-    assert_eq!(indexed, ["invoice_id", "refund_id"]);
 }

@@ -54,11 +54,7 @@ fn resource(name: &str, id: &str) -> Resource {
 }
 
 fn of(name: &str) -> Claim {
-    Claim { resource_type: Some(name.to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) }
-}
-
-async fn replay(store: &PostgresStore, first: &Claim) -> Replay {
-    replay_of(store, first).await
+    Claim { resource_type: Some(name.to_owned()), ..new_claim() }
 }
 
 #[tokio::test]
@@ -75,17 +71,13 @@ async fn are_recorded_and_replayed_in_either_mode_with_their_status() {
                 let insert = format!("INSERT INTO shop.outbox ({name}_id, status) VALUES ('{id}', '{status}')");
                 owner.batch_execute(&insert).await.expect(&insert);
                 for first in [&reserved, &transactional] {
-                    let replay = replay(&store, first).await;
+                    let replay = replay_of(&store, first).await;
                     assert_eq!(replay.resource, Some(resource(name, id).id), "{name}");
                     let expected: OutboxStatus = status.parse().expect("a status");
                     assert_eq!(replay.status.expect("a status"), Some(expected), "{name}");
-                    match store.begin(&again(first), TransactionOptions::default()).await.expect("the store answers") {
-                        BeginOutcome::Refused(ClaimOutcome::Replay(replay)) => {
-                            assert_eq!(replay.resource, Some(resource(name, id).id), "{name}");
-                            assert_eq!(replay.status.expect("a status"), Some(expected), "{name}");
-                        }
-                        other => panic!("expected a replay, got {other:?}"),
-                    }
+                    let ClaimOutcome::Replay(replay) = refusal(&store, &again(first)).await else { panic!("a replay") };
+                    assert_eq!(replay.resource, Some(resource(name, id).id), "{name}");
+                    assert_eq!(replay.status.expect("a status"), Some(expected), "{name}");
                 }
                 let found = store.status(&CallSession::default(), &resource(name, id)).await;
                 assert_eq!(found.expect("the store answers"), Some(status.parse().expect("a status")), "{name}");
@@ -105,7 +97,7 @@ async fn of_a_type_without_a_column_are_names() {
     let (database, mut owner, types) = shop().await;
     let types = ResourceTypes::new(types.iter().cloned().chain([ResourceType::unreferenced("email")]));
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
-    assert_eq!(registered(&owner).await, TYPES.len() as i64);
+    assert_eq!(count(&owner, "tenant.idempotency_resource_types").await, TYPES.len() as i64);
     let store = store(&database, &types);
     for (number, store) in [store.clone(), store.clone().max_batch(1), store.common_path(false)].into_iter().enumerate()
     {
@@ -115,22 +107,15 @@ async fn of_a_type_without_a_column_are_names() {
             complete(&store, &reserved, &created).await;
             commit(&store, &transactional, created).await;
             for first in [&reserved, &transactional] {
-                assert_eq!(replay(&store, first).await.resource, Some(resource("email", id).id), "{number}");
+                assert_eq!(replay_of(&store, first).await.resource, Some(resource("email", id).id), "{number}");
                 let name = "SELECT resource_name FROM tenant.idempotency_keys WHERE idempotency_key = $1";
                 let name = owner.query_one(name, &[first.reservation.key.as_uuid()]).await.expect("the record");
                 assert_eq!(name.get::<_, &str>(0), format!("email/{id}"), "{number}");
-                let (reservation, session) = (first.reservation, first.session.clone());
-                let question = LookUp { owner: reservation.owner, key: reservation.key, session, with_status: false };
-                let found = store.look_up(&question).await.expect("the store answers");
+                let found = store.look_up(&question(first, false)).await.expect("the store answers");
                 assert_eq!(found.resource, Some(resource("email", id)), "{number}");
             }
         }
     }
-}
-
-async fn registered(owner: &Client) -> i64 {
-    let count = "SELECT count(*) FROM tenant.idempotency_resource_types";
-    owner.query_one(count, &[]).await.expect("a count").get(0)
 }
 
 /// As the key that they refer to, so that they have a foreign key and an index.
@@ -165,6 +150,10 @@ async fn have_columns_of_the_kind_of_their_keys() {
     assert!((20..200).contains(&read), "{read} rows read to delete 20 resources");
     deletion.rollback().await.expect("the end");
 
+    let columns = "SELECT a.attname::text FROM pg_index i
+                   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+                   WHERE i.indrelid = 'tenant.idempotency_keys'::regclass AND i.indpred IS NOT NULL ORDER BY 1";
+    assert_eq!(values::<String>(&owner, columns).await, TYPES.map(|(name, ..)| format!("{name}_id")));
     // Registered types change nothing and lock nothing.
     let reader = owner.transaction().await.expect("a transaction");
     reader.batch_execute("SELECT FROM tenant.idempotency_keys; SET LOCAL lock_timeout = '1ms'").await.expect("a read");
@@ -184,7 +173,7 @@ async fn are_removed_from_the_record_when_the_resource_is_deleted() {
         let first = of(name);
         complete(&store, &first, &Completion { resource: Some(resource(name, id)), ..completion("done") }).await;
         owner.batch_execute(&format!("DELETE FROM shop.{name}s")).await.expect("it is deleted");
-        assert_eq!(replay(&store, &first).await.resource, None, "{name}");
+        assert_eq!(replay_of(&store, &first).await.resource, None, "{name}");
     }
 }
 
@@ -192,7 +181,8 @@ async fn are_removed_from_the_record_when_the_resource_is_deleted() {
 #[tokio::test]
 async fn are_left_out_if_they_refer_to_nothing_or_are_of_another_kind_in_the_database() {
     let (database, _, types) = shop().await;
-    let store = store(&database, &types);
+    let unregistered = ResourceType::new("receipt", "receipt_id", "shop.receipts");
+    let store = store(&database, &ResourceTypes::new(types.iter().cloned().chain([unregistered])));
     for (name, id) in [
         ("account", "acct_none"),
         ("invoice", "17"),
@@ -200,12 +190,13 @@ async fn are_left_out_if_they_refer_to_nothing_or_are_of_another_kind_in_the_dat
         ("invoice", "ord_17"),
         ("order", "9223372036854775808"),
         ("product", "18"),
+        ("receipt", "0198c0de-0000-7000-8000-00000000000a"),
         ("shipment", "0198c0de-0000-7000-8000-00000000000b"),
         ("shipment", "17"),
     ] {
         let first = of(name);
         complete(&store, &first, &Completion { resource: Some(resource(name, id)), ..completion("done") }).await;
-        assert_eq!(replay(&store, &first).await.resource, None, "{name} {id}");
+        assert_eq!(replay_of(&store, &first).await.resource, None, "{name} {id}");
     }
 }
 
@@ -237,7 +228,7 @@ async fn may_be_of_a_domain() {
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     let (store, first) = (store(&database, &types), of("coupon"));
     complete(&store, &first, &Completion { resource: Some(resource("coupon", "c1")), ..completion("done") }).await;
-    assert_eq!(replay(&store, &first).await.resource, Some(resource("coupon", "c1").id));
+    assert_eq!(replay_of(&store, &first).await.resource, Some(resource("coupon", "c1").id));
 }
 
 /// Another program may have written a longer text there.

@@ -28,7 +28,7 @@ async fn counts_from_the_completion() {
     ] {
         let (database, owner) = Database::with_owner().await;
         let store = database.store();
-        let claim = Claim { lease, retention: claimed, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+        let claim = Claim { lease, retention: claimed, ..new_claim() };
         acquire(&store, &claim).await;
         let reserved = left(&owner).await;
         assert!(
@@ -47,10 +47,9 @@ async fn counts_from_the_completion() {
 #[tokio::test]
 async fn is_no_shorter_than_a_lease_that_is_renewed() {
     let (database, owner) = Database::with_owner().await;
-    let (store, call) = (database.store(), claim(Uuid::new_v4(), Uuid::new_v4()));
+    let (store, call) = (database.store(), new_claim());
     acquire(&store, &call).await;
-    let extended = store.extend(&call.reservation, 2 * HOUR).await.expect("the store answers");
-    assert_eq!(extended, ExtendOutcome::Extended);
+    extend(&store, &call, 2 * HOUR).await;
     assert!(left(&owner).await > (2 * HOUR).as_secs_f64() - 30.0);
     // By a further attempt of its claim.
     acquire(&store, &Claim { lease: 3 * HOUR, ..call }).await;
@@ -62,7 +61,7 @@ async fn is_no_shorter_than_a_lease_that_is_renewed() {
 async fn does_not_update_the_expiry_if_it_is_about_right() {
     let (database, owner) = Database::with_owner().await;
     let store = database.store();
-    let claim = Claim { retention: 24 * HOUR, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let claim = Claim { retention: 24 * HOUR, ..new_claim() };
     acquire(&store, &claim).await;
     let before = expires(&owner).await;
     let completion = Completion { retention: 24 * HOUR, ..completion("done") };
@@ -76,7 +75,7 @@ async fn does_not_update_the_expiry_if_it_is_about_right() {
 async fn of_an_infinite_record_is_long_and_the_record_is_replayed() {
     let (database, owner) = Database::with_owner().await;
     let store = database.store();
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     complete(&store, &first, &completion("done")).await;
     let sql = "UPDATE tenant.idempotency_keys SET expires = 'infinity'";
     owner.batch_execute(sql).await.expect("the record is changed");

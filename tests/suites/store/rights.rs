@@ -263,7 +263,7 @@ async fn are_verified_and_nothing_is_missing() {
         assert_eq!(problems(&store).await, []);
     }
     let connection = pool.get().await.expect("a connection");
-    let path: String = connection.query_one("SHOW search_path", &[]).await.expect("the setting").get(0);
+    let path: String = value(&connection, "SHOW search_path").await;
     assert_eq!(path, "\"$user\", public");
 }
 

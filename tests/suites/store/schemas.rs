@@ -63,7 +63,7 @@ async fn several_are_in_one_database_and_share_nothing() {
     let schemas =
         [Schema::default(), odd(), Schema::new("billing").expect("a name"), Schema::new("select").expect("one")];
     let project = database.project(None).await;
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     for (number, schema) in schemas.iter().enumerate() {
         // Only the sample's own schema has a function that knows their status.
         let untracked =
@@ -84,7 +84,7 @@ async fn several_are_in_one_database_and_share_nothing() {
         let mut expected = vec![2; number + 1];
         assert_eq!(rows(&owner, &schemas[..=number]).await, expected);
         // Its sweep reads its own table.
-        acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+        acquire(&store, &new_claim()).await;
         let expire = format!("UPDATE \"{}\".\"{}\" SET expires = now()", schema.name(), schema.table_name());
         owner.batch_execute(&expire).await.expect("time");
         assert_eq!(store.sweep(10).await.expect("the store answers"), 3);
@@ -157,7 +157,7 @@ async fn an_existing_table_with_another_name_is_adopted() {
              );
              CREATE TABLE shop.orders (id uuid PRIMARY KEY);";
     owner.batch_execute(sql).await.expect("the table");
-    let old = claim(Uuid::new_v4(), Uuid::new_v4());
+    let old = new_claim();
     let insert =
         "INSERT INTO shop.operations (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
                   VALUES ($1, $2, $3, $4, 'old', now() + interval '1 day')";
@@ -178,7 +178,7 @@ async fn an_existing_table_with_another_name_is_adopted() {
     let store = PostgresStore::new(database.pool_of_login(1).await, types).schema(schema.clone());
     store.verify().await.expect("the schema is set up");
     replay_of(&store, &old).await;
-    complete(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
+    complete(&store, &new_claim(), &completion("done")).await;
     assert_eq!(rows(&owner, &[schema]).await, [2]);
 }
 
@@ -194,5 +194,5 @@ async fn a_store_with_other_names_than_its_database_does_not_find_its_table() {
         }
         other => panic!("expected problems, got {other:?}"),
     }
-    store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("there is no such schema");
+    store.claim(&new_claim()).await.expect_err("there is no such schema");
 }

@@ -16,38 +16,24 @@ async fn run(owner: &mut Client) {
 
 /// The body of the function that makes the ids of records.
 async fn body(client: &Client) -> String {
-    let select = "SELECT pg_get_function_sqlbody('tenant.idempotency_uuidv7()'::regprocedure)";
-    client.query_one(select, &[]).await.expect("the function").get(0)
+    value(client, "SELECT pg_get_function_sqlbody('tenant.idempotency_uuidv7()'::regprocedure)").await
 }
 
 async fn has_uuidv7(client: &Client) -> bool {
-    let version = "SELECT current_setting('server_version_num')::integer";
-    client.query_one(version, &[]).await.expect("the version").get::<_, i32>(0) >= 180_000
+    value(client, "SELECT current_setting('server_version_num')::integer >= 180000").await
 }
 
 #[tokio::test]
-async fn of_version_18_make_the_ids_themselves() {
-    let (_database, mut owner) = Database::empty_with_owner().await;
-    run(&mut owner).await;
-    let body = body(&owner).await;
-    if has_uuidv7(&owner).await {
-        assert_eq!(body, "RETURN uuidv7()");
-    } else {
-        assert!(body.contains("gen_random_uuid()"), "{body}");
-    }
-}
-
-#[tokio::test]
-async fn that_were_upgraded_make_the_ids_themselves_after_the_next_run() {
+async fn of_version_18_make_the_ids_themselves_and_those_that_were_upgraded_after_the_next_run() {
     let (database, mut owner) = Database::empty_with_owner().await;
+    let has_uuidv7 = has_uuidv7(&owner).await;
     run(&mut owner).await;
+    let made = body(&owner).await;
+    assert!(if has_uuidv7 { made == "RETURN uuidv7()" } else { made.contains("gen_random_uuid()") }, "{made}");
     owner.batch_execute(OLDER).await.expect("the function of an older server");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
-
     run(&mut owner).await;
-
-    let expected = if has_uuidv7(&owner).await { "RETURN uuidv7()" } else { "RETURN gen_random_uuid()" };
-    assert_eq!(body(&owner).await, expected);
+    assert_eq!(body(&owner).await, if has_uuidv7 { "RETURN uuidv7()" } else { "RETURN gen_random_uuid()" });
     works(&database).await;
     let before = versions(&owner).await;
     run(&mut owner).await;
@@ -87,11 +73,9 @@ async fn that_are_too_old_are_refused_and_nothing_is_made() {
         assert_eq!(migration.sql().matches("140000").count(), 1, "{}", migration.name());
         let error = owner.batch_execute(&migration.sql().replace("140000", FUTURE)).await.expect_err("a refusal");
         assert_eq!(error.code(), Some(&SqlState::FEATURE_NOT_SUPPORTED));
-        let version = owner.query_typed_one("SHOW server_version", &[]).await.expect("the version");
-        let expected = format!(
-            "tonic-idempotency needs PostgreSQL 14 or later, and this server is PostgreSQL {}",
-            version.get::<_, &str>(0)
-        );
+        let version: String = value(&owner, "SHOW server_version").await;
+        let expected =
+            format!("tonic-idempotency needs PostgreSQL 14 or later, and this server is PostgreSQL {version}");
         assert_eq!(error.as_db_error().map(|error| error.message()), Some(expected.as_str()));
     }
     let made = "SELECT count(*) FROM pg_namespace WHERE nspname IN ('tenant', 'authn')";

@@ -180,7 +180,7 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
 }
 
 async fn every_operation(store: &PostgresStore, invoice: Uuid) {
-    let [first, released, abandoned, begun] = [(); 4].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let [first, released, abandoned, begun] = [(); 4].map(|()| new_claim());
     let resource = Resource { resource_type: "invoice".to_owned(), id: invoice.into() };
     let created = Completion { resource: Some(resource.clone()), ..completion("done") };
     acquire(store, &first).await;
@@ -219,7 +219,7 @@ async fn every_operation(store: &PostgresStore, invoice: Uuid) {
 async fn several_calls(api: &Client, invoice: Uuid) {
     let settings = Arc::new(SessionSettings::new().set("app.tenant_id", "acme"));
     let claims = [(); 3].map(|()| {
-        let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+        let claim = new_claim();
         let session = CallSession { settings: Some(Arc::clone(&settings)), ..claim.session };
         Claim { session, resource_type: Some("invoice".to_owned()), ..claim }
     });

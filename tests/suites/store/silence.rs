@@ -21,9 +21,9 @@ async fn a_silent_connection_does_not_take_the_time_of_the_next_attempt() {
         let (proxy, pool) = database.pool_through_proxy(size).await;
         open_all(&pool).await;
         proxy.silence_connections();
-        acquire(&store(&pool), &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+        acquire(&store(&pool), &new_claim()).await;
         // The others are not tried one after the other.
-        acquire(&store(&pool), &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+        acquire(&store(&pool), &new_claim()).await;
     };
     join_all([1, 4, 16].map(claims_twice)).await;
 }
@@ -35,7 +35,7 @@ async fn a_transaction_begins_on_another_connection_if_the_first_is_silent() {
         let (proxy, pool) = database.pool_through_proxy(size).await;
         open_all(&pool).await;
         proxy.silence_connections();
-        let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+        let claim = new_claim();
         open_transaction(&store(&pool), &claim).await.roll_back().await;
         let owner = Some(claim.reservation.owner);
         let transaction = store(&pool).begin_without_key(owner, &claim.session, TransactionOptions::default()).await;
@@ -52,7 +52,7 @@ async fn a_server_that_is_silent_altogether_cannot_be_asked() {
     open_all(&pool).await;
     proxy.hold();
     let store = store(&pool).timeout(Duration::from_secs(2));
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     let error = store.claim(&first).await.expect_err("silence");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Interrupted, true));
     let error = store.begin(&again(&first), TransactionOptions::default()).await.expect_err("silence");
@@ -67,7 +67,7 @@ async fn a_server_that_is_silent_before_the_first_connection_is_unreachable() {
     let (proxy, pool) = database.pool_through_proxy(4).await;
     proxy.hold();
     let store = store(&pool).timeout(Duration::from_secs(1));
-    let error = store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("silence");
+    let error = store.claim(&new_claim()).await.expect_err("silence");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false));
     proxy.release();
 }

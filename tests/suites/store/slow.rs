@@ -25,7 +25,7 @@ const DEADLY_STATUS: &str =
 
 /// The claim of a call that is completed, and whose project is, too.
 async fn completed(database: &Database) -> tonic_idempotency::store::Claim {
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     let project = database.project(Some(OutboxStatus::Completed)).await;
     complete(&database.store(), &claim, &Completion { resource: Some(project), ..completion("first") }).await;
     again(&claim)
@@ -141,7 +141,7 @@ async fn slow_statuses_leave_connections_to_other_claims() {
         replay(store.claim(&again(&claim)).await.expect("the store answers")).status.expect_err("it is not known");
     }
     let slow = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
-    let slow: i64 = owner.query_one(slow, &[]).await.expect("a count").get(0);
+    let slow: i64 = value(&owner, slow).await;
     assert!((1..=2).contains(&slow), "{slow} of 8 connections wait for a status");
 }
 
@@ -151,7 +151,7 @@ async fn a_pool_without_a_free_connection_is_overloaded() {
     let pool = database.pool(1);
     let _taken = pool.get().await.expect("a connection");
     let store = patient(pool).timeout(Duration::from_secs(1));
-    let error = store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("no connection");
+    let error = store.claim(&new_claim()).await.expect_err("no connection");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false));
 }
 
@@ -167,7 +167,7 @@ async fn a_pool_whose_connection_comes_too_late_is_overloaded() {
         let pool = database.pool(size);
         let taken = join_all((0..size).map(|_| pool.get())).await;
         let store = patient(pool).timeout(time);
-        let claimed = claim(Uuid::new_v4(), Uuid::new_v4());
+        let claimed = new_claim();
         let gives = async {
             tokio::time::sleep(time.mul_f64(part)).await;
             drop(taken);
@@ -185,12 +185,12 @@ async fn a_statement_that_takes_too_long_is_overload_and_leaves_its_connection_t
         let database = Database::new().await;
         let pool = database.pool(size);
         let store = patient(pool.clone()).timeout(Duration::from_secs(3));
-        complete(&patient(pool.clone()), &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("warm")).await;
+        complete(&patient(pool.clone()), &new_claim(), &completion("warm")).await;
         let mut owner = database.owner().await;
         let lock = owner.transaction().await.expect("a transaction");
         lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
 
-        let first = claim(Uuid::new_v4(), Uuid::new_v4());
+        let first = new_claim();
         let error = store.claim(&first).await.expect_err("a locked table");
         assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, true), "pool of {size}");
         let error = store.begin(&again(&first), TransactionOptions::default()).await.expect_err("a locked table");
@@ -222,7 +222,7 @@ async fn a_slow_statement_that_answers_in_time_succeeds() {
     let mut owner = database.owner().await;
     let lock = owner.transaction().await.expect("a transaction");
     lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     let waiting = {
         let (store, first) = (store.clone(), first.clone());
         tokio::spawn(async move { store.begin(&first, TransactionOptions::default()).await })
@@ -233,9 +233,7 @@ async fn a_slow_statement_that_answers_in_time_succeeds() {
         .await;
     lock.rollback().await.expect("the lock is gone");
     match waiting.await.expect("no panic").expect("the store answers") {
-        BeginOutcome::Open { taken_over: false, transaction } => {
-            assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack)
-        }
+        BeginOutcome::Open { taken_over: false, transaction } => roll_back(transaction).await,
         other => panic!("expected a transaction, got {other:?}"),
     }
     until("all connections are back", async || pool.status().available == pool.status().size).await;
@@ -253,7 +251,7 @@ async fn a_timeout_of_zero_counts_as_one_millisecond() {
 #[tokio::test]
 async fn a_key_whose_row_is_locked_takes_two_connections_at_most() {
     let (database, mut owner) = Database::with_owner().await;
-    let held = claim(Uuid::new_v4(), Uuid::new_v4());
+    let held = new_claim();
     acquire(&database.store(), &held).await;
     let lock = owner.transaction().await.expect("a transaction");
     lock.batch_execute("SELECT FROM tenant.idempotency_keys FOR UPDATE").await.expect("the lock");
@@ -283,7 +281,7 @@ async fn the_log_says_what_a_statement_that_was_given_up_waits_for() {
     let lock = owner.transaction().await.expect("a transaction");
     lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
     let store = database.store().timeout(Duration::from_millis(500));
-    store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("a locked table");
+    store.claim(&new_claim()).await.expect_err("a locked table");
     until("the log tells of it", async || lines.count("still run in the server") > 0).await;
     let written = lines.take();
     assert!(written.contains("Lock relation"), "{written}");

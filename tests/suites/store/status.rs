@@ -7,7 +7,7 @@ async fn replay_after(breaking: &str, setup: &str) -> Replay {
     let database = Database::new().await;
     let pool = database.pool_with(1, setup);
     let store = patient(pool);
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     let project = database.project(Some(OutboxStatus::Completed)).await;
     complete(&store, &claim, &Completion { resource: Some(project), ..completion("first") }).await;
     // Open for as long as the replay takes, so that a lock holds.

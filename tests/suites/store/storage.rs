@@ -44,12 +44,12 @@ const DEFAULT: i8 = 0;
 async fn compresses_a_large_response_with_lz4_if_the_server_has_it() {
     let (database, owner) = Database::with_owner().await;
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     let large = Completion { response: StoredResponse::message(vec![0x5a; 100_000]), ..completion("") };
     complete(&store, &claim, &large).await;
 
-    let select = "SELECT pg_column_compression(response_bytes) FROM tenant.idempotency_keys";
-    let compression: Option<String> = owner.query_one(select, &[]).await.expect("the record").get(0);
+    let compression: Option<String> =
+        value(&owner, "SELECT pg_column_compression(response_bytes) FROM tenant.idempotency_keys").await;
     let expected = if has_lz4(&owner).await { "lz4" } else { "pglz" };
     assert_eq!(compression.as_deref(), Some(expected));
 }

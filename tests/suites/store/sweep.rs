@@ -18,7 +18,7 @@ async fn rows(owner: &Client) -> i64 {
 async fn fill(database: &Database, expired: u32) {
     let store = database.store();
     for number in 0..expired {
-        let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+        let claim = new_claim();
         if number % 2 == 0 {
             complete(&store, &claim, &completion("gone")).await;
         } else {
@@ -29,8 +29,8 @@ async fn fill(database: &Database, expired: u32) {
     let sql = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'";
     owner.batch_execute(sql).await.expect("all expire");
     for _ in 0..2 {
-        complete(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("stays")).await;
-        acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+        complete(&store, &new_claim(), &completion("stays")).await;
+        acquire(&store, &new_claim()).await;
     }
 }
 
@@ -78,7 +78,7 @@ async fn the_go_interceptors_statement_deletes_nothing() {
 async fn its_sight_cannot_be_switched_on_by_the_apis_role() {
     let database = Database::new().await;
     fill(&database, 10).await;
-    let abandoned = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let abandoned = Claim { lease: Duration::ZERO, ..new_claim() };
     acquire(&database.store(), &abandoned).await;
     let api = database.api().await;
     let user = Uuid::new_v4();
@@ -112,7 +112,7 @@ async fn works_for_an_owner_who_is_not_a_superuser() {
     migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
-    let [live, gone, abandoned] = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let [live, gone, abandoned] = [(); 3].map(|()| new_claim());
     acquire(&store, &live).await;
     complete(&store, &gone, &Completion { retention: Duration::ZERO, ..completion("gone") }).await;
     acquire(&store, &Claim { lease: Duration::ZERO, ..abandoned.clone() }).await;
@@ -136,7 +136,7 @@ async fn a_recovery_may_look_back_as_far_as_it_likes() {
     let database = Database::new().await;
     let postgres = database.store();
     let memory = MemoryStore::new();
-    let abandoned = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let abandoned = Claim { lease: Duration::ZERO, ..new_claim() };
     acquire(&postgres, &abandoned).await;
     acquire(&memory, &abandoned).await;
     for lookback in [None, Some(Duration::from_secs(100 * 365 * 24 * 3600)), Some(Duration::MAX)] {
@@ -235,7 +235,7 @@ async fn a_batch_does_not_pass_over_what_earlier_ones_have_deleted() {
     // The statistics are there when the connection has ended.
     drop(sweeper);
     until("the statistics are there", async || {
-        let deleted: i64 = owner.query_one(READ, &[]).await.expect("the statistics").get(0);
+        let deleted: i64 = value(&owner, READ).await;
         deleted == 5000
     })
     .await;
@@ -271,7 +271,7 @@ async fn deletes_the_longest_expired_rows_first() {
     assert_eq!(database.store().sweep(7).await.expect("the sweep"), 7);
     let left = "SELECT array_agg(extract(hour FROM now() - expires)::int4 ORDER BY expires DESC)
                 FROM tenant.idempotency_keys WHERE expires <= now()";
-    let left: Vec<i32> = owner.query_one(left, &[]).await.expect("the rows").get(0);
+    let left: Vec<i32> = value(&owner, left).await;
     assert_eq!(left, [1, 2, 3]);
 }
 
@@ -284,10 +284,10 @@ async fn sweeps_at_each_interval_until_stopped() {
     until("the expired rows go", async || rows(&owner).await == 4).await;
 
     sweeping.stop().await;
-    let expired = claim(Uuid::new_v4(), Uuid::new_v4());
+    let expired = new_claim();
     complete(&database.store(), &expired, &Completion { retention: Duration::ZERO, ..completion("stays") }).await;
     assert_eq!(rows(&owner).await, 5);
-    acquire(&database.store(), &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    acquire(&database.store(), &new_claim()).await;
     assert_eq!(rows(&owner).await, 6);
 }
 

@@ -15,7 +15,7 @@ fn together(pool: Pool) -> PostgresStore {
 
 /// Claims of as many users.
 fn claims(count: usize) -> Vec<Claim> {
-    (0..count).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect()
+    (0..count).map(|_| new_claim()).collect()
 }
 
 /// A completion with a message of its own.
@@ -60,7 +60,7 @@ async fn claimed(store: PostgresStore, claim: Claim) -> ClaimOutcome {
 
 /// Starts a claim whose statement waits, until the transaction ends, for a row.
 async fn start_behind_a_lock(database: &Database, store: &PostgresStore) -> Client {
-    let (first, owner) = (claim(Uuid::new_v4(), Uuid::new_v4()), database.owner().await);
+    let (first, owner) = (new_claim(), database.owner().await);
     insert(&owner, &first).await;
     start([claimed(store.clone(), first)]).await;
     until("the first one waits", async || waiting(&owner).await > 0).await;
@@ -207,7 +207,7 @@ async fn one_of_many_claims_of_a_key_acquires_it() {
     let database = Database::new().await;
     let (proxy, pool) = open_pool(&database, 4).await;
     let store = together(pool);
-    let [mut one, other] = [(); 2].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let [mut one, other] = [(); 2].map(|()| new_claim());
     // The key of another user is another key.
     one.reservation.key = other.reservation.key;
     let all: Vec<_> = (0..32).map(|n| again(if n % 2 == 0 { &one } else { &other })).collect();
@@ -375,7 +375,7 @@ async fn a_lost_answer_is_told_to_each_call_of_the_statement_if_nothing_can_be_a
     let all = claims(16);
     let proxy = std::sync::Arc::new(proxy);
     let (owner, gone) = (database.owner().await, std::sync::Arc::clone(&proxy));
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let first = new_claim();
     insert(&owner, &first).await;
     let claiming = |store: PostgresStore, claim: Claim| async move { store.claim(&claim).await };
     let started = start([&first].into_iter().chain(&all).map(|it| claiming(store.clone(), it.clone()))).await;

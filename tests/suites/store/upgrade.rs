@@ -52,7 +52,7 @@ async fn migrate(owner: &mut Client, types: &ResourceTypes) {
 }
 
 fn any() -> Claim {
-    Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) }
+    Claim { resource_type: Some("invoice".to_owned()), ..new_claim() }
 }
 
 async fn replay(store: &PostgresStore, first: &Claim) -> Replay {
@@ -80,8 +80,7 @@ async fn keeps_every_record_and_every_key_in_progress() {
     let owner = connect(&world.server).await;
     let store = world.store();
 
-    let invoice: Uuid =
-        owner.query_one("INSERT INTO invoices DEFAULT VALUES RETURNING id", &[]).await.expect("an invoice").get(0);
+    let invoice: Uuid = value(&owner, "INSERT INTO invoices DEFAULT VALUES RETURNING id").await;
     let invoice = Resource { resource_type: "invoice".to_owned(), id: invoice.into() };
     // Random bytes stay large when they are compressed, so that they are kept out of the row.
     let large: Vec<u8> = (0..8_000).flat_map(|_| Uuid::new_v4().into_bytes()).collect();
@@ -139,13 +138,11 @@ async fn keeps_every_record_and_every_key_in_progress() {
     let store = world.store();
     // The call that held its key has outlived the upgrade, and records its outcome.
     assert!(matches!(store.extend(&held.reservation, HOUR).await, Ok(ExtendOutcome::Extended)));
-    let completed = store.complete(&held.reservation, &completion("late")).await.expect("the store answers");
-    assert_eq!(completed, CompleteOutcome::Completed);
+    record(&store, &held, "late").await;
     assert_eq!(replay(&store, &held).await.response, StoredResponse::message("late"));
     // Those that have left none are as abandoned as they were.
     take_over(&store, &Claim { lease: HOUR, ..again(&lost) }).await;
-    let outcome = store.claim(&again(&unknown)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
+    assert_unknown(&store, &again(&unknown)).await;
     // The transaction that was open has left nothing, and its key is free.
     commit(&store, &again(&open)).await;
     assert_eq!(replay(&store, &open).await.response, StoredResponse::message("committed"));

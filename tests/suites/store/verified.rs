@@ -58,7 +58,7 @@ async fn gone(client: &Client, roles: &[String]) {
 
 /// A reservation of a user whose lease has ended, and a record that has expired.
 async fn one_stuck_and_one_expired(store: &PostgresStore, client: &Client) -> Claim {
-    let [stuck, expired] = [(); 2].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let [stuck, expired] = [(); 2].map(|()| new_claim());
     let stuck = Claim { lease: std::time::Duration::ZERO, resource_type: None, ..stuck };
     acquire(store, &stuck).await;
     complete(store, &Claim { resource_type: None, ..expired.clone() }, &completion("gone")).await;
@@ -198,7 +198,7 @@ async fn does_not_let_the_role_of_the_api_see_the_rows_of_others() {
 async fn are_the_calls_and_nothing_of_them_stays() {
     let (database, client, roles) = with_owners().await;
     let store = store(&database).await;
-    let [one, other] = [(); 2].map(|()| Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) });
+    let [one, other] = [(); 2].map(|()| Claim { resource_type: None, ..new_claim() });
     acquire(&store, &one).await;
     complete(&store, &other, &completion("done")).await;
     let before = texts(&client, ROWS).await;

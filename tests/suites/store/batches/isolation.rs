@@ -90,7 +90,7 @@ async fn a_key_of_another_user_is_neither_seen_nor_touched_whatever_policies_wer
     let database = Database::new().await;
     let (owner, api, store) = (database.owner().await, database.api().await, database.store());
     for added in POLICIES {
-        let (alice, bob) = (claim(Uuid::new_v4(), Uuid::new_v4()), claim(Uuid::new_v4(), Uuid::new_v4()));
+        let (alice, bob) = (new_claim(), new_claim());
         policy(&owner, "USING (false)").await;
         for claim in [&alice, &bob] {
             acquire(&store, claim).await;
@@ -239,7 +239,7 @@ async fn each_reservation_is_made_with_the_rows_own_user_and_settings() {
     owner.batch_execute(sql).await.expect("the trigger");
     let api = database.api().await;
     let claims = ["a", "b", "c"].map(|tenant| {
-        let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+        let claim = new_claim();
         with_settings(claim, &[("app.tenant_id", tenant)])
     });
     assert_eq!(statements::reserve(&api, &claims.each_ref()).await.expect("a reservation"), [true; 3]);
@@ -253,7 +253,7 @@ async fn each_reservation_is_made_with_the_rows_own_user_and_settings() {
 async fn each_outcome_is_recorded_as_its_own_user_and_without_the_settings_of_claims() {
     let database = Database::new().await;
     let store = patient(database.pool(1));
-    let held = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let held = [(); 3].map(|()| new_claim());
     for claim in &held {
         acquire(&store, claim).await;
     }
@@ -267,7 +267,7 @@ async fn each_outcome_is_recorded_as_its_own_user_and_without_the_settings_of_cl
     database.owner().await.batch_execute(note).await.expect("the trigger");
     let api = database.api().await;
     let claims = ["a", "b"].map(|tenant| {
-        let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+        let claim = new_claim();
         with_settings(claim, &[("app.tenant_id", tenant)])
     });
     let done = held.each_ref().map(|claim| claim.reservation);

@@ -77,8 +77,7 @@ async fn that_two_statements_hold_from_each_other_fail_them_after_a_short_while(
                 failed += 1;
                 assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE), "{error}");
                 // It has changed nothing, and the call goes alone.
-                let alone = store.complete(&call.reservation, &completion("done")).await.expect("the store answers");
-                assert_eq!(alone, CompleteOutcome::Completed);
+                record(&store, &call, "done").await;
             }
         }
         assert_eq!(replay_of(&store, call).await.response, StoredResponse::message("done"));
@@ -156,10 +155,10 @@ async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
 async fn are_not_taken_in_a_transaction_that_someone_left_open() {
     let (database, owner) = Database::with_owner().await;
     let (api, store) = (database.api().await, database.store());
-    let held = claim(Uuid::new_v4(), Uuid::new_v4());
+    let held = new_claim();
     acquire(&store, &held).await;
     let reservation = [held.reservation];
-    let other = claim(Uuid::new_v4(), Uuid::new_v4());
+    let other = new_claim();
     for procedure in 0..2 {
         api.batch_execute("BEGIN").await.expect("a transaction");
         let answer = match procedure {

@@ -23,7 +23,7 @@ const STATES: [&str; 12] = [
 
 /// Makes a row in this state. Returns the claim that holds it, or would.
 async fn make(database: &Database, store: &PostgresStore, state: &str) -> Claim {
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     let with = |response| Completion { response, ..completion("done") };
     match state {
         "absent" => {}
@@ -182,7 +182,7 @@ async fn records_each_outcome_in_its_own_row() {
         (Outcome { metadata: Some(b"m"), ..Outcome::DONE }, "done f m  ", true),
         (Outcome { resource: Some(("project_id", &project)), ..Outcome::DONE }, &format!("done f   {project}"), true),
     ];
-    let claims = outcomes.map(|_| claim(Uuid::new_v4(), Uuid::new_v4()));
+    let claims = outcomes.map(|_| new_claim());
     for claim in &claims {
         acquire(&store, claim).await;
     }
@@ -251,8 +251,8 @@ async fn looks_at_every_state_and_changes_nothing() {
 #[tokio::test]
 async fn gives_one_of_equal_keys_the_reservation() {
     let database = Database::new().await;
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
-    let (second, other) = (again(&first), claim(Uuid::new_v4(), Uuid::new_v4()));
+    let first = new_claim();
+    let (second, other) = (again(&first), new_claim());
     let api = database.api().await;
     let reserved = statements::reserve(&api, &[&first, &other, &second]).await.expect("a reservation");
     assert_eq!(reserved.iter().filter(|it| **it).count(), 2, "{reserved:?}");

@@ -58,7 +58,7 @@ fn taken(plans: &mut UnboundedReceiver<String>) -> Vec<String> {
 }
 
 fn calls(number: usize) -> Vec<Claim> {
-    (0..number).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect()
+    (0..number).map(|_| new_claim()).collect()
 }
 
 /// Fills the table with records of others.

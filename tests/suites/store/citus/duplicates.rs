@@ -51,10 +51,8 @@ async fn one_of_many_takes_over_when_the_lease_has_ended() {
     let outcomes = claims.join_all().await;
     let taken: Vec<_> = outcomes.iter().filter(|(_, outcome)| matches!(outcome, ClaimOutcome::TakenOver)).collect();
     assert_eq!(taken.len(), 1, "{outcomes:?}");
-    let late = store.complete(&first.reservation, &completion("late")).await.expect("the store answers");
-    assert_eq!(late, CompleteOutcome::Fenced);
-    let done = store.complete(&taken[0].0.reservation, &completion("done")).await.expect("the store answers");
-    assert_eq!(done, CompleteOutcome::Completed);
+    assert_eq!(completed(&store, &first, "late").await, CompleteOutcome::Fenced);
+    record(&store, &taken[0].0, "done").await;
     assert_eq!(replay_of(&store, &first).await.response, StoredResponse::message("done"));
 }
 

@@ -252,8 +252,7 @@ async fn a_reservation_survives_its_node() {
         worker.restart().await.expect("it is back");
     }
     assert_in_flight(&store, &held).await;
-    let done = store.complete(&held.reservation, &completion("done")).await.expect("the store answers");
-    assert_eq!(done, CompleteOutcome::Completed);
+    record(&store, &held, "done").await;
     assert_eq!(replay_of(&store, &held).await.response, StoredResponse::message("done"));
     take_over(&store, &again(&ended)).await;
 }

@@ -31,8 +31,7 @@ async fn records_that_exist_are_moved_to_the_nodes() {
     assert_eq!(nodes, 2);
     for call in &held {
         assert_in_flight(&store, call).await;
-        let outcome = store.complete(&call.reservation, &completion("late")).await.expect("the store answers");
-        assert_eq!(outcome, CompleteOutcome::Completed);
+        record(&store, &call, "late").await;
     }
     for call in &done {
         assert_eq!(replay_of(&store, call).await.response, StoredResponse::message("done"));

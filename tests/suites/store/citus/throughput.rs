@@ -77,7 +77,7 @@ async fn used(distributed: &Distributed) -> f64 {
         })
         .await;
         let pid = "SELECT split_part(pg_read_file('postmaster.pid'), chr(10), 1)";
-        let pid: String = client.query_one(pid, &[]).await.expect("the server's process").get(0);
+        let pid: String = value(&client, pid).await;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process");
         // Behind the name, which is in parentheses: the state, ten further fields, and four times, in hundredths of a second.
         let (_, fields) = stat.rsplit_once(") ").expect("a name");

@@ -66,8 +66,7 @@ async fn an_order_whose_record_is_refused_is_rolled_back() {
         )
         .await
         .expect("the record");
-    let outcome = transaction.commit(Some(completion("mine"))).await.expect("the store answers");
-    assert_eq!(outcome, CommitOutcome::Superseded);
+    assert_eq!(ended(transaction, completion("mine")).await, CommitOutcome::Superseded);
     assert_eq!(distributed.orders_and_records().await, (0, 1));
 }
 
@@ -92,8 +91,7 @@ async fn orders_on_all_nodes_are_committed_with_the_record_or_not_at_all() {
         }
         drop(handle);
         if commits {
-            let outcome = transaction.commit(Some(completion("all"))).await.expect("the store answers");
-            assert_eq!(outcome, CommitOutcome::Committed);
+            committed(transaction, completion("all")).await;
             assert_eq!(distributed.orders_and_records().await, (12, 1));
         } else {
             transaction.roll_back().await;

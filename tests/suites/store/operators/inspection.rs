@@ -246,7 +246,7 @@ async fn see_an_outcome_while_a_replay_looks_at_it() {
     let release = format!("SELECT tenant.idempotency_operator_release('{key}', '{user}', '{token}')");
     transaction.batch_execute(&release).await.expect("a release");
     let inspect = format!("SELECT state FROM tenant.idempotency_inspect('{key}', '{user}')");
-    let state: String = transaction.query_one(&inspect, &[]).await.expect("an answer").get(0);
+    let state: String = value(transaction.client(), &inspect).await;
     assert_eq!(state, "absent");
     drop(transaction);
     operated.drop_owner().await;
@@ -267,7 +267,7 @@ async fn find_a_key_by_the_texts_of_the_key_the_user_and_the_scope() {
     acquire(&operated.store, &unscoped).await;
     for (arguments, claim) in [("'order-17', 'auth0|x', 'acme'", &scoped), ("'order-17', 'auth0|x'", &unscoped)] {
         let inspect = format!("SELECT token FROM tenant.idempotency_inspect({arguments})");
-        let token: Uuid = operated.operator.query_one(&inspect, &[]).await.expect("an answer").get(0);
+        let token: Uuid = value(&operated.operator, &inspect).await;
         assert_eq!(token, claim.reservation.token, "{arguments}");
     }
     for (arguments, outcome) in [
@@ -278,7 +278,7 @@ async fn find_a_key_by_the_texts_of_the_key_the_user_and_the_scope() {
     ] {
         let arguments = arguments.replace("{token}", &scoped.reservation.token.to_string());
         let release = format!("SELECT outcome FROM tenant.idempotency_operator_release({arguments})");
-        let found: String = operated.operator.query_one(&release, &[]).await.expect("an answer").get(0);
+        let found: String = value(&operated.operator, &release).await;
         assert_eq!(found, outcome, "{arguments}");
     }
     for nothing in ["NULL, 'auth0|x'", "'order-17', NULL"] {

@@ -82,7 +82,7 @@ pub(super) fn texts(claim: &Claim) -> [String; 2] {
 
 /// A claim of a new user with a new key, which creates nothing.
 pub(super) fn any() -> Claim {
-    Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }
+    Claim { resource_type: None, ..new_claim() }
 }
 
 /// Begins the transaction of a call.

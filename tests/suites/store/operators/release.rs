@@ -33,8 +33,7 @@ async fn release_a_key_so_that_the_call_that_still_runs_cannot_record() {
                 acquire(store, &next).await;
             }
         }
-        let completed = store.complete(&next.reservation, &completion("done")).await.expect("the store answers");
-        assert_eq!(completed, CompleteOutcome::Completed);
+        record(store, &next, "done").await;
     }
     operated.drop_owner().await;
 }
@@ -77,8 +76,7 @@ async fn do_not_release_an_outcome_nor_the_reservation_of_another_call() {
         }
         assert_eq!(replay_of(store, &ended).await.response, response);
     }
-    let completed = store.complete(&held.reservation, &completion("done")).await.expect("the store answers");
-    assert_eq!(completed, CompleteOutcome::Completed);
+    record(store, &held, "done").await;
     assert_eq!(operated.release(&any(), None).await, ("absent".to_owned(), None));
     operated.drop_owner().await;
 }

@@ -80,9 +80,12 @@ async fn leave_the_settings_of_their_transaction_as_they_were() {
              SELECT tenant.idempotency_operator_release('{key}', '{user}', NULL);"
     );
     transaction.batch_execute(&sql).await.expect("the operator's functions");
-    let settings = "SELECT concat(current_setting('idempotency.owner'), ' ', current_setting('app.current_user_id'),
-                                  current_setting('app.idempotency_sight', true))";
-    let left: String = transaction.query_one(settings, &[]).await.expect("the settings").get(0);
+    let left: String = value(
+        transaction.client(),
+        "SELECT concat(current_setting('idempotency.owner'), ' ', current_setting('app.current_user_id'),
+                                  current_setting('app.idempotency_sight', true))",
+    )
+    .await;
     assert_eq!(left, "mine too");
     drop(transaction);
     operated.drop_owner().await;
@@ -122,7 +125,7 @@ async fn have_the_functions_of_any_schema() {
     let token = held.reservation.token;
     let release =
         format!(r#"SELECT outcome FROM "My-Billing".idempotency_operator_release('{key}', '{user}', '{token}')"#);
-    let outcome: String = operated.operator.query_one(&release, &[]).await.expect("an answer").get(0);
+    let outcome: String = value(&operated.operator, &release).await;
     assert_eq!(outcome, "released");
     operated.drop_owner().await;
 }

@@ -60,10 +60,10 @@ async fn the_page_of_operations_does_what_it_says_with_both_packs() {
 async fn operate(packs: Packs) {
     let reader = Reader::with(packs).await;
     let store = reader.operated.store.clone();
-    let running = Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let running = Claim { resource_type: None, ..new_claim() };
     let transaction = open(&store, &running).await;
     // This transaction outlives the end of the other.
-    let beside = open(&store, &Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }).await;
+    let beside = open(&store, &Claim { resource_type: None, ..new_claim() }).await;
     let mut seen = Vec::new();
     for mut statements in statements_of("operations") {
         let pid = reader.operated.inspect(&running).await.get::<_, Option<i32>>("holder_pid");
@@ -87,8 +87,7 @@ async fn operate(packs: Packs) {
     assert_eq!(seen, ["idempotency_inspect(", "idempotency_operator_release(", "pg_terminate_backend("]);
 
     // The released call is fenced; the ended transaction left nothing.
-    let late = store.complete(&reader.stuck.reservation, &completion("late")).await.expect("the store answers");
-    assert_eq!(late, CompleteOutcome::Fenced);
+    assert_eq!(completed(&store, &reader.stuck, "late").await, CompleteOutcome::Fenced);
     transaction.commit(Some(completion("late"))).await.expect_err("it was ended");
     beside.roll_back().await;
     acquire(&store, &again(&running)).await;
@@ -107,7 +106,7 @@ async fn the_owner_moves_the_table_to_partitions() {
                   FROM tenant.idempotency_keys";
     let counts = reader.operated.superuser.query_one(counts, &[]).await.expect("the counts");
     assert_eq!((counts.get::<_, i64>(0), counts.get::<_, i64>(1)), (2, 16));
-    acquire(&reader.operated.store, &Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }).await;
+    acquire(&reader.operated.store, &Claim { resource_type: None, ..new_claim() }).await;
     let late = reader.operated.store.complete(&reader.stuck.reservation, &completion("late")).await;
     assert_eq!(late.expect("the store answers"), CompleteOutcome::Completed);
     reader.leave().await;

@@ -72,7 +72,7 @@ async fn have_a_number_of_partitions_that_is_checked() {
 async fn are_made_of_empty_ones_alone() {
     let database = plain().await;
     let owner = database.owner().await;
-    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let claim = new_claim();
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
     complete(&store, &claim, &completion("stays")).await;
     migrations::partition(&owner, &Schema::default(), PARTITIONS).await.expect_err("it has a record");
@@ -145,17 +145,16 @@ async fn take_resource_types_before_and_after() {
         migrations::register(&mut owner, &schema, &types).await.expect("the registration");
         migrations::grant(&owner, &schema, API_ROLE).await.expect("the grant");
         let store = PostgresStore::new(database.pool(1), types.clone());
-        let insert = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
-        let id: Uuid = owner.query_one(insert, &[]).await.expect("an invoice").get(0);
+        let id: Uuid = value(&owner, "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id").await;
         let resource = Resource { resource_type: "invoice".to_owned(), id: id.into() };
-        let first = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+        let first = Claim { resource_type: Some("invoice".to_owned()), ..new_claim() };
         complete(&store, &first, &Completion { resource: Some(resource), ..completion("done") }).await;
         for (resource, what) in [(Some(id.into()), "its invoice"), (None, "a deleted invoice")] {
             assert_eq!(replay_of(&store, &first).await.resource, resource, "{what}, before: {before}");
             owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice goes");
         }
         let dead = Resource { resource_type: "invoice".to_owned(), id: Uuid::new_v4().into() };
-        let other = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+        let other = Claim { resource_type: Some("invoice".to_owned()), ..new_claim() };
         complete(&store, &other, &Completion { resource: Some(dead), ..completion("done") }).await;
         statements_for_several_calls_work(&database).await;
         PostgresStore::new(database.pool_of_login(1).await, types).verify().await.expect("it is set up");

@@ -25,7 +25,7 @@ async fn have_every_record_in_its_state() {
         expire(&owner, claim, -1.0).await;
     }
     for claim in &released {
-        assert_eq!(store.release(&claim.reservation).await.expect("the store answers"), ReleaseOutcome::Released);
+        release(&store, &claim).await;
     }
 
     migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
@@ -96,10 +96,9 @@ async fn keep_the_resources_of_their_records() {
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let store = PostgresStore::new(database.pool(1), types);
-    let insert = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
-    let id: Uuid = owner.query_one(insert, &[]).await.expect("an invoice").get(0);
+    let id: Uuid = value(&owner, "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id").await;
     let resource = Resource { resource_type: "invoice".to_owned(), id: id.into() };
-    let first = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let first = Claim { resource_type: Some("invoice".to_owned()), ..new_claim() };
     complete(&store, &first, &Completion { resource: Some(resource), ..completion("done") }).await;
 
     migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
@@ -117,8 +116,7 @@ async fn serve_every_operation() {
     let database = plain().await;
     let owner = database.owner().await;
     let store = patient(database.pool(2));
-    let stuck =
-        Claim { lease: std::time::Duration::ZERO, resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let stuck = Claim { lease: std::time::Duration::ZERO, resource_type: None, ..new_claim() };
     acquire(&store, &stuck).await;
     migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_stuck()").await, 1);

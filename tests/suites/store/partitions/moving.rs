@@ -27,8 +27,7 @@ async fn call(store: PostgresStore, stop: Arc<AtomicBool>) -> Log {
                     BeginOutcome::Open { transaction, .. } => transaction,
                     other => panic!("a new key: {other:?}"),
                 };
-                let outcome = transaction.commit(Some(completion("committed"))).await.expect("the store answers");
-                assert_eq!(outcome, CommitOutcome::Committed);
+                committed(transaction, completion("committed")).await;
                 log.committed.push(claim);
                 continue;
             }

@@ -31,7 +31,7 @@ async fn are_vacuumed_with_settings_of_their_own() {
     let settings =
         "SELECT DISTINCT array_to_string(c.reloptions, ' ') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
                     WHERE i.inhparent = 'tenant.idempotency_keys'::regclass";
-    let settings: String = owner.query_one(settings, &[]).await.expect("the same for all").get(0);
+    let settings: String = value(&owner, settings).await;
     assert_eq!(
         settings,
         "autovacuum_vacuum_scale_factor=0.02 autovacuum_vacuum_threshold=1000 autovacuum_vacuum_insert_scale_factor=0.05 \
@@ -75,7 +75,7 @@ async fn does_not_wait_for_another() {
     }
     let other = owner.transaction().await.expect("a transaction");
     let locked = "SELECT count(*) FROM (SELECT FROM tenant.idempotency_keys ORDER BY id LIMIT 5 FOR UPDATE) l";
-    let locked: i64 = other.query_one(locked, &[]).await.expect("the locks").get(0);
+    let locked: i64 = value(other.client(), locked).await;
     assert_eq!(locked, 5);
     assert_eq!(store.sweep(100).await.expect("the store answers"), 15);
     other.rollback().await.expect("the end");

@@ -125,14 +125,13 @@ pub(crate) async fn set_up(owner: &mut Client) -> ResourceTypes {
 }
 
 async fn reserved(store: &PostgresStore, owner: &Client) {
-    let sql = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
-    let invoice: Uuid = owner.query_one(sql, &[]).await.expect("an invoice").get(0);
+    let invoice: Uuid = value(owner, "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id").await;
     let resource = Resource { resource_type: "invoice".to_owned(), id: invoice.into() };
     let [done, let_go, unknown, lost, old] = [(); 5].map(|()| of_invoice());
     for claim in [&done, &let_go, &unknown] {
         acquired(store, claim).await;
     }
-    assert_eq!(store.extend(&done.reservation, HOUR).await.expect("an extension"), ExtendOutcome::Extended);
+    extend(store, &done, HOUR).await;
     let outcome = Completion { resource: Some(resource), ..completion("done") };
     let completed = store.complete(&done.reservation, &outcome).await.expect("a completion");
     assert_eq!(completed, CompleteOutcome::Completed);
@@ -146,10 +145,9 @@ async fn reserved(store: &PostgresStore, owner: &Client) {
     let record = store.look_up(&question).await.expect("a look-up");
     assert_eq!((record.state, record.procedure.as_deref()), (KeyState::Completed, Some(PROCEDURE)));
     assert!(record.expires > record.completed);
-    assert_eq!(store.release(&let_go.reservation).await.expect("a release"), ReleaseOutcome::Released);
+    release(store, &let_go).await;
     store.abandon(&unknown.reservation).await.expect("an end");
-    let outcome = store.claim(&again(&unknown)).await.expect("an answer");
-    assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
+    assert_unknown(store, &again(&unknown)).await;
 
     let ended = Claim { lease: Duration::ZERO, ..lost };
     acquired(store, &ended).await;
@@ -166,7 +164,7 @@ async fn reserved(store: &PostgresStore, owner: &Client) {
 }
 
 fn of_invoice() -> Claim {
-    Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) }
+    Claim { resource_type: Some("invoice".to_owned()), ..new_claim() }
 }
 
 async fn acquired(store: &PostgresStore, claim: &Claim) {
