@@ -11,17 +11,11 @@ mod steps;
 mod stopped;
 mod swept;
 
-use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{
-    migrations::{self, MigrationError},
-    store::{Claim, Schema},
-};
-use tonic_idempotency_tests::{API_ROLE, Database};
-use uuid::Uuid;
+use tonic_idempotency::migrations::MigrationError;
 
 use crate::{
     batches::statements::{self, Outcome},
-    record::{again, claim},
+    prelude::*,
 };
 
 /// The number of partitions of a test's own table: few, so that each has rows, and the test is quick.
@@ -66,7 +60,7 @@ async fn go(database: &Database) -> Result<(), MigrationError> {
 }
 
 fn claims(number: usize) -> Vec<Claim> {
-    (0..number).map(|_| Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }).collect()
+    (0..number).map(|_| Claim { resource_type: None, ..new_claim() }).collect()
 }
 
 /// Asserts that statements for several calls find and change the rows of all their users.
