@@ -1,4 +1,4 @@
-//! Compiles the benchmarks' protos, and records the compiler's version for the report.
+//! Compiles the benchmarks' protos.
 
 use std::{
     env,
@@ -12,7 +12,6 @@ use tonic_prost_build::Builder;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=proto");
-    println!("cargo:rustc-env=RUSTC_VERSION={}", rustc_version::version_meta()?.short_version_string);
 
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let generated = tonic_prost_build::configure;

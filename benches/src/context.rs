@@ -6,27 +6,20 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     started: Instant,
-    part: Option<&'static str>,
     /// Whether each measurement is to take an instant only.
     pub(crate) smoke: bool,
 }
 
 impl Context {
     pub(crate) fn new(smoke: bool) -> Self {
-        Self { started: Instant::now(), part: None, smoke }
-    }
-
-    /// Returns the context of one part, whose messages begin with its name.
-    pub(crate) fn of(&self, part: &'static str) -> Self {
-        Self { part: Some(part), ..self.clone() }
+        Self { started: Instant::now(), smoke }
     }
 
     /// Writes to standard error what is measured next.
     #[expect(clippy::print_stderr, reason = "messages to the user, beside the report on standard output")]
     pub(crate) fn progress(&self, what: &str) {
         let seconds = self.elapsed().as_secs();
-        let part = self.part.map(|part| format!("{part}: ")).unwrap_or_default();
-        eprintln!("[{:>2}:{:02}] {part}{what}", seconds / 60, seconds % 60);
+        eprintln!("[{:>2}:{:02}] {what}", seconds / 60, seconds % 60);
     }
 
     /// Returns the time since the run began.

@@ -23,10 +23,8 @@ use crate::{
         proto::{CreateProjectRequest, project_service_server::ProjectService as _},
         world::{World, store, user},
     },
-    format,
     operations::{Handler, Import},
-    section::{Bound, Goal, Section, Table},
-    spread::Spread,
+    report::{Bound, Goal, Section, Spread, table},
 };
 
 /// The messages of a round.
@@ -75,15 +73,12 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     world.stop().await;
     let [operation, inbox] = &rates;
     let ratio = Spread::of_ratios(operation, inbox);
-    let row =
-        |name: &str, rates: &Vec<f64>| vec![name.to_owned(), format::spread(Spread::of(rates.iter().copied()), 0)];
-    let table = Table {
-        caption: format!("{WORKERS} workers, {MESSAGES} messages in each round"),
-        columns: ["consumer", "messages a second"].map(str::to_owned).into(),
-        rows: vec![row("operations, transactional", operation), row("inbox by hand", inbox)],
-    };
-    let goal = Goal::new("a consumer: throughput".to_owned(), Bound::AtLeast(0.95), ratio, "× an inbox by hand");
-    Ok(Section { title: "A consumer", text: TEXT.to_owned(), summary: None, tables: vec![table], goals: vec![goal] })
+    let row = |name: &str, rates: &Vec<f64>| [name.to_owned(), Spread::of(rates.iter().copied()).with_decimals(0)];
+    let caption = format!("{WORKERS} workers, {MESSAGES} messages in each round");
+    let rows = [row("operations, transactional", operation), row("inbox by hand", inbox)];
+    let tables = vec![table(&caption, ["consumer", "messages a second"], rows)];
+    let goals = vec![Goal::new("a consumer: throughput", Bound::AtLeast(0.95), ratio, "× an inbox by hand")];
+    Ok(Section { title: "A consumer", text: TEXT.to_owned(), tables, goals, ..Section::default() })
 }
 
 async fn create(jet_stream: &JetStream) -> Result<PullConsumer, Error> {

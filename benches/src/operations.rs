@@ -23,9 +23,7 @@ use crate::{
         proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
         world::{Served, World, behind_layer, store, user},
     },
-    format,
-    section::{Bound, Goal, Section, Table},
-    spread::Spread,
+    report::{Bound, Goal, Section, Spread, table},
 };
 
 /// The operations of a page.
@@ -72,10 +70,10 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
         context.progress(subject.name);
         let Seconds { calls, runs, at_once } = subject.measure(context, &world).await?;
         let [of_calls, of_runs] = [&calls, &runs].map(|others| Spread::of_ratios(others, &at_once));
-        let milliseconds =
-            [calls, runs, at_once].map(|seconds| format::spread(Spread::of(seconds.iter().map(|it| it * 1e3)), 0));
-        let ratios = [of_calls, of_runs].map(|ratio| format::spread(ratio, 1));
-        rows.push([vec![subject.name.to_owned()], milliseconds.into(), ratios.into()].concat());
+        let [calls, runs, at_once] =
+            [calls, runs, at_once].map(|seconds| Spread::of(seconds.iter().map(|it| it * 1e3)).with_decimals(0));
+        let [over_calls, over_runs] = [of_calls, of_runs].map(|ratio| ratio.with_decimals(1));
+        rows.push([subject.name.to_owned(), calls, runs, at_once, over_calls, over_runs]);
         goals.extend(subject.at_least.map(|least| {
             let measure = format!("{PAGE} operations at once, {}: throughput", subject.name);
             Goal::new(measure, Bound::AtLeast(least), of_calls, "× calls one after another")
@@ -83,9 +81,8 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     }
     world.stop().await;
     let columns = ["mode", "calls, ms", "runs, ms", "runs at once, ms", "× calls", "× runs"];
-    let columns = columns.map(str::to_owned).into();
-    let tables = vec![Table { caption: format!("A page of {PAGE}"), columns, rows }];
-    Ok(Section { title: "Operations at once", text: TEXT.to_owned(), summary: None, tables, goals })
+    let tables = vec![table(&format!("A page of {PAGE}"), columns, rows)];
+    Ok(Section { title: "Operations at once", text: TEXT.to_owned(), tables, goals, ..Section::default() })
 }
 
 impl Subject {

@@ -21,9 +21,7 @@ use super::{
 use crate::{
     Error,
     context::Context,
-    format,
-    section::{Bound, Goal, Table},
-    spread::Spread,
+    report::{Bound, Goal, Spread, table},
     unary,
 };
 
@@ -86,32 +84,25 @@ impl Allocations {
         ]
     }
 
-    pub(super) fn tables(&self) -> [Table; 2] {
+    pub(super) fn tables(&self) -> [String; 2] {
         let of_a_call =
             |((call, contender, payload), (allocations, bytes)): ((Call, Contender, usize), &(u64, u64))| {
-                vec![
-                    format!("{}, {}, {}", call.name(), contender.name, format::bytes(payload as f64)),
-                    allocations.to_string(),
-                    format::figure(*bytes as f64),
-                ]
+                let name = format!("{}, {}, {payload} bytes", call.name(), contender.name);
+                [name, allocations.to_string(), bytes.to_string()]
             };
         let [bare, reserved] = self.in_flight;
+        let in_flight = [bare, reserved, reserved - bare].map(|bytes| format!("{bytes:.0}"));
         [
-            Table {
-                caption: "Allocations of a call without HTTP/2, with those of the client of the database".to_owned(),
-                columns: ["", "allocations", "bytes"].map(str::to_owned).to_vec(),
-                rows: COUNTED.into_iter().zip(&self.calls).map(of_a_call).collect(),
-            },
-            Table {
-                caption: format!("Memory of each of {} calls in flight while its handler waits, in bytes", HELD[1]),
-                columns: ["", "bare handler", "reserved", "of the layer"].map(str::to_owned).to_vec(),
-                rows: vec![vec![
-                    "on the heap".to_owned(),
-                    format::figure(bare),
-                    format::figure(reserved),
-                    format::figure(reserved - bare),
-                ]],
-            },
+            table(
+                "Allocations of a call without HTTP/2, with those of the client of the database",
+                ["", "allocations", "bytes"],
+                COUNTED.into_iter().zip(&self.calls).map(of_a_call),
+            ),
+            table(
+                &format!("Memory of each of {} calls in flight while its handler waits, in bytes on the heap", HELD[1]),
+                ["bare handler", "reserved", "of the layer"],
+                [in_flight],
+            ),
         ]
     }
 }

@@ -1,6 +1,6 @@
 //! Guards as a user would write them by hand, in the transaction of the handler, with prepared statements; and the floor of any such guard.
 
-use deadpool_postgres::{Pool, Transaction};
+use deadpool_postgres::Pool;
 use futures_util::future::join;
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{
-    handler::{INSERT, SET_USER, caller, internal, key, uuid},
+    handler::{INSERT, Parameter, SET_USER, caller, insert, internal, key, query, uuid},
     proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
 };
 
@@ -17,10 +17,11 @@ const PROCEDURE: &str = "/organization.v1.ProjectService/CreateProject";
 
 const RESERVE: &str =
     "INSERT INTO benchmarks.by_hand (user_id, idempotency_key, procedure, request_hash) VALUES ($1, $2, $3, $4)
-     ON CONFLICT (user_id, idempotency_key) DO NOTHING";
+     ON CONFLICT (user_id, idempotency_key) DO NOTHING RETURNING true";
 
 /// An inbox knows which messages were handled, and nothing else.
-const RECEIVE: &str = "INSERT INTO benchmarks.inbox (message_id) VALUES ($1) ON CONFLICT (message_id) DO NOTHING";
+const RECEIVE: &str =
+    "INSERT INTO benchmarks.inbox (message_id) VALUES ($1) ON CONFLICT (message_id) DO NOTHING RETURNING true";
 
 const LOOK_UP: &str = "SELECT response FROM benchmarks.by_hand WHERE user_id = $1 AND idempotency_key = $2";
 
@@ -66,29 +67,27 @@ impl ByHand {
         let mut connection = self.pool.get().await.map_err(internal)?;
         let transaction = connection.transaction().await.map_err(internal)?;
         query(&transaction, SET_USER, &[(&user.to_string(), Type::TEXT)]).await?;
-        let id: [(&(dyn ToSql + Sync), Type); 2] = [(user, Type::UUID), (key, Type::UUID)];
+        let id: [Parameter<'_>; 2] = [(user, Type::UUID), (key, Type::UUID)];
         if self.way == Way::Sequence && !query(&transaction, LOOK_UP, &id).await?.is_empty() {
             return Err(Status::aborted("the key was used"));
         }
-        if self.way == Way::Inbox {
-            if execute(&transaction, RECEIVE, &id[1..]).await? == 0 {
-                return Err(Status::aborted("the message was handled"));
-            }
-            let response = call.insert(&transaction).await?;
-            transaction.commit().await.map_err(internal)?;
-            return Ok(response);
-        }
-        let reservation: [(&(dyn ToSql + Sync), Type); 4] =
-            [(user, Type::UUID), (key, Type::UUID), (&PROCEDURE, Type::TEXT), (hash, Type::BYTEA)];
-        if execute(&transaction, RESERVE, &reservation).await? == 0 {
+        let what: [Parameter<'_>; 2] = [(&PROCEDURE, Type::TEXT), (hash, Type::BYTEA)];
+        let is_new = match self.way {
+            Way::Inbox => query(&transaction, RECEIVE, &id[1..]).await?,
+            _ => query(&transaction, RESERVE, &[id.clone(), what].concat()).await?,
+        };
+        if is_new.is_empty() {
             return Err(Status::aborted("the key was used"));
         }
         if self.way == Way::Sequence {
             query(&transaction, LOCK, &id).await?;
         }
-        let response = call.insert(&transaction).await?;
-        let bytes = response.encode_to_vec();
-        execute(&transaction, COMPLETE, &[(user, Type::UUID), (key, Type::UUID), (&bytes, Type::BYTEA)]).await?;
+        let response = call.response(insert(&transaction, call.cluster, &call.name).await?);
+        if self.way != Way::Inbox {
+            let bytes = response.encode_to_vec();
+            let [user, key] = id;
+            query(&transaction, COMPLETE, &[user, key, (&bytes, Type::BYTEA)]).await?;
+        }
         transaction.commit().await.map_err(internal)?;
         Ok(response)
     }
@@ -128,13 +127,6 @@ struct Call {
 }
 
 impl Call {
-    async fn insert(&self, transaction: &Transaction<'_>) -> Result<CreateProjectResponse, Status> {
-        let columns: [(&(dyn ToSql + Sync), Type); 2] = [(&self.cluster, Type::UUID), (&self.name, Type::TEXT)];
-        let rows = query(transaction, INSERT, &columns).await?;
-        let row = rows.first().ok_or_else(|| Status::internal("no row"))?;
-        Ok(self.response(row.try_get(0).map_err(internal)?))
-    }
-
     fn response(&self, project: Uuid) -> CreateProjectResponse {
         CreateProjectResponse { project_id: project.to_string(), payload: self.payload.clone() }
     }
@@ -156,24 +148,4 @@ impl ProjectService for ByHand {
         };
         Ok(Response::new(response))
     }
-}
-
-async fn query(
-    transaction: &Transaction<'_>,
-    sql: &str,
-    parameters: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<Vec<tokio_postgres::Row>, Status> {
-    let (values, types): (Vec<_>, Vec<_>) = parameters.iter().cloned().unzip();
-    let statement = transaction.prepare_typed_cached(sql, &types).await.map_err(internal)?;
-    transaction.query(&statement, &values).await.map_err(internal)
-}
-
-async fn execute(
-    transaction: &Transaction<'_>,
-    sql: &str,
-    parameters: &[(&(dyn ToSql + Sync), Type)],
-) -> Result<u64, Status> {
-    let (values, types): (Vec<_>, Vec<_>) = parameters.iter().cloned().unzip();
-    let statement = transaction.prepare_typed_cached(sql, &types).await.map_err(internal)?;
-    transaction.execute(&statement, &values).await.map_err(internal)
 }

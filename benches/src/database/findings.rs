@@ -3,35 +3,31 @@
 use std::time::Duration;
 
 use super::{
-    allocations::Allocations,
-    contender::Contender,
-    in_flight::{HELD, InFlight, RATE, ROUNDS},
+    contender::{
+        BARE, Contender, FLOOR, FROM_MEMORY, INSERT_FIRST, PRIMARY_KEY, RESERVED, RESERVED_HERE, SEQUENCE,
+        TRANSACTIONAL,
+    },
     load::Figures,
-    matrix::Matrix,
-    summary,
+    plan::{Call, ROUNDS, Row, SEVERAL, SMALL},
+    turns::Turns,
 };
-use crate::{
-    format,
-    section::{Goal, Section, Table},
-};
+use crate::report::{seconds, table};
 
-/// The results of all measurements.
-pub(super) struct Findings {
-    pub(super) server: String,
-    pub(super) allocations: Allocations,
-    pub(super) near: Vec<Matrix>,
-    pub(super) in_flight: Option<InFlight>,
-    pub(super) goals: Vec<Goal>,
-    pub(super) distant: Option<Distant>,
+/// Measurements in turn, under one load.
+pub(super) struct Matrix {
+    pub(super) row: Row,
+    pub(super) turns: Turns,
 }
 
-/// Measurements with a slower network.
-pub(super) struct Distant {
-    pub(super) round_trip: Duration,
-    pub(super) matrices: Vec<Matrix>,
+/// Returns the measurements under this load.
+pub(super) fn at(matrices: &[Matrix], call: Call, concurrency: usize, payload: usize) -> &Turns {
+    let here = matrices
+        .iter()
+        .find(|Matrix { row, .. }| (row.call, row.concurrency, row.payload) == (call, concurrency, payload));
+    &here.expect("the plan has this load").turns
 }
 
-const TEXT: &str = "\
+pub(super) const TEXT: &str = "\
 The handler is a CreateProject like the sample's: BEGIN, the user, one INSERT whose trigger writes an outbox row, COMMIT, with prepared \
 statements and without any delay. Concurrent callers in the same process call it over HTTP/2 on the loopback interface; each makes its next call when \
 the last one has been answered. Payloads are 100 bytes or 100 KB, and the response returns them. PostgreSQL runs on the same machine \
@@ -58,70 +54,70 @@ Replays use 256 keys in turn, and the work behind them is done. Own processor ti
 that calls and answers; PostgreSQL's is that of all its processes. Both are per call. The size of each response's payload is checked.
 ";
 
-impl Findings {
-    pub(super) fn into_section(self) -> Section {
-        let summary = self
-            .distant
-            .as_ref()
-            .map(|Distant { round_trip, matrices }| summary::table(&self.near, matrices, *round_trip));
-        let tables = self.tables();
-        Section {
-            title: "Claim, complete and replay on PostgreSQL",
-            text: format!("{TEXT}\n{}.", self.server),
-            summary,
-            tables,
-            goals: self.goals.into_iter().chain(self.allocations.goals()).collect(),
-        }
-    }
-
-    fn tables(&self) -> Vec<Table> {
-        let mut tables: Vec<_> = self.near.iter().map(|matrix| figures_table(matrix, "")).collect();
-        if let Some(Distant { round_trip, matrices }) = &self.distant {
-            let far = format!(", a round trip takes {}", format::duration(round_trip.as_secs_f64()));
-            tables.extend(matrices.iter().map(|matrix| figures_table(matrix, &far)));
-        }
-        tables.extend(self.in_flight.as_ref().map(in_flight_table));
-        tables.extend(self.allocations.tables());
-        tables
-    }
-}
-
-fn in_flight_table(in_flight: &InFlight) -> Table {
-    let row = |(index, held): (usize, usize)| {
-        let latency = |of| format::duration(in_flight.latency(index, of).median);
-        vec![format::figure(held as f64), latency(|latencies| latencies.p50), latency(|latencies| latencies.p99)]
-    };
-    Table {
-        caption: format!(
-            "A server in reserved mode with calls in flight whose handlers wait, without a connection: latencies of the {RATE} \
-             first calls per second that arrive beside them, whatever it does ({ROUNDS} rounds; its store and its handlers share a pool)"
-        ),
-        columns: ["in flight", "p50", "p99"].map(str::to_owned).to_vec(),
-        rows: HELD.into_iter().enumerate().map(row).collect(),
-    }
-}
-
-fn figures_table(matrix: &Matrix, how: &str) -> Table {
-    let (turns, base) = (&matrix.turns, matrix.row.call.base());
-    let row = |contender: Contender| {
-        let duration = |of: fn(&Figures) -> Duration| {
-            format::duration(turns.spread(contender, |figures| of(figures).as_secs_f64()).median)
-        };
-        vec![
+/// Returns the figures of a row. `how` says of its network what is not usual.
+pub(super) fn figures_table(Matrix { row, turns }: &Matrix, how: &str) -> String {
+    let Row { call, concurrency, payload, turn, .. } = *row;
+    let base = call.base();
+    let cells = |contender: Contender| {
+        let duration =
+            |of: fn(&Figures) -> Duration| seconds(turns.spread(contender, |figures| of(figures).as_secs_f64()).median);
+        [
             contender.name.to_owned(),
-            format::rate(turns.spread(contender, |figures| figures.throughput).median),
-            format::spread(turns.throughput_ratio(contender, base), 2),
+            turns.rate(contender),
+            turns.ratio(contender, base, |figures| figures.throughput).with_decimals(2),
             duration(|figures| figures.p50),
             duration(|figures| figures.p99),
             duration(|figures| figures.own_processor),
             duration(|figures| figures.server_processor),
         ]
     };
-    Table {
-        caption: format!("{}{how}", matrix.caption()),
-        columns: ["", "throughput", &format!("× {}", base.name), "p50", "p99", "own processor time", "PostgreSQL's"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: turns.contenders().map(row).collect(),
+    let caption =
+        format!("{}s: {concurrency} at once, {payload} bytes ({ROUNDS} rounds of {turn:?}){how}", call.name());
+    let over = format!("× {}", base.name);
+    let columns = ["", "throughput", &over, "p50", "p99", "own processor time", "PostgreSQL's"];
+    table(&caption, columns, turns.contenders().map(cells))
+}
+
+/// The rows of the summary, by call; the first one of each is what the others are compared with.
+const SUMMARY: [(Call, &[Contender]); 2] = [
+    (Call::First, &[BARE, RESERVED, RESERVED_HERE, TRANSACTIONAL, FLOOR, INSERT_FIRST, SEQUENCE]),
+    (Call::Replay, &[PRIMARY_KEY, RESERVED, TRANSACTIONAL, FROM_MEMORY]),
+];
+
+/// Returns the costs of the layer and of hand-written code, next door and further away, where the shortest statement takes
+/// `round_trip`.
+pub(super) fn summary(near: &[Matrix], far: &[Matrix], round_trip: Duration) -> String {
+    let away = seconds(round_trip.as_secs_f64());
+    let (throughput, latency) = (format!("throughput, {SEVERAL} at once"), format!("{away} away: latency"));
+    let processor = "PostgreSQL's processor time";
+    let columns = ["", "next door: latency", &throughput, processor, &latency, &throughput, processor];
+    let rows = SUMMARY.iter().flat_map(|(call, contenders)| {
+        contenders.iter().map(|of| {
+            let [[a, b, c], [d, e, f]] = [near, far].map(|place| cells(place, *call, *of));
+            [format!("{}: {}", call.name(), of.name), a, b, c, d, e, f]
+        })
+    });
+    let caption = format!(
+        "Small responses (100 B): what a call has beyond the bare handler, or a replay beyond a call with one SELECT by primary key. \
+         Latency: the median of one call at a time; throughput and processor time: {SEVERAL} callers at once. Next door: PostgreSQL on \
+         the same machine; {away} away: with a round trip of that time"
+    );
+    table(&caption, columns, rows)
+}
+
+/// The cells of one place: absolute figures for what the others are compared with, and differences for them.
+fn cells(place: &[Matrix], call: Call, of: Contender) -> [String; 3] {
+    let [alone, several] = [1, SEVERAL].map(|concurrency| at(place, call, concurrency, SMALL));
+    let p50 = |figures: &Figures| figures.p50.as_secs_f64();
+    let server = |figures: &Figures| figures.server_processor.as_secs_f64();
+    let base = call.base();
+    if of == base {
+        return [seconds(alone.spread(of, p50).median), several.rate(of), seconds(several.spread(of, server).median)];
     }
+    let difference = |turns: &Turns, figure: fn(&Figures) -> f64| {
+        let above = turns.above(of, base, figure).median;
+        format!("{}{}", if above < 0.0 { "−" } else { "+" }, seconds(above.abs()))
+    };
+    let ratio = several.ratio(of, base, |figures| figures.throughput);
+    [difference(alone, p50), format!("× {}", ratio.with_decimals(2)), difference(several, server)]
 }

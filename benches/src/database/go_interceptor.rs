@@ -10,15 +10,12 @@
 use deadpool_postgres::{Object, Pool};
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
-use tokio_postgres::{
-    Row,
-    types::{ToSql, Type},
-};
+use tokio_postgres::{Row, types::Type};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{
-    handler::{caller, internal, key, uuid},
+    handler::{Parameter, Projects, caller, internal, key, query, uuid},
     proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
 };
 
@@ -42,36 +39,40 @@ const PROCEDURE: &str = "/benchmarks.database.v1.ProjectService/CreateProject";
 /// A handler behind the Go interceptor, with the pool of the Go server. The hooks of that pool do the least that the interceptor works
 /// with: they set the user, whom row-level security needs, and reset it.
 #[derive(Debug)]
-pub(crate) struct GoInterceptor<S> {
-    handler: S,
+pub(crate) struct GoInterceptor {
+    handler: Projects,
     pool: Pool,
 }
 
-impl<S> GoInterceptor<S> {
-    pub(crate) fn new(handler: S, pool: Pool) -> Self {
-        Self { handler, pool }
+impl GoInterceptor {
+    pub(crate) fn new(pool: Pool) -> Self {
+        Self { handler: Projects::new(pool.clone()), pool }
     }
 
     /// Executes one statement, on a connection that is acquired for it. The caller waits for the hook that sets the user, and, as in
     /// pgx, not for the one that resets it before the connection goes back to the pool.
-    async fn query(
-        &self,
-        user: Uuid,
-        sql: &str,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Vec<Row>, Status> {
+    async fn query(&self, user: Uuid, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Status> {
         let connection = HookedConnection(Some(self.pool.get().await.map_err(internal)?));
         let acquired = connection.0.as_ref().ok_or_else(|| Status::internal("no connection"))?;
         query(acquired, SET_USER, &[(&user.to_string(), Type::TEXT)]).await?;
         query(acquired, sql, parameters).await
     }
-}
 
-/// Executes a statement, prepared once for each connection.
-async fn query(connection: &Object, sql: &str, parameters: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, Status> {
-    let (values, types): (Vec<_>, Vec<_>) = parameters.iter().cloned().unzip();
-    let statement = connection.prepare_typed_cached(sql, &types).await.map_err(internal)?;
-    connection.query(&statement, &values).await.map_err(internal)
+    async fn replay(&self, user: Uuid, record: &Row, hash: &[u8]) -> Result<Response<CreateProjectResponse>, Status> {
+        let recorded: &[u8] = record.try_get("request_hash").map_err(internal)?;
+        let procedure: &str = record.try_get("procedure").map_err(internal)?;
+        if recorded != hash || procedure != PROCEDURE {
+            return Err(Status::invalid_argument("the key was used with another request"));
+        }
+        let bytes: Option<&[u8]> = record.try_get("response_bytes").map_err(internal)?;
+        let bytes = bytes.ok_or_else(|| Status::aborted("in progress"))?;
+        let project: Uuid = record.try_get("project_id").map_err(internal)?;
+        let status = self.query(user, STATUS, &[(&project, Type::UUID)]).await?;
+        let status: &str = status.first().map_or(Ok("processing"), |row| row.try_get("status")).map_err(internal)?;
+        let mut response = Response::new(CreateProjectResponse::decode(bytes).map_err(internal)?);
+        set_status(&mut response, if status == "completed" { "completed" } else { "processing" });
+        Ok(response)
+    }
 }
 
 /// A connection whose user is reset when it is dropped. `None` once it is on its way back.
@@ -90,7 +91,7 @@ impl Drop for HookedConnection {
 }
 
 #[tonic::async_trait]
-impl<S: ProjectService> ProjectService for GoInterceptor<S> {
+impl ProjectService for GoInterceptor {
     async fn create_project(
         &self,
         request: Request<CreateProjectRequest>,
@@ -101,34 +102,16 @@ impl<S: ProjectService> ProjectService for GoInterceptor<S> {
         if let Some(record) = recorded.first() {
             return self.replay(user, record, &hash).await;
         }
-        let reservation: [(&(dyn ToSql + Sync), Type); 4] =
+        let reservation: [Parameter<'_>; 4] =
             [(&key, Type::UUID), (&user, Type::UUID), (&PROCEDURE, Type::TEXT), (&hash.as_slice(), Type::BYTEA)];
         self.query(user, RESERVE, &reservation).await?;
         let mut response = self.handler.create_project(request).await?;
         let bytes = response.get_ref().encode_to_vec();
         let project = uuid(&response.get_ref().project_id)?;
-        let completion: [(&(dyn ToSql + Sync), Type); 4] =
+        let completion: [Parameter<'_>; 4] =
             [(&key, Type::UUID), (&user, Type::UUID), (&bytes, Type::BYTEA), (&project, Type::UUID)];
         self.query(user, COMPLETE, &completion).await?;
         set_status(&mut response, "processing");
-        Ok(response)
-    }
-}
-
-impl<S> GoInterceptor<S> {
-    async fn replay(&self, user: Uuid, record: &Row, hash: &[u8]) -> Result<Response<CreateProjectResponse>, Status> {
-        let recorded: &[u8] = record.try_get("request_hash").map_err(internal)?;
-        let procedure: &str = record.try_get("procedure").map_err(internal)?;
-        if recorded != hash || procedure != PROCEDURE {
-            return Err(Status::invalid_argument("the key was used with another request"));
-        }
-        let bytes: Option<&[u8]> = record.try_get("response_bytes").map_err(internal)?;
-        let bytes = bytes.ok_or_else(|| Status::aborted("in progress"))?;
-        let project: Uuid = record.try_get("project_id").map_err(internal)?;
-        let status = self.query(user, STATUS, &[(&project, Type::UUID)]).await?;
-        let status: &str = status.first().map_or(Ok("processing"), |row| row.try_get("status")).map_err(internal)?;
-        let mut response = Response::new(CreateProjectResponse::decode(bytes).map_err(internal)?);
-        set_status(&mut response, if status == "completed" { "completed" } else { "processing" });
         Ok(response)
     }
 }

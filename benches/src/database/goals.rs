@@ -1,22 +1,16 @@
 //! The goals, and what they are measured against.
 
-use std::time::Duration;
-
 use super::{
     contender::{
         BARE, Contender, FLOOR, GO_LEANEST, INSERT_FIRST, PRIMARY_KEY, RESERVED, RESERVED_ALONE, RESERVED_HERE,
         RESERVED_HERE_ALONE, SEQUENCE, TRANSACTIONAL, TRANSACTIONAL_ALONE,
     },
+    findings::{Matrix, at},
     in_flight::{HELD, InFlight, RATE},
     load::Figures,
-    matrix::{self, Matrix},
     plan::{Call, LARGE, MANY, SEVERAL, SMALL},
-    turns::Turns,
 };
-use crate::{
-    format,
-    section::{Bound, Goal},
-};
+use crate::report::{Bound, Goal};
 
 /// The precision of "not slower": what a ratio of two equal contenders may be by chance.
 const PRECISION: f64 = 0.97;
@@ -47,80 +41,44 @@ const COMPARISONS: [Comparison; 18] = [
     (Call::First, 1, SMALL, TRANSACTIONAL, TRANSACTIONAL_ALONE, PRECISION, ALONE_PRICE),
 ];
 
-/// A goal, and the load under which a profile shows what limits it.
-pub(super) struct Aim {
-    pub(super) goal: Goal,
-    pub(super) subject: Subject,
-    /// The processor time of what it is compared with, in a few words.
-    pub(super) base: Option<String>,
-    /// The price of passing the limit.
-    pub(super) price: &'static str,
-}
-
-/// A contender under a load.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Subject {
-    pub(super) call: Call,
-    pub(super) concurrency: usize,
-    pub(super) payload: usize,
-    pub(super) of: Contender,
-}
-
 /// Returns the goals.
-pub(super) fn of(near: &[Matrix], in_flight: &InFlight) -> Vec<Aim> {
-    let mut aims: Vec<_> = COMPARISONS.iter().map(|comparison| throughput(near, comparison)).collect();
-    let [few, many] = HELD.map(|held| format::figure(held as f64));
-    let [transactional, reserved] =
-        [TRANSACTIONAL, RESERVED].map(|of| Subject { call: Call::First, concurrency: SEVERAL, payload: SMALL, of });
+pub(super) fn of(near: &[Matrix], in_flight: &InFlight) -> Vec<Goal> {
+    let mut goals: Vec<_> = COMPARISONS.iter().map(|comparison| throughput(near, comparison)).collect();
     // The figure that can be trusted on a noisy machine.
     let processor_time = |figures: &Figures| (figures.server_processor + figures.own_processor).as_secs_f64();
     let sum = Goal::new(
-        format!("{}: processor time of PostgreSQL and the process per call", transactional.name()),
+        format!(
+            "{}: processor time of PostgreSQL and the process per call",
+            name(Call::First, SEVERAL, SMALL, TRANSACTIONAL)
+        ),
         Bound::AtMost(1.11),
-        transactional.turns(near).ratio(TRANSACTIONAL, FLOOR, processor_time),
+        at(near, Call::First, SEVERAL, SMALL).ratio(TRANSACTIONAL, FLOOR, processor_time),
         format!("× {}", FLOOR.name),
     );
+    let [few, many] = HELD;
     let p99 = Goal::new(
         format!("a server of {many} calls in flight: p99 of {RATE} first calls per second beside them"),
         Bound::AtMost(2.0),
         in_flight.p99_ratio(),
         format!("× with {few} in flight"),
     );
-    let floor = Some(transactional.base(near, FLOOR));
-    aims.push(Aim { goal: sum, subject: transactional, base: floor, price: TRANSACTIONAL_PRICE });
-    aims.push(Aim { goal: p99, subject: reserved, base: None, price: IN_FLIGHT_PRICE });
-    aims
+    goals.push(Goal { limit: Some(TRANSACTIONAL_PRICE), ..sum });
+    goals.push(Goal { limit: Some(IN_FLIGHT_PRICE), ..p99 });
+    goals
 }
 
-fn throughput(near: &[Matrix], comparison: &Comparison) -> Aim {
+fn throughput(near: &[Matrix], comparison: &Comparison) -> Goal {
     let (call, concurrency, payload, of, to, bound, price) = *comparison;
-    let subject = Subject { call, concurrency, payload, of };
-    let (measure, ratio) = (format!("{}: throughput", subject.name()), subject.turns(near).throughput_ratio(of, to));
+    let measure = format!("{}: throughput", name(call, concurrency, payload, of));
+    let ratio = at(near, call, concurrency, payload).ratio(of, to, |figures| figures.throughput);
     let goal = Goal::new(measure, Bound::AtLeast(bound), ratio, format!("× {}", to.name));
-    Aim { goal, subject, base: Some(subject.base(near, to)), price }
+    Goal { limit: Some(price), ..goal }
 }
 
-impl Subject {
-    /// Says how much processor time another contender takes under its load.
-    fn base(self, near: &[Matrix], to: Contender) -> String {
-        let time = |of: fn(&Figures) -> Duration| {
-            format::duration(self.turns(near).spread(to, |figures| of(figures).as_secs_f64()).median)
-        };
-        let (server, own) = (time(|figures| figures.server_processor), time(|figures| figures.own_processor));
-        format!("{} takes {server} in PostgreSQL and {own} in the process", to.name)
-    }
-
-    /// Names it: `replay, reserved, 16 at once`.
-    pub(super) fn name(self) -> String {
-        let Self { call, concurrency, payload, of } = self;
-        let at_once = if concurrency == 1 { "one at a time".to_owned() } else { format!("{concurrency} at once") };
-        let size = if payload == SMALL { String::new() } else { format!(", {}", format::bytes(payload as f64)) };
-        format!("{}, {}, {at_once}{size}", call.name(), of.name)
-    }
-
-    fn turns(self, near: &[Matrix]) -> &Turns {
-        &matrix::at(near, self.call, self.concurrency, self.payload).turns
-    }
+/// Names a contender under a load: `replay, reserved, 16 at once`.
+fn name(call: Call, concurrency: usize, payload: usize, of: Contender) -> String {
+    let size = if payload == SMALL { String::new() } else { format!(", {payload} bytes") };
+    format!("{}, {}, {concurrency} at once{size}", call.name(), of.name)
 }
 
 const ALONE_PRICE: &str = "Nothing: turn batches off with `max_batch(1)`.";

@@ -1,8 +1,11 @@
 //! The handler of all contenders: a CreateProject like the sample's, with prepared statements and without any delay.
 
-use deadpool_postgres::Pool;
+use deadpool_postgres::{GenericClient, Pool};
 use organization::Caller;
-use tokio_postgres::types::Type;
+use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
+};
 use tonic::{Request, Response, Status};
 use tonic_idempotency::{Execution, Transaction};
 use uuid::Uuid;
@@ -36,13 +39,11 @@ impl Projects {
     ) -> Result<Uuid, Status> {
         let mut connection = self.pool.get().await.map_err(internal)?;
         let transaction = connection.transaction().await.map_err(internal)?;
-        let set_user = transaction.prepare_typed_cached(SET_USER, &[Type::TEXT]).await.map_err(internal)?;
-        transaction.query(&set_user, &[&user.to_string()]).await.map_err(internal)?;
-        let insert = transaction.prepare_typed_cached(INSERT, &[Type::UUID, Type::TEXT]).await.map_err(internal)?;
-        let row = transaction.query_one(&insert, &[&cluster, &name]).await.map_err(internal)?;
+        query(&transaction, SET_USER, &[(&user.to_string(), Type::TEXT)]).await?;
+        let project = insert(&transaction, cluster, name).await?;
         execution.effect_committed();
         transaction.commit().await.map_err(internal)?;
-        row.try_get(0).map_err(internal)
+        Ok(project)
     }
 }
 
@@ -69,6 +70,26 @@ pub(crate) async fn insert_in(transaction: &Transaction, cluster: Uuid, name: &s
     let insert = transaction.prepare_cached(INSERT).await?;
     let row = transaction.query_one(&insert, &[&cluster, &name]).await?;
     row.try_get(0).map_err(internal)
+}
+
+/// Executes the statement of the handler in a transaction of its own.
+pub(super) async fn insert(client: &impl GenericClient, cluster: Uuid, name: &str) -> Result<Uuid, Status> {
+    let rows = query(client, INSERT, &[(&cluster, Type::UUID), (&name, Type::TEXT)]).await?;
+    rows.first().ok_or_else(|| Status::internal("no row"))?.try_get(0).map_err(internal)
+}
+
+/// A parameter and its type, which the statement is prepared for.
+pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// Executes a statement, prepared once for each connection.
+pub(super) async fn query(
+    client: &impl GenericClient,
+    sql: &str,
+    parameters: &[Parameter<'_>],
+) -> Result<Vec<Row>, Status> {
+    let (values, types): (Vec<_>, Vec<_>) = parameters.iter().cloned().unzip();
+    let statement = client.prepare_typed_cached(sql, &types).await.map_err(internal)?;
+    client.query(&statement, &values).await.map_err(internal)
 }
 
 /// Returns the user who calls.

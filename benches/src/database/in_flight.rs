@@ -29,7 +29,11 @@ use super::{
     },
     world::{Served, World, authenticated, behind_layer, store},
 };
-use crate::{Error, context::Context, spread::Spread};
+use crate::{
+    Error,
+    context::Context,
+    report::{Spread, seconds, table},
+};
 
 /// The calls that are held, in turn.
 pub(super) const HELD: [usize; 2] = [64, 4096];
@@ -38,7 +42,7 @@ pub(super) const HELD: [usize; 2] = [64, 4096];
 pub(super) const RATE: u32 = 200;
 
 /// The rounds, and the time for which calls arrive in each.
-pub(super) const ROUNDS: usize = 7;
+const ROUNDS: usize = 7;
 const TIME: Duration = Duration::from_millis(1_500);
 
 /// The calls that begin, or are let go, together.
@@ -55,9 +59,9 @@ pub(super) struct InFlight {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Latencies {
-    pub(super) p50: Duration,
-    pub(super) p99: Duration,
+struct Latencies {
+    p50: Duration,
+    p99: Duration,
 }
 
 impl InFlight {
@@ -78,9 +82,18 @@ impl InFlight {
         Ok(Self { latencies })
     }
 
-    /// Returns a latency of the calls beside those at this index of [`HELD`].
-    pub(super) fn latency(&self, index: usize, of: fn(&Latencies) -> Duration) -> Spread {
-        Spread::of(self.latencies[index].iter().map(|round| of(round).as_secs_f64()))
+    pub(super) fn table(&self) -> String {
+        let row = |(held, rounds): (usize, &Vec<Latencies>)| {
+            let median = |of: fn(&Latencies) -> Duration| {
+                seconds(Spread::of(rounds.iter().map(|round| of(round).as_secs_f64())).median)
+            };
+            [held.to_string(), median(|latencies| latencies.p50), median(|latencies| latencies.p99)]
+        };
+        let caption = format!(
+            "A server in reserved mode with calls in flight whose handlers wait, without a connection: latencies of the {RATE} \
+             first calls per second that arrive beside them, whatever it does ({ROUNDS} rounds; its store and its handlers share a pool)"
+        );
+        table(&caption, ["in flight", "p50", "p99"], HELD.into_iter().zip(&self.latencies).map(row))
     }
 
     /// Returns the 99th percentile beside the most calls, over that beside the fewest, round by round.

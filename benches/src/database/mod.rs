@@ -5,11 +5,10 @@
 //! | `world` | the PostgreSQL server, and the services that use it |
 //! | `contender`, `plan` | the ways to answer a call that are compared, and under which loads |
 //! | `handler`, `go_interceptor`, `by_hand`, `primary_key` | the handler, the Go interceptor around it, guards that are written by hand, and a look-up by primary key |
-//! | `load`, `turns`, `matrix` | concurrent callers, contenders in turn, and what was measured |
+//! | `load`, `turns`, `usage` | concurrent callers, contenders in turn, and processor time |
 //! | `in_flight` | calls beside many that are in flight |
 //! | `allocations` | allocations of a call, and the memory of calls in flight |
-//! | `usage`, `profile` | processor time, and where it goes |
-//! | `goals`, `summary`, `findings` | the goals, the answer to "what will it cost me?", and the section of the report |
+//! | `goals`, `findings` | the goals, and the tables of the report |
 
 mod allocations;
 pub(crate) mod by_hand;
@@ -20,12 +19,9 @@ mod goals;
 pub(crate) mod handler;
 mod in_flight;
 pub(crate) mod load;
-mod matrix;
 mod plan;
 mod primary_key;
-mod profile;
 pub(crate) mod proto;
-mod summary;
 pub(crate) mod turns;
 mod usage;
 pub(crate) mod world;
@@ -39,11 +35,9 @@ use uuid::Uuid;
 use self::{
     allocations::Allocations,
     contender::{Contender, Guard},
-    findings::{Distant, Findings},
-    goals::{Aim, Subject},
+    findings::Matrix,
     in_flight::InFlight,
     load::{Keys, Load},
-    matrix::Matrix,
     plan::{Call, Row, SMALL},
     proto::CreateProjectResponse,
     turns::{Entrant, Turns},
@@ -51,88 +45,38 @@ use self::{
 };
 use crate::{
     Error,
-    args::Args,
     context::Context,
-    section::{Goal, Section},
+    report::{Section, seconds},
 };
 
 /// The time that a slower network adds to each round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 
-/// Measures the part: all of it, what has goals, or allocations alone.
-pub(crate) async fn measure(context: &Context, args: &Args) -> Result<Section, Error> {
+/// Measures the part: all of it, or what has goals alone.
+pub(crate) async fn measure(context: &Context, only_goals: bool) -> Result<Section, Error> {
     let world = World::start().await?;
-    let near = world.address()?;
-    let mut findings = Findings {
-        server: world.describe().to_owned(),
-        allocations: Allocations::count(context, &world)?,
-        near: Vec::new(),
-        in_flight: None,
-        goals: Vec::new(),
-        distant: None,
-    };
-    if !args.allocations {
-        findings.near = measure_rows(context, &world, &plan::ROWS, near).await?;
-        let in_flight = InFlight::measure(context, &world).await?;
-        let aims = goals::of(&findings.near, &in_flight);
-        findings.goals = explained(context, &world, near, aims, args).await?;
-        findings.in_flight = Some(in_flight);
+    let address = world.address()?;
+    let allocations = Allocations::count(context, &world)?;
+    let near = measure_rows(context, &world, &plan::ROWS, address).await?;
+    let in_flight = InFlight::measure(context, &world).await?;
+    let goals = [goals::of(&near, &in_flight), allocations.goals().into()].concat();
+    let mut tables: Vec<_> = near.iter().map(|matrix| findings::figures_table(matrix, "")).collect();
+    let mut summary = None;
+    if !only_goals {
+        // The same services, whose database is behind a slower network.
+        let link = Proxy::start(address)?;
+        link.delay_answers(ROUND_TRIP);
+        let round_trip = world.round_trip(link.address(), context.count(100)).await?;
+        let far = measure_rows(context, &world, &plan::DISTANT, link.address()).await?;
+        let how = format!(", a round trip takes {}", seconds(round_trip.as_secs_f64()));
+        tables.extend(far.iter().map(|matrix| findings::figures_table(matrix, &how)));
+        summary = Some(findings::summary(&near, &far, round_trip));
     }
-    if !(args.allocations || args.goals) {
-        findings.distant = Some(distant(context, &world, near).await?);
-    }
+    tables.push(in_flight.table());
+    tables.extend(allocations.tables());
+    let text = format!("{}\n{}.", findings::TEXT, world.describe());
     world.stop().await;
-    Ok(findings.into_section())
-}
-
-/// Says of goals what limits them, from a profile of each contender: of missed ones, or of all or none if that is asked for.
-async fn explained(
-    context: &Context,
-    world: &World,
-    near: SocketAddr,
-    mut aims: Vec<Aim>,
-    args: &Args,
-) -> Result<Vec<Goal>, Error> {
-    let is_profiled = |aim: &Aim| args.profile || !(args.goals || aim.goal.is_met());
-    let mut subjects: Vec<Subject> = Vec::new();
-    for aim in aims.iter().filter(|aim| is_profiled(aim)) {
-        if !subjects.contains(&aim.subject) {
-            subjects.push(aim.subject);
-        }
-    }
-    for subject in subjects {
-        context.progress(&format!("profiling: {}", subject.name()));
-        let found = profile(context, world, near, subject).await?;
-        let mut of_subject: Vec<_> = aims.iter_mut().filter(|aim| aim.subject == subject && is_profiled(aim)).collect();
-        // One text for all goals of a subject, which the report then has once for each price.
-        let bases: Vec<_> = of_subject.iter().filter_map(|aim| aim.base.as_deref()).collect();
-        let beside = if bases.is_empty() { String::new() } else { format!(" In its turns, {}.", bases.join("; ")) };
-        let found = format!("Of {}, {found}{beside}", subject.name());
-        for aim in &mut of_subject {
-            aim.goal.limit = Some(format!("{found} What it would cost to pass that: {}", aim.price));
-        }
-    }
-    Ok(aims.into_iter().map(|aim| aim.goal).collect())
-}
-
-/// Describes where the time of a contender goes, or why that cannot be said.
-async fn profile(context: &Context, world: &World, near: SocketAddr, subject: Subject) -> Result<String, Error> {
-    let Subject { call, concurrency, payload, of } = subject;
-    let client = Served::start(world.routes(of, near)?).await?;
-    let entrant = entrant(context, world, of, client, Load { concurrency, keys: Keys::New, payload }, call).await?;
-    let found = profile::of(context, &entrant, &world.processes).await;
-    Ok(found.unwrap_or_else(|error| {
-        format!("there is no profile ({error}); `perf` has to be there, and allowed for this user.")
-    }))
-}
-
-/// Calls services whose database is behind a slower network.
-async fn distant(context: &Context, world: &World, near: SocketAddr) -> Result<Distant, Error> {
-    let link = Proxy::start(near)?;
-    link.delay_answers(ROUND_TRIP);
-    let round_trip = world.round_trip(link.address(), context.count(100)).await?;
-    context.progress("with 1 ms more for each round trip:");
-    Ok(Distant { round_trip, matrices: measure_rows(context, world, &plan::DISTANT, link.address()).await? })
+    Ok(Section { title: "Claim, complete and replay on PostgreSQL", text, summary, tables, goals })
 }
 
 /// Measures each row, with services of its own: their connections are closed before the next one, as the server accepts a limited

@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 use tonic::{Request, Response, Status};
 
 use super::{
-    handler::{internal, key},
+    handler::{internal, key, query},
     proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
 };
 
@@ -32,8 +32,8 @@ impl ProjectService for PrimaryKey {
     ) -> Result<Response<CreateProjectResponse>, Status> {
         let key = key(&request)?;
         let connection = self.pool.get().await.map_err(internal)?;
-        let statement = connection.prepare_typed_cached(SELECT, &[Type::UUID]).await.map_err(internal)?;
-        let row = connection.query_one(&statement, &[&key]).await.map_err(internal)?;
+        let rows = query(&connection, SELECT, &[(&key, Type::UUID)]).await?;
+        let row = rows.first().ok_or_else(|| Status::not_found("no such key"))?;
         let bytes: &[u8] = row.try_get("response").map_err(internal)?;
         Ok(Response::new(CreateProjectResponse::decode(bytes).map_err(internal)?))
     }

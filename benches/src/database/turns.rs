@@ -8,7 +8,7 @@ use super::{
     usage::ServerProcesses,
     world::Served,
 };
-use crate::{Error, spread::Spread};
+use crate::{Error, report::Spread};
 
 /// A contender, its client and its load.
 pub(crate) struct Entrant<K = Contender> {
@@ -51,9 +51,9 @@ impl<K: Copy + PartialEq> Turns<K> {
         Spread::of(self.all(contender, figure))
     }
 
-    /// Returns the ratio of a contender's throughput to another's, round by round.
-    pub(crate) fn throughput_ratio(&self, contender: K, to: K) -> Spread {
-        Spread::of(self.throughput_ratios(contender, to))
+    /// Writes the median of the throughput.
+    pub(crate) fn rate(&self, contender: K) -> String {
+        format!("{:.0}/s", self.spread(contender, |figures| figures.throughput).median)
     }
 
     /// Returns the ratio of a contender's throughput to another's in each round.

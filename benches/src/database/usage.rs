@@ -22,13 +22,6 @@ impl ServerProcesses {
         Ok(Self { postmaster })
     }
 
-    /// Returns the ids of those that run.
-    pub(crate) fn ids(&self) -> Result<Vec<i32>, Error> {
-        let stats = process::all_processes()?.flatten().filter_map(|process| process.stat().ok());
-        let of_server = stats.filter(|stat| stat.pid == self.postmaster || stat.ppid == self.postmaster);
-        Ok(of_server.map(|stat| stat.pid).collect())
-    }
-
     /// Returns the processor time of all of them, including those that have ended.
     pub(crate) fn processor_time(&self) -> Result<Duration, Error> {
         let mut ticks = 0;

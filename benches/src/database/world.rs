@@ -116,10 +116,7 @@ impl World {
             Guard::None => authenticated(ProjectServiceServer::new(Projects::new(pool))),
             Guard::ByHand(way) => authenticated(ProjectServiceServer::new(ByHand::new(pool, way))),
             Guard::PrimaryKey => authenticated(ProjectServiceServer::new(PrimaryKey::new(pool))),
-            Guard::GoInterceptor => {
-                let guarded = GoInterceptor::new(Projects::new(pool.clone()), pool);
-                authenticated(ProjectServiceServer::new(guarded))
-            }
+            Guard::GoInterceptor => authenticated(ProjectServiceServer::new(GoInterceptor::new(pool))),
             Guard::Layer(layer) => {
                 let handler = Projects::new(self.pool(database)?);
                 behind_layer(handler, store(pool, layer), layer, |builder| builder)?

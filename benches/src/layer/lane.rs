@@ -9,29 +9,28 @@ use tonic_idempotency_client::{
 };
 use tower_layer::Layer as _;
 
-use super::{
-    client::AtOnce,
-    echo::{
-        FILE_DESCRIPTOR_SET, SAY,
-        proto::{SayRequest, echo_client::EchoClient},
-    },
+use super::service::{
+    AtOnce, FILE_DESCRIPTOR_SET, SAY,
+    proto::{SayRequest, echo_client::EchoClient},
 };
-use crate::{Error, context::Context, spread::Spread};
+use crate::{
+    Error,
+    context::Context,
+    report::{Spread, table},
+};
 
 const ROUNDS: usize = 5;
 const CALLS: usize = 10_000;
 
-/// The microseconds of a call.
 pub(super) struct InOneLane {
-    /// With [`Order::ALL`].
-    pub(super) microseconds: [Spread; 3],
-    /// In a lane, as a multiple of those without an order.
+    pub(super) table: String,
+    /// The time of a call in a lane, as a multiple of that without an order.
     pub(super) ratio: Spread,
 }
 
 /// How calls keep an order.
-#[derive(Clone, Copy)]
-pub(super) enum Order {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
     /// They do not: all are made at once.
     Unordered,
     /// All are made at once, in one lane.
@@ -40,29 +39,26 @@ pub(super) enum Order {
     Awaited,
 }
 
-impl Order {
-    pub(super) const ALL: [Self; 3] = [Self::Unordered, Self::Lane, Self::Awaited];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Unordered => "at once, without an order",
-            Self::Lane => "at once, in one lane",
-            Self::Awaited => "each after the answer of the one before",
-        }
-    }
-}
+const ORDERS: [(Order, &str); 3] = [
+    (Order::Unordered, "at once, without an order"),
+    (Order::Lane, "at once, in one lane"),
+    (Order::Awaited, "each after the answer of the one before"),
+];
 
 pub(super) fn measure(context: &Context) -> Result<InOneLane, Error> {
-    let mut microseconds = [const { Vec::new() }; 3];
-    let calls = context.count(CALLS);
+    let mut microseconds = [const { Vec::new() }; ORDERS.len()];
     for _ in 0..context.rounds(ROUNDS) {
-        for order in Order::ALL {
-            microseconds[order as usize].push(round(order, calls)?);
+        for (order, _) in ORDERS {
+            microseconds[order as usize].push(round(order, context.count(CALLS))?);
         }
     }
     let [unordered, lane, _] = &microseconds;
-    let ratio = Spread::of_ratios(lane, unordered);
-    Ok(InOneLane { microseconds: microseconds.map(Spread::of), ratio })
+    let row = |(order, name): (Order, &str)| {
+        [name.to_owned(), Spread::of(microseconds[order as usize].iter().copied()).with_decimals(1)]
+    };
+    let columns = ["10,000 calls", "µs of a call"];
+    let table = table("Calls of a client with a journal in memory", columns, ORDERS.map(row));
+    Ok(InOneLane { table, ratio: Spread::of_ratios(lane, unordered) })
 }
 
 /// Returns the time of one call, in microseconds, on average.
@@ -73,7 +69,7 @@ fn round(order: Order, calls: usize) -> Result<f64, Error> {
     let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
     let call = || {
         let mut request = tonic::Request::new(SayRequest { payload: vec![7; 100].into(), reply_bytes: 0 });
-        if matches!(order, Order::Lane) {
+        if order == Order::Lane {
             request.extensions_mut().insert(Lane::new("one"));
         }
         let mut client = client.clone();
@@ -81,7 +77,7 @@ fn round(order: Order, calls: usize) -> Result<f64, Error> {
     };
     let begun = Instant::now();
     runtime.block_on(async {
-        if matches!(order, Order::Awaited) {
+        if order == Order::Awaited {
             for _ in 0..calls {
                 call().await?;
             }

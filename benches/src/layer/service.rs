@@ -1,7 +1,18 @@
-//! The service that is measured, bare and wrapped by the layer.
+//! The service that is measured, bare and wrapped by the layer; and one that answers a client at once.
 
-use tonic::{Request, Response, Status};
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body_util::{BodyExt as _, Full};
+use tonic::{Request, Response, Status, body::Body};
 use tonic_idempotency::{Caller, IdempotencyLayer, UserId, policy::Procedure, store::MemoryStore};
+use tower::Service;
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
@@ -50,4 +61,25 @@ pub(super) fn wrapped() -> Result<impl GrpcService, Error> {
         })
         .build()?;
     Ok(layer.layer(EchoServer::new(EchoHandler)))
+}
+
+/// A server that reads every call, and answers it with an empty message at once.
+#[derive(Clone)]
+pub(super) struct AtOnce;
+
+impl Service<http::Request<Body>> for AtOnce {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<http::Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        request.into_body().collect().now_or_never().expect("it is there at once").expect("a message");
+        let trailers = HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
+        let body = Full::new(Bytes::from_static(&[0; 5])).with_trailers(ready(Some(Ok(trailers))));
+        ready(Ok(http::Response::new(Body::new(body))))
+    }
 }
