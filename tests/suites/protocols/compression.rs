@@ -1,45 +1,33 @@
 //! Compressed messages, and messages that are too large.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read;
+
+use flate2::read::{GzDecoder, GzEncoder, ZlibDecoder, ZlibEncoder};
 
 use crate::http::{Call, Version};
 use crate::prelude::*;
 
 fn compress(encoding: &str, message: &[u8]) -> Vec<u8> {
-    match encoding {
-        "gzip" => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-            encoder.write_all(message).expect("memory takes all");
-            encoder.finish().expect("memory takes all")
-        }
-        "deflate" => {
-            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
-            encoder.write_all(message).expect("memory takes all");
-            encoder.finish().expect("memory takes all")
-        }
-        _ => zstd::encode_all(message, 3).expect("memory takes all"),
-    }
+    let best = flate2::Compression::best();
+    all(match encoding {
+        "deflate" => Box::new(ZlibEncoder::new(message, best)),
+        "gzip" => Box::new(GzEncoder::new(message, best)),
+        _ => Box::new(zstd::stream::read::Encoder::new(message, 3).expect("zstd")),
+    })
 }
 
 fn decompress(encoding: &str, message: &[u8]) -> Vec<u8> {
-    match encoding {
-        "gzip" => {
-            let mut plain = Vec::new();
-            flate2::read::GzDecoder::new(message).read_to_end(&mut plain).expect("gzip");
-            plain
-        }
-        "deflate" => {
-            let mut plain = Vec::new();
-            flate2::read::ZlibDecoder::new(message).read_to_end(&mut plain).expect("deflate");
-            plain
-        }
-        _ => zstd::decode_all(message).expect("zstd"),
-    }
+    all(match encoding {
+        "deflate" => Box::new(ZlibDecoder::new(message)),
+        "gzip" => Box::new(GzDecoder::new(message)),
+        _ => Box::new(zstd::Decoder::new(message).expect("zstd")),
+    })
 }
 
-/// An item whose response is large enough to be compressed.
-fn padded(protocol: Protocol) -> Vec<u8> {
-    if protocol.is_json() { br#"{"script": "padded"}"#.to_vec() } else { text(1, "padded") }
+fn all(mut reader: Box<dyn Read + '_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).expect("it is whole");
+    bytes
 }
 
 #[tokio::test]
@@ -47,7 +35,7 @@ async fn is_accepted_and_applied_and_does_not_change_the_request() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for protocol in [Protocol::Connect, Protocol::ConnectJson] {
-            let message = padded(protocol);
+            let message = protocol.script("padded");
             let key = Uuid::new_v4();
             let plain = server.create(protocol, key, &message).await;
             assert_eq!(plain.answer.header("content-encoding"), None);
@@ -154,44 +142,35 @@ async fn is_not_needed_for_the_limit_to_apply() {
         json.resize(size, b' ');
         json
     };
-    for kind in Kind::BOTH {
-        let server = Server::new(kind).await;
-        for protocol in kind.protocols().iter().copied() {
-            for (size, fits) in [(LIMIT, true), (LIMIT + 1, false)] {
-                let message = if protocol.is_json() { json(size) } else { binary(size) };
-                assert_eq!(message.len(), size);
-                let call = server.call(protocol, "Create", Some(Uuid::new_v4()), &message);
-                // Over HTTP/1.1 a server that stops reading may close the connection before the client has read the
-                // answer.
-                let outcome = server.send(protocol, Call { version: Version::Two, ..call }).await;
-                match fits {
-                    true => {
-                        outcome.message();
-                    }
-                    false => assert_eq!(outcome.error().code(), Code::ResourceExhausted, "{kind:?} {protocol:?}"),
-                }
+    over_each(Server::new, async |server, protocol, told| {
+        for (size, fits) in [(LIMIT, true), (LIMIT + 1, false)] {
+            let message = if protocol.is_json() { json(size) } else { binary(size) };
+            assert_eq!(message.len(), size);
+            let call = server.call(protocol, "Create", Some(Uuid::new_v4()), &message);
+            // Over HTTP/1.1 a server that stops reading may close the connection before the client has read the answer.
+            let outcome = server.send(protocol, Call { version: Version::Two, ..call }).await;
+            match fits {
+                true => drop(outcome.message()),
+                false => assert_eq!(outcome.error().code(), Code::ResourceExhausted, "{told}"),
             }
         }
-    }
+    })
+    .await;
 }
 
 /// A caller that names an encoding which the server lacks gets this error even before it compresses a message.
 #[tokio::test]
 async fn of_an_unknown_encoding_is_unimplemented_with_a_key_and_without() {
-    for kind in Kind::BOTH {
-        let server = Server::new(kind).await;
-        for protocol in kind.protocols().iter().copied() {
-            for key in [None, Some(Uuid::new_v4())] {
-                let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
-                let header = if protocol.is_connect() { "content-encoding" } else { "grpc-encoding" };
-                for (encoding, code) in [("br", Code::Unimplemented), ("", Code::Unimplemented), ("identity", Code::Ok)]
-                {
-                    let call = server.call(protocol, "Create", key, message).header(header, encoding);
-                    let outcome = server.send(protocol, call).await;
-                    let seen = outcome.result.as_ref().map_or_else(|error| error.code(), |_| Code::Ok);
-                    assert_eq!(seen, code, "{kind:?} {protocol:?} {key:?} {encoding:?}: {outcome:?}");
-                }
+    over_each(Server::new, async |server, protocol, told| {
+        let header = if protocol.is_connect() { "content-encoding" } else { "grpc-encoding" };
+        for key in [None, Some(Uuid::new_v4())] {
+            for (encoding, code) in [("br", Code::Unimplemented), ("", Code::Unimplemented), ("identity", Code::Ok)] {
+                let call = server.call(protocol, "Create", key, protocol.empty()).header(header, encoding);
+                let outcome = server.send(protocol, call).await;
+                let seen = outcome.result.as_ref().map_or_else(|error| error.code(), |_| Code::Ok);
+                assert_eq!(seen, code, "{told} {key:?} {encoding:?}: {outcome:?}");
             }
         }
-    }
+    })
+    .await;
 }

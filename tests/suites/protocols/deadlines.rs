@@ -45,13 +45,8 @@ async fn end_the_wait_but_not_the_call() {
 
 #[tokio::test]
 async fn are_not_longer_than_the_limit_of_connect() {
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-        .store(MemoryStore::new())
-        .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
-        .build()
-        .expect("a layer");
-    let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET).map(|it| it.max_timeout(Duration::from_millis(50)));
-    let server = Server::layered(Kind::Tonic, layer, connect).await;
+    let server =
+        Server::set(Kind::Tonic, |layer| layer, |connect| connect.max_timeout(Duration::from_millis(50))).await;
     for asked in [None, Some("60000")] {
         let call = server.call(Protocol::ConnectJson, "Create", Some(Uuid::new_v4()), br#"{"script": "hold"}"#);
         let call = asked.into_iter().fold(call, |call, asked| call.header("connect-timeout-ms", asked));

@@ -74,15 +74,11 @@ async fn messages_are_refused_over_every_protocol() {
 /// A key belongs to one procedure, over every protocol.
 #[tokio::test]
 async fn procedures_are_refused_over_every_protocol() {
-    for kind in Kind::BOTH {
-        let server = Server::new(kind).await;
-        for protocol in kind.protocols().iter().copied() {
-            let key = Uuid::new_v4();
-            server.create(Protocol::Grpc, key, b"").await.message();
-            let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
-            let call = server.call(protocol, "Settle", Some(key), message);
-            let refused = server.send(protocol, call).await;
-            assert_eq!(Reason::of(refused.error()), Some(Reason::KeyReused), "{kind:?} {protocol:?}");
-        }
-    }
+    over_each(Server::new, async |server, protocol, told| {
+        let key = Uuid::new_v4();
+        server.create(Protocol::Grpc, key, b"").await.message();
+        let refused = server.send(protocol, server.call(protocol, "Settle", Some(key), protocol.empty())).await;
+        assert_eq!(Reason::of(refused.error()), Some(Reason::KeyReused), "{told}");
+    })
+    .await;
 }

@@ -3,37 +3,31 @@
 use crate::prelude::*;
 
 async fn hold(server: &Server, protocol: Protocol, procedure: &str, key: Uuid) -> Outcome {
-    let message = match protocol.is_json() {
-        true => br#"{"script": "hold"}"#.to_vec(),
-        false => text(1, "hold"),
-    };
-    server.send(protocol, server.call(protocol, procedure, Some(key), &message)).await
+    server.send(protocol, server.call(protocol, procedure, Some(key), &protocol.script("hold"))).await
 }
 
 #[tokio::test]
 async fn are_refused_over_every_protocol() {
-    for kind in Kind::BOTH {
-        let server = Arc::new(Server::new(kind).await);
-        for first in kind.protocols().iter().copied() {
-            let (key, before) = (Uuid::new_v4(), server.desk.started());
-            let running = tokio::spawn({
-                let server = Arc::clone(&server);
-                async move { hold(&server, first, "Create", key).await }
-            });
-            until("the handler has started", async || server.desk.started() == before + 1).await;
-            for protocol in kind.protocols().iter().copied() {
-                let refused = hold(&server, protocol, "Create", key).await;
-                assert_eq!(refused.error().code(), Code::Aborted, "{kind:?} {first:?} {protocol:?}");
-                assert_eq!(Reason::of(refused.error()), Some(Reason::InProgress), "{kind:?} {first:?} {protocol:?}");
-                if protocol.is_connect() {
-                    assert_eq!(refused.answer.status, 409);
-                }
+    over_each(Server::new, async |server, first, told| {
+        let (key, before) = (Uuid::new_v4(), server.desk.started());
+        let running = tokio::spawn({
+            let server = server.clone();
+            async move { hold(&server, first, "Create", key).await }
+        });
+        until("the handler has started", async || server.desk.started() == before + 1).await;
+        for protocol in server.kind.protocols().iter().copied() {
+            let refused = hold(server, protocol, "Create", key).await;
+            assert_eq!(refused.error().code(), Code::Aborted, "{told} {protocol:?}");
+            assert_eq!(Reason::of(refused.error()), Some(Reason::InProgress), "{told} {protocol:?}");
+            if protocol.is_connect() {
+                assert_eq!(refused.answer.status, 409);
             }
-            server.desk.open(1);
-            assert!(!running.await.expect("no panic").is_replay());
-            assert_eq!(server.desk.started(), before + 1);
         }
-    }
+        server.desk.open(1);
+        assert!(!running.await.expect("no panic").is_replay());
+        assert_eq!(server.desk.started(), before + 1);
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Errors in each protocol.
 
+use tonic_idempotency::policy::{KeyPolicy, Policies};
+
 use crate::prelude::*;
 use crate::protocol::CODES;
 
@@ -11,11 +13,7 @@ const OUTCOME: &str = "idempotency-outcome";
 
 /// Calls a procedure that fails with a code.
 async fn fail(server: &Server, protocol: Protocol, procedure: &str, key: Option<Uuid>, code: Code) -> Outcome {
-    let script = format!("fail with {}", i32::from(code));
-    let message = match protocol.is_json() {
-        true => format!(r#"{{"script": "{script}"}}"#).into_bytes(),
-        false => text(1, &script),
-    };
+    let message = protocol.script(&format!("fail with {}", i32::from(code)));
     server.send(protocol, server.call(protocol, procedure, key, &message)).await
 }
 
@@ -29,50 +27,46 @@ fn assert_as_asked(outcome: &Outcome, code: Code, told: &str) {
 
 #[tokio::test]
 async fn come_from_the_handler_with_a_key_and_without() {
-    for kind in Kind::BOTH {
-        let server = Server::new(kind).await;
+    over_each(Server::new, async |server, protocol, told| {
         for (code, name, http) in CODES {
-            for protocol in kind.protocols().iter().copied() {
-                for key in [None, Some(Uuid::new_v4())] {
-                    let told = format!("{kind:?} {protocol:?} {name} {key:?}");
-                    let outcome = fail(&server, protocol, "Create", key, code).await;
-                    assert_as_asked(&outcome, code, &told);
-                    assert!(!outcome.is_replay(), "{told}");
-                    assert!(!outcome.answer.headers.contains_key(PUSHBACK), "{told}");
-                    assert_eq!(outcome.answer.header(OUTCOME), key.map(|_| "freed"), "{told}");
-                    if protocol.is_connect() {
-                        assert_eq!(outcome.answer.status, http, "{told}");
-                    }
+            for key in [None, Some(Uuid::new_v4())] {
+                let told = format!("{told} {name} {key:?}");
+                let outcome = fail(server, protocol, "Create", key, code).await;
+                assert_as_asked(&outcome, code, &told);
+                assert!(!outcome.is_replay(), "{told}");
+                assert!(!outcome.answer.headers.contains_key(PUSHBACK), "{told}");
+                assert_eq!(outcome.answer.header(OUTCOME), key.map(|_| "freed"), "{told}");
+                if protocol.is_connect() {
+                    assert_eq!(outcome.answer.status, http, "{told}");
                 }
             }
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn are_replayed_over_every_protocol_if_they_are_final() {
-    for kind in Kind::BOTH {
-        let server = Server::new(kind).await;
-        for first in kind.protocols().iter().copied() {
-            let (key, before) = (Some(Uuid::new_v4()), server.desk.started());
-            let outcome = fail(&server, first, "Settle", key, Code::FailedPrecondition).await;
-            assert_as_asked(&outcome, Code::FailedPrecondition, "the first");
-            assert_eq!(outcome.answer.header(OUTCOME), Some("kept"));
-            for protocol in kind.protocols().iter().copied() {
-                let told = format!("{kind:?} {first:?} {protocol:?}");
-                let outcome = fail(&server, protocol, "Settle", key, Code::FailedPrecondition).await;
-                assert_as_asked(&outcome, Code::FailedPrecondition, &told);
-                assert!(outcome.is_replay(), "{told}: {outcome:?}");
-                assert_eq!(outcome.answer.header(OUTCOME), Some("kept"), "{told}");
-                let notes: Vec<_> = outcome.answer.headers.get_all("catalog-note").iter().collect();
-                assert_eq!(notes, ["one", "two"], "{told}");
-                if protocol.is_connect() {
-                    assert_eq!(outcome.answer.status, 400, "{told}");
-                }
+    over_each(Server::new, async |server, first, told| {
+        let (key, before) = (Some(Uuid::new_v4()), server.desk.started());
+        let outcome = fail(server, first, "Settle", key, Code::FailedPrecondition).await;
+        assert_as_asked(&outcome, Code::FailedPrecondition, "the first");
+        assert_eq!(outcome.answer.header(OUTCOME), Some("kept"));
+        for protocol in server.kind.protocols().iter().copied() {
+            let told = format!("{told} {protocol:?}");
+            let outcome = fail(server, protocol, "Settle", key, Code::FailedPrecondition).await;
+            assert_as_asked(&outcome, Code::FailedPrecondition, &told);
+            assert!(outcome.is_replay(), "{told}: {outcome:?}");
+            assert_eq!(outcome.answer.header(OUTCOME), Some("kept"), "{told}");
+            let notes: Vec<_> = outcome.answer.headers.get_all("catalog-note").iter().collect();
+            assert_eq!(notes, ["one", "two"], "{told}");
+            if protocol.is_connect() {
+                assert_eq!(outcome.answer.status, 400, "{told}");
             }
-            assert_eq!(server.desk.started() - before, 1);
         }
-    }
+        assert_eq!(server.desk.started() - before, 1);
+    })
+    .await;
 }
 
 /// Checks the form that connect-es and connect-go read.
@@ -98,30 +92,24 @@ async fn have_details_in_readable_json() {
 
 #[tokio::test]
 async fn come_from_the_layer_if_it_rejects_the_call() {
-    for kind in Kind::BOTH {
-        let server = Server::with(kind, |builder| {
-            builder.policies(tonic_idempotency::policy::Policies {
-                key_policy: tonic_idempotency::policy::KeyPolicy::Required,
-                ..tonic_idempotency::policy::Policies::default()
-            })
-        })
-        .await;
-        for protocol in kind.protocols().iter().copied() {
-            let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
-            let told = format!("{kind:?} {protocol:?}");
-            let without = server.send(protocol, server.call(protocol, "Create", None, message)).await;
-            assert_eq!(Reason::of(without.error()), Some(Reason::KeyRequired), "{told}: {without:?}");
-            let malformed = server.call(protocol, "Create", None, message).header("idempotency-key", "none");
-            let malformed = server.send(protocol, malformed).await;
-            assert_eq!(Reason::of(malformed.error()), Some(Reason::KeyInvalid), "{told}");
-            assert!(malformed.error().get_details_bad_request().is_some(), "{told}");
-            let pushback = [&malformed.answer.headers, &malformed.answer.trailers].map(|map| map.get(PUSHBACK));
-            let pushback = pushback.into_iter().flatten().next().map(|value| value.to_str().expect("text"));
-            assert_eq!(pushback, (!protocol.is_connect()).then_some("-1"), "{told}: {malformed:?}");
-            let twice = server.call(protocol, "Create", Some(Uuid::new_v4()), message);
-            let twice = server.send(protocol, twice.header("idempotency-key", Uuid::new_v4())).await;
-            assert_eq!(Reason::of(twice.error()), Some(Reason::KeyInvalid), "{told}");
-        }
+    let required = async |kind| {
+        let policies = Policies { key_policy: KeyPolicy::Required, ..Policies::default() };
+        Server::with(kind, |builder| builder.policies(policies)).await
+    };
+    over_each(required, async |server, protocol, told| {
+        let call = |key| server.call(protocol, "Create", key, protocol.empty());
+        let without = server.send(protocol, call(None)).await;
+        assert_eq!(Reason::of(without.error()), Some(Reason::KeyRequired), "{told}: {without:?}");
+        let malformed = server.send(protocol, call(None).header("idempotency-key", "none")).await;
+        assert_eq!(Reason::of(malformed.error()), Some(Reason::KeyInvalid), "{told}");
+        assert!(malformed.error().get_details_bad_request().is_some(), "{told}");
+        let pushback = [&malformed.answer.headers, &malformed.answer.trailers].map(|map| map.get(PUSHBACK));
+        let pushback = pushback.into_iter().flatten().next().map(|value| value.to_str().expect("text"));
+        assert_eq!(pushback, (!protocol.is_connect()).then_some("-1"), "{told}: {malformed:?}");
+        let twice = call(Some(Uuid::new_v4())).header("idempotency-key", Uuid::new_v4());
+        let twice = server.send(protocol, twice).await;
+        assert_eq!(Reason::of(twice.error()), Some(Reason::KeyInvalid), "{told}");
         assert_eq!(server.desk.started(), 0);
-    }
+    })
+    .await;
 }

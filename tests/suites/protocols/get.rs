@@ -10,7 +10,7 @@ use crate::{
     protocol::path,
 };
 
-fn get(procedure: &str, query: &str) -> Call {
+pub(crate) fn get(procedure: &str, query: &str) -> Call {
     Call {
         version: Version::One,
         method: Method::GET,
@@ -40,14 +40,7 @@ async fn has_its_message_in_the_query() {
         ] {
             let protocol = if json { Protocol::ConnectJson } else { Protocol::Connect };
             let outcome = server.send(protocol, get("Describe", &query)).await;
-            let string = match json {
-                true => {
-                    let created: serde_json::Value = serde_json::from_slice(outcome.message()).expect("JSON");
-                    created["item"]["string"].as_str().expect("a string").to_owned()
-                }
-                false => Created::decode(outcome.message().clone()).expect("a response").item.expect("one").string,
-            };
-            assert_eq!(string, item.string, "{kind:?} {query}");
+            assert_eq!(outcome.created().item.expect("one").string, item.string, "{kind:?} {query}");
             let content_type = if json { "application/json" } else { "application/proto" };
             assert_eq!(outcome.answer.header("content-type"), Some(content_type));
         }

@@ -40,39 +40,35 @@ fn encoded(protocol: Protocol, (binary, json): (Vec<u8>, String)) -> Vec<u8> {
 
 #[tokio::test]
 async fn make_no_other_request_over_every_protocol() {
-    for kind in Kind::BOTH {
-        let server = server(kind).await;
-        for first in kind.protocols().iter().copied() {
-            let key = Uuid::new_v4();
-            let answer = server.create(first, key, &encoded(first, attempt("a", 1))).await;
-            assert!(!answer.is_replay(), "{kind:?} {first:?} {answer:?}");
-            answer.message();
-            for protocol in kind.protocols().iter().copied() {
-                let answer = server.create(protocol, key, &encoded(protocol, attempt("a", 2))).await;
-                assert!(answer.is_replay(), "{kind:?} {first:?} {protocol:?} {answer:?}");
-            }
+    over_each(server, async |server, first, told| {
+        let key = Uuid::new_v4();
+        let answer = server.create(first, key, &encoded(first, attempt("a", 1))).await;
+        assert!(!answer.is_replay(), "{told} {answer:?}");
+        answer.message();
+        for protocol in server.kind.protocols().iter().copied() {
+            let answer = server.create(protocol, key, &encoded(protocol, attempt("a", 2))).await;
+            assert!(answer.is_replay(), "{told} {protocol:?} {answer:?}");
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn do_not_hide_that_another_field_differs() {
-    for kind in Kind::BOTH {
-        let server = server(kind).await;
-        for protocol in kind.protocols().iter().copied() {
-            let key = Uuid::new_v4();
-            server.create(protocol, key, &encoded(protocol, attempt("a", 1))).await.message();
-            let (binary, json) = attempt("a", 1);
-            let others = [
-                attempt("b", 1),
-                // One more element, and one more entry.
-                (joined([binary.clone(), bytes(35, &[])]), json.replace("}}, {}]", "}}, {}, {}]")),
-                (joined([binary, bytes(41, &[])]), json.replace(r#""byInt32": {"#, r#""byInt32": {"0": {}, "#)),
-            ];
-            for other in others {
-                let answer = server.create(protocol, key, &encoded(protocol, other.clone())).await;
-                assert_eq!(Reason::of(answer.error()), Some(Reason::KeyReused), "{kind:?} {protocol:?} {other:?}");
-            }
+    over_each(server, async |server, protocol, told| {
+        let key = Uuid::new_v4();
+        server.create(protocol, key, &encoded(protocol, attempt("a", 1))).await.message();
+        let (binary, json) = attempt("a", 1);
+        let others = [
+            attempt("b", 1),
+            // One more element, and one more entry.
+            (joined([binary.clone(), bytes(35, &[])]), json.replace("}}, {}]", "}}, {}, {}]")),
+            (joined([binary, bytes(41, &[])]), json.replace(r#""byInt32": {"#, r#""byInt32": {"0": {}, "#)),
+        ];
+        for other in others {
+            let answer = server.create(protocol, key, &encoded(protocol, other.clone())).await;
+            assert_eq!(Reason::of(answer.error()), Some(Reason::KeyReused), "{told} {other:?}");
         }
-    }
+    })
+    .await;
 }

@@ -43,33 +43,36 @@ async fn is_the_same_key_in_each_of_them() {
 
 #[tokio::test]
 async fn that_is_empty_is_no_key() {
-    for kind in Kind::BOTH {
-        let server = server(kind, "choice_part.part_name").await;
-        for (calls, protocol) in kind.protocols().iter().copied().enumerate() {
-            let outcome = create(&server, protocol, None, &Item::default(), "{}").await;
+    over_each(
+        async |kind| server(kind, "choice_part.part_name").await,
+        async |server, protocol, told| {
+            let before = server.desk.finished();
+            let outcome = create(server, protocol, None, &Item::default(), "{}").await;
             outcome.message();
-            assert_eq!(outcome.answer.header("idempotency-status"), None, "{kind:?} {protocol:?}");
-            assert_eq!(server.desk.finished(), calls + 1, "{kind:?} {protocol:?}");
-        }
-    }
+            assert_eq!(outcome.answer.header("idempotency-status"), None, "{told}");
+            assert_eq!(server.desk.finished(), before + 1, "{told}");
+        },
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn that_is_no_key_or_disagrees_with_the_header_is_refused() {
-    for kind in Kind::BOTH {
-        let server = server(kind, "string").await;
-        for protocol in kind.protocols().iter().copied() {
+    over_each(
+        async |kind| server(kind, "string").await,
+        async |server, protocol, told| {
             for (header, text, mismatch) in [(Some(Uuid::new_v4()), "order-17", true), (None, "order 17", false)] {
                 let item = Item { string: text.to_owned(), ..Item::default() };
-                let outcome = create(&server, protocol, header, &item, &json!({ "string": text }).to_string()).await;
+                let outcome = create(server, protocol, header, &item, &json!({ "string": text }).to_string()).await;
                 let error = outcome.error();
                 assert_eq!((error.code(), Reason::of(error)), (Code::InvalidArgument, Some(Reason::KeyInvalid)));
                 let info = error.get_details_error_info().expect("an ErrorInfo");
                 assert_eq!(info.metadata.get("mismatch").map(String::as_str), mismatch.then_some("key_field"));
                 let bad = error.get_details_bad_request().expect("a BadRequest");
-                assert_eq!(bad.field_violations[0].field, "string", "{kind:?} {protocol:?}");
+                assert_eq!(bad.field_violations[0].field, "string", "{told}");
             }
-        }
-        assert_eq!(server.desk.started(), 0, "{kind:?}");
-    }
+            assert_eq!(server.desk.started(), 0, "{told}");
+        },
+    )
+    .await;
 }

@@ -13,7 +13,7 @@ async fn of_concurrency_are_respected_and_never_leak_permits() {
             for protocol in kind.protocols().iter().copied() {
                 for key in [None, Some(Uuid::new_v4())] {
                     // A valid call, a malformed one, one of an unknown content type, and one of an unknown procedure.
-                    let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
+                    let message = protocol.empty();
                     let right = server.call(protocol, "Create", key, message);
                     let malformed = server.call(protocol, "Create", key, b"{\x28");
                     let other = right.clone().replace("content-type", "text/plain");

@@ -11,7 +11,6 @@ mod errors;
 mod get;
 mod http;
 mod ignored;
-mod json_vectors;
 mod key_field;
 mod limits;
 mod malformed;

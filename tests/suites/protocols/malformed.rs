@@ -1,6 +1,7 @@
 //! Malformed calls, which leave nothing behind.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tonic_idempotency::layer::IdempotencyLayerBuilder;
 
 use crate::http::{Answer, Call, Version};
 use crate::prelude::*;
@@ -14,6 +15,7 @@ async fn assert_free(server: &Server, key: Uuid, told: &str) {
     assert!(!outcome.is_replay() && server.desk.started() == before + 1, "{told}: {outcome:?}");
 }
 
+/// The vectors of `protobuf-canonical` have each way in which JSON can be malformed.
 #[tokio::test]
 async fn json_is_refused() {
     let nested = |open: &str, close: &str, depth| format!("{}{}{}", open.repeat(depth), "{}", close.repeat(depth));
@@ -32,79 +34,18 @@ async fn json_is_refused() {
         let mut wrong = Vec::new();
         for json in [
             "",
-            " ",
-            "null",
-            "1",
-            "[]",
-            "{",
-            "{}}",
             "{} {}",
-            "{}x",
             r#"{"int64": 1,}"#,
-            r#"{int64: 1}"#,
-            "{\"string\": \"\n\"}",
-            // Unknown fields.
-            r#"{"none": 1}"#,
-            r#"{"part": {"none": 1}}"#,
             r#"{"parts": [{}, {"none": null}]}"#,
-            r#"{"byInt32": {"1": {"none": 1}}}"#,
             r#"{"color": "COLOR_GREEN"}"#,
-            r#"{"empty": {"none": 1}}"#,
             r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "none": 1}}"#,
-            r#"{"any": {"@type": "type.googleapis.com/catalog.v1.None"}}"#,
-            r#"{"any": {"partName": "p"}}"#,
-            // Duplicate fields and keys.
-            r#"{"int64": 1, "int64": 1}"#,
             r#"{"byString": {}, "by_string": {}}"#,
-            r#"{"renamed": "a", "anotherName": "a"}"#,
-            r#"{"part": {"partName": "", "part_name": ""}}"#,
-            r#"{"part": {"inner": {"amount": null, "amount": 1}}}"#,
-            r#"{"parts": [{"amount": 1}, {"amount": 1, "amount": 2}]}"#,
             r#"{"byInt32": {"1": {}, "01": {}}}"#,
-            r#"{"byInt32": {"1": {}, "+1": {}}}"#,
-            r#"{"byInt32": {"0": {}, "-0": {}}}"#,
-            r#"{"byInt32": {"1": {"amount": 1, "amount": 2}}}"#,
-            r#"{"byString": {"a": "", "\u0061": ""}}"#,
-            r#"{"byBool": {"true": 1, "true": 2}}"#,
             r#"{"choiceText": "", "choiceNumber": 0}"#,
-            r#"{"struct": {"a": 1, "a": 2}}"#,
-            r#"{"value": [{"a": {"b": 1, "b": 1}}]}"#,
-            r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "amount": 1, "amount": 1}}"#,
-            r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "partName": "a", "part_name": "b"}}"#,
-            r#"{"any": {"partName": "a", "@type": "type.googleapis.com/catalog.v1.Part", "part_name": "b"}}"#,
-            // Values of the wrong type or range.
-            r#"{"int64": true}"#,
-            r#"{"int64": "one"}"#,
-            r#"{"int64": ""}"#,
-            r#"{"int64": 1.5}"#,
-            r#"{"int64": "9223372036854775808"}"#,
-            r#"{"int64": 9223372036854775808}"#,
-            r#"{"int64": 9.223372036854775808e18}"#,
             r#"{"uint64": 18446744073709551616}"#,
-            r#"{"uint64": -1}"#,
-            r#"{"int32": 2147483648}"#,
-            r#"{"uint32": 4294967296.0}"#,
-            r#"{"float": 3.5e38}"#,
-            r#"{"double": 1e400}"#,
-            r#"{"double": "one"}"#,
-            r#"{"double": ""}"#,
-            r#"{"bool": "true"}"#,
-            r#"{"bool": 1}"#,
-            r#"{"string": 1}"#,
-            r#"{"bytes": "*"}"#,
-            r#"{"strings": "a"}"#,
             r#"{"strings": [null]}"#,
-            r#"{"strings": {"0": "a"}}"#,
-            r#"{"byString": []}"#,
-            r#"{"byString": {"a": null}}"#,
-            r#"{"byBool": {"1": 1}}"#,
-            r#"{"part": []}"#,
+            r#"{"bytes": "*"}"#,
             r#"{"timestamp": "yesterday"}"#,
-            r#"{"timestamp": "0000-01-01T00:00:00Z"}"#,
-            r#"{"timestamp": 0}"#,
-            r#"{"duration": "1"}"#,
-            r#"{"fieldMask": "part_name"}"#,
-            r#"{"struct": []}"#,
         ]
         .into_iter()
         .chain(deep.iter().map(String::as_str))
@@ -125,18 +66,13 @@ async fn json_is_refused() {
 /// A call without a key is not compared with others, so the layer is no stricter with it than the service itself.
 #[tokio::test]
 async fn json_with_unknown_fields_is_refused_with_a_key_and_as_by_the_service_itself_without() {
-    use tonic_idempotency::{
-        IdempotencyLayer, connect::ConnectLayer, policy::Mode, rejection::Reason, store::MemoryStore,
-    };
-    use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
-
     for kind in Kind::BOTH {
         // A call of a transactional procedure is translated without a key, too.
-        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-            .store(MemoryStore::new().accept_transactions())
-            .adjust_procedures(|procedure| procedure.mode(Mode::Transactional));
-        let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET);
-        let server = Server::layered(kind, layer.build().expect("a layer"), connect).await;
+        let transactional = |layer: IdempotencyLayerBuilder| {
+            let layer = layer.store(MemoryStore::new().accept_transactions());
+            layer.adjust_procedures(|procedure| procedure.mode(Mode::Transactional))
+        };
+        let server = Server::with(kind, transactional).await;
         let json = br#"{"none": {"a": [1]}, "int64": 1}"#;
         let refused = server.create(Protocol::ConnectJson, Uuid::new_v4(), json).await;
         let refused = refused.error();
@@ -157,16 +93,8 @@ async fn json_with_unknown_fields_is_refused_with_a_key_and_as_by_the_service_it
 #[tokio::test]
 async fn json_is_accepted_if_unknown_fields_are_ignored() {
     for kind in Kind::BOTH {
-        use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, policy::Mode, store::MemoryStore};
-        use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
-
-        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-            .store(MemoryStore::new())
-            .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
-            .ignore_unknown_fields(true)
-            .build();
-        let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET).map(|connect| connect.ignore_unknown_fields(true));
-        let server = Server::layered(kind, layer.expect("a layer"), connect).await;
+        let server =
+            Server::set(kind, |layer| layer.ignore_unknown_fields(true), |it| it.ignore_unknown_fields(true)).await;
         let key = Uuid::new_v4();
         let json = br#"{"none": {"a": [1]}, "int64": 1, "part": {"none": 1}, "color": "COLOR_GREEN"}"#;
         server.create(Protocol::ConnectJson, key, json).await.message();
@@ -182,42 +110,28 @@ async fn json_is_accepted_if_unknown_fields_are_ignored() {
 async fn bodies_are_refused() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
+        let framed = vec![
+            vec![],
+            vec![0, 0],
+            vec![0, 0, 0, 0, 9, 1],
+            vec![0, 0xff, 0xff, 0xff, 0xff, 1],
+            [framed(b""), framed(b"")].concat(),
+            framed(&[0x28]).to_vec(),
+            vec![7, 0, 0, 0, 0],
+        ];
+        let in_text: [&[u8]; 6] = [
+            b"",
+            b"AAAAAAA",          // truncated
+            b"AAAA!!AAAA==",     // not base64
+            b"AAAAAAkB",         // a truncated message
+            b"AAAAAAAAAAAAAA==", // two messages
+            b"AAAAAAEo",         // not a message
+        ];
         for (protocol, bodies) in [
             (Protocol::Connect, vec![vec![0x28], vec![0xff; 3], vec![0x0a, 5, b'a']]),
-            (
-                Protocol::Grpc,
-                vec![
-                    vec![],
-                    vec![0, 0],
-                    vec![0, 0, 0, 0, 9, 1],
-                    [framed(b""), framed(b"")].concat(),
-                    framed(&[0x28]).to_vec(),
-                    vec![7, 0, 0, 0, 0],
-                ],
-            ),
-            (
-                Protocol::GrpcWeb,
-                vec![
-                    vec![],
-                    vec![0, 0],
-                    vec![0, 0, 0, 0, 9, 1],
-                    vec![0, 0xff, 0xff, 0xff, 0xff, 1],
-                    [framed(b""), framed(b"")].concat(),
-                    framed(&[0x28]).to_vec(),
-                    vec![7, 0, 0, 0, 0],
-                ],
-            ),
-            (
-                Protocol::GrpcWebText,
-                vec![
-                    vec![],
-                    b"AAAAAAA".to_vec(),          // truncated
-                    b"AAAA!!AAAA==".to_vec(),     // not base64
-                    b"AAAAAAkB".to_vec(),         // a truncated message
-                    b"AAAAAAAAAAAAAA==".to_vec(), // two messages
-                    b"AAAAAAEo".to_vec(),         // not a message
-                ],
-            ),
+            (Protocol::Grpc, framed.clone()),
+            (Protocol::GrpcWeb, framed),
+            (Protocol::GrpcWebText, in_text.map(<[u8]>::to_vec).into()),
         ] {
             if !kind.protocols().contains(&protocol) {
                 continue;

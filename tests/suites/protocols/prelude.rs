@@ -29,5 +29,5 @@ pub(crate) use uuid::Uuid;
 pub(crate) use crate::{
     messages::{bytes, text},
     protocol::{Outcome, Protocol, framed},
-    server::{Kind, Server, serve},
+    server::{Kind, Server, over_each, serve},
 };

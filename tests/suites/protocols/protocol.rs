@@ -3,6 +3,8 @@
 use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut as _, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use prost_reflect::DescriptorPool;
+use protobuf_canonical::json::Json;
 use tonic::Status;
 use tonic_types::pb;
 
@@ -23,6 +25,7 @@ pub(crate) enum Protocol {
 /// The outcome of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
+    protocol: Protocol,
     pub(crate) answer: Answer,
     /// The encoded response message, or the error.
     pub(crate) result: Result<Bytes, Status>,
@@ -57,6 +60,16 @@ impl Protocol {
         matches!(self, Self::Connect | Self::ConnectJson)
     }
 
+    /// An empty message.
+    pub(crate) fn empty(self) -> &'static [u8] {
+        if self.is_json() { b"{}" } else { b"" }
+    }
+
+    /// An item with a script for its handler.
+    pub(crate) fn script(self, script: &str) -> Vec<u8> {
+        if self.is_json() { format!(r#"{{"script": "{script}"}}"#).into_bytes() } else { text(1, script) }
+    }
+
     /// A call of a procedure with this encoded message.
     pub(crate) fn call(self, procedure: &str, message: impl AsRef<[u8]>) -> Call {
         let message = message.as_ref();
@@ -85,19 +98,31 @@ impl Protocol {
 
     /// Reads an answer as a client of this protocol does.
     pub(crate) fn read(self, answer: Answer) -> Outcome {
+        let protocol = self;
         let result = match self {
             Self::Connect | Self::ConnectJson => connect(&answer),
             Self::Grpc | Self::GrpcJson => grpc(&answer),
             Self::GrpcWeb => grpc_web(&answer, answer.body.clone()),
             Self::GrpcWebText => grpc_web(&answer, from_text(&answer.body)),
         };
-        Outcome { answer, result }
+        Outcome { protocol, answer, result }
     }
 }
 
 impl Outcome {
     pub(crate) fn message(&self) -> &Bytes {
         self.result.as_ref().unwrap_or_else(|error| panic!("{error:?}: {:?}", self.answer))
+    }
+
+    /// The response, whatever its encoding.
+    pub(crate) fn created(&self) -> Created {
+        let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
+        let descriptor = pool.get_message_by_name("catalog.v1.Created").expect("the message");
+        let message = match self.protocol.is_json() {
+            true => Json::new(false).decode(&descriptor, self.message()).expect("JSON"),
+            false => self.message().clone(),
+        };
+        Created::decode(message).expect("a response")
     }
 
     pub(crate) fn error(&self) -> &Status {
@@ -184,8 +209,8 @@ fn connect(answer: &Answer) -> Result<Bytes, Status> {
         return Ok(answer.body.clone());
     }
     assert_eq!(answer.header("content-type"), Some("application/json"), "{answer:?}");
-    let error: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let error: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = text(&error["code"]);
     let (code, _, http) = CODES.into_iter().find(|(_, known, _)| *known == name).expect("a code");
     assert!(answer.status == http || [404, 405, 415].contains(&answer.status), "{answer:?}");

@@ -64,10 +64,17 @@ impl Server {
         kind: Kind,
         build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
     ) -> Self {
-        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-            .store(MemoryStore::new())
-            .adjust_procedures(|procedure| procedure.mode(Mode::Reserved));
-        Self::layered(kind, build(builder).build().expect("a layer"), ConnectLayer::new(FILE_DESCRIPTOR_SET)).await
+        Self::set(kind, build, |connect| connect).await
+    }
+
+    /// Starts a server with a store in memory and customised layers. A native server has no Connect in front.
+    pub(crate) async fn set(
+        kind: Kind,
+        build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+        connect: impl FnOnce(ConnectLayer) -> ConnectLayer,
+    ) -> Self {
+        let layer = build(in_memory()).build().expect("a layer");
+        Self::layered(kind, layer, ConnectLayer::new(FILE_DESCRIPTOR_SET).map(connect)).await
     }
 
     /// Starts a server with any layer.
@@ -93,11 +100,7 @@ impl Server {
     /// Starts a server with a store in memory that handles one call at a time, both behind Connect and behind the
     /// layer.
     pub(crate) async fn one_at_a_time(kind: Kind) -> Self {
-        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-            .store(MemoryStore::new())
-            .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
-            .build()
-            .expect("a layer");
+        let layer = in_memory().build().expect("a layer");
         let (desk, authenticated) = (Desk::default(), ServiceBuilder::new().map_request(authenticate));
         let address = match kind {
             Kind::Tonic => {
@@ -130,6 +133,21 @@ impl Server {
     pub(crate) async fn create(&self, protocol: Protocol, key: Uuid, message: &[u8]) -> Outcome {
         self.send(protocol, self.call(protocol, "Create", Some(key), message)).await
     }
+}
+
+/// Runs a test over each protocol of both kinds of server, with what to say if it fails.
+pub(crate) async fn over_each(server: impl AsyncFn(Kind) -> Server, test: impl AsyncFn(&Server, Protocol, &str)) {
+    for kind in Kind::BOTH {
+        let server = server(kind).await;
+        for protocol in kind.protocols().iter().copied() {
+            test(&server, protocol, &format!("{kind:?} {protocol:?}")).await;
+        }
+    }
+}
+
+fn in_memory() -> IdempotencyLayerBuilder {
+    let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new());
+    builder.adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
 }
 
 async fn serve_tonic(desk: &Desk, watch: Watch, layer: IdempotencyLayer, connect: ConnectLayer) -> SocketAddr {

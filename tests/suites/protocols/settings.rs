@@ -5,18 +5,13 @@ use tonic_idempotency::layer::BuildError;
 use crate::prelude::*;
 
 async fn server(set: impl FnOnce(ConnectLayer) -> ConnectLayer) -> Server {
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-        .store(MemoryStore::new())
-        .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
-        .build()
-        .expect("a layer");
-    Server::layered(Kind::Tonic, layer, ConnectLayer::new(FILE_DESCRIPTOR_SET).map(set)).await
+    Server::set(Kind::Tonic, |layer| layer, set).await
 }
 
 /// The compression of a response whose message is small, or larger than 1 KiB.
 async fn encoding(server: &Server, script: &str) -> Option<String> {
-    let json = format!(r#"{{"script": "{script}"}}"#);
-    let call = server.call(Protocol::ConnectJson, "Create", Some(Uuid::new_v4()), json.as_bytes());
+    let message = Protocol::ConnectJson.script(script);
+    let call = server.call(Protocol::ConnectJson, "Create", Some(Uuid::new_v4()), &message);
     let answer = call.header("accept-encoding", "br, gzip").send(server.address).await;
     assert_eq!(answer.status, 200);
     answer.header("content-encoding").map(str::to_owned)
@@ -24,13 +19,13 @@ async fn encoding(server: &Server, script: &str) -> Option<String> {
 
 #[tokio::test]
 async fn compress_responses_from_the_given_size() {
-    let gzip = Some("gzip".to_owned());
-    let by_default = server(|connect| connect).await;
-    assert_eq!([encoding(&by_default, "small").await, encoding(&by_default, "padded").await], [None, gzip.clone()]);
-    let all = server(|connect| connect.compress_from(0)).await;
-    assert_eq!([encoding(&all, "small").await, encoding(&all, "padded").await], [gzip.clone(), gzip]);
-    let none = server(|connect| connect.compress_from(usize::MAX)).await;
-    assert_eq!([encoding(&none, "small").await, encoding(&none, "padded").await], [None, None]);
+    for (from, compressed) in [(None, [false, true]), (Some(0), [true, true]), (Some(usize::MAX), [false, false])] {
+        let server = server(|connect| from.into_iter().fold(connect, ConnectLayer::compress_from)).await;
+        for (script, is_compressed) in ["small", "padded"].into_iter().zip(compressed) {
+            let expected = is_compressed.then(|| "gzip".to_owned());
+            assert_eq!(encoding(&server, script).await, expected, "{from:?} {script}");
+        }
+    }
 }
 
 #[tokio::test]

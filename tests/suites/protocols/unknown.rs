@@ -34,15 +34,13 @@ async fn is_not_found_without_a_header_if_only_connect_has_such_requests() {
             let headers = call.headers.into_iter().filter(|(name, _)| *name != "connect-protocol-version");
             Call { headers: headers.collect(), ..call }
         };
-        let answer = without(none.clone()).send(server.address).await;
-        assert_eq!(answer.status, 404, "{kind:?} {answer:?}");
-        assert_eq!(Protocol::Connect.read(answer).error().code(), Code::Unimplemented, "{kind:?}");
-
         let path = "/none.v1.None/None?connect=v1&encoding=json&message=%7B%7D".to_owned();
         let get = Call { method: Method::GET, path, headers: Vec::new(), ..none.clone() };
-        let answer = get.send(server.address).await;
-        assert_eq!(answer.status, 404, "{kind:?} {answer:?}");
-        assert_eq!(Protocol::Connect.read(answer).error().code(), Code::Unimplemented, "{kind:?}");
+        for call in [without(none.clone()), get] {
+            let answer = call.send(server.address).await;
+            assert_eq!(answer.status, 404, "{kind:?} {answer:?}");
+            assert_eq!(Protocol::Connect.read(answer).error().code(), Code::Unimplemented, "{kind:?}");
+        }
 
         let stream = without(none).replace("content-type", "application/connect+json").body(framed(b"{}"));
         let answer = stream.send(server.address).await;
@@ -72,7 +70,7 @@ async fn does_not_break_the_next_call_on_the_connection() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for protocol in [Protocol::Connect, Protocol::ConnectJson] {
-            let next = server.call(protocol, "Describe", None, if protocol.is_json() { b"{}" } else { b"" });
+            let next = server.call(protocol, "Describe", None, protocol.empty());
             let none = Call { path: "/none.v1.None/None".to_owned(), ..next.clone() };
             let calls = vec![none.body(vec![b' '; LARGE]), next];
             let answers = Call::send_in_turn(calls, server.address).await;

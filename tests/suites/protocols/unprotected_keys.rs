@@ -2,69 +2,55 @@
 
 use tonic_idempotency::policy::UnprotectedKeyPolicy;
 
+use crate::get::get;
 use crate::prelude::*;
 
 async fn refusing(kind: Kind) -> Server {
     Server::with(kind, |builder| builder.on_unprotected_key(UnprotectedKeyPolicy::Refuse)).await
 }
 
-fn empty(protocol: Protocol) -> &'static [u8] {
-    if protocol.is_json() { b"{}" } else { b"" }
-}
-
 #[tokio::test]
 async fn are_refused_in_the_protocol_of_the_call() {
-    for kind in Kind::BOTH {
-        let server = refusing(kind).await;
-        for protocol in kind.protocols().iter().copied() {
-            let told = format!("{kind:?} {protocol:?}");
-            let started = server.desk.started();
-            let call = |key| server.call(protocol, "Describe", key, empty(protocol));
-            let outcome = server.send(protocol, call(Some(Uuid::new_v4()))).await;
-            let status = outcome.error();
-            assert_eq!(
-                (status.code(), Reason::of(status)),
-                (Code::InvalidArgument, Some(Reason::KeyUnsupported)),
-                "{told}"
-            );
-            assert!(status.message().contains("without the idempotency-key header"), "{told}: {status:?}");
-            let violations = status.get_details_bad_request().expect(&told).field_violations;
-            assert_eq!(violations[0].field, "idempotency-key", "{told}");
-            if protocol.is_connect() {
-                assert_eq!(outcome.answer.status, 400, "{told}");
-                let json: serde_json::Value = serde_json::from_slice(&outcome.answer.body).expect(&told);
-                assert_eq!(json["code"], "invalid_argument", "{told}");
-            }
-            assert_eq!(server.desk.started(), started, "{told}");
-            server.send(protocol, call(None)).await.message();
-            let create = server.call(protocol, "Create", Some(Uuid::new_v4()), empty(protocol));
-            server.send(protocol, create).await.message();
-            assert_eq!(server.desk.started(), started + 2, "{told}");
+    over_each(refusing, async |server, protocol, told| {
+        let started = server.desk.started();
+        let call = |key| server.call(protocol, "Describe", key, protocol.empty());
+        let outcome = server.send(protocol, call(Some(Uuid::new_v4()))).await;
+        let status = outcome.error();
+        let refused = (status.code(), Reason::of(status));
+        assert_eq!(refused, (Code::InvalidArgument, Some(Reason::KeyUnsupported)), "{told}");
+        assert!(status.message().contains("without the idempotency-key header"), "{told}: {status:?}");
+        let violations = status.get_details_bad_request().expect(told).field_violations;
+        assert_eq!(violations[0].field, "idempotency-key", "{told}");
+        if protocol.is_connect() {
+            assert_eq!(outcome.answer.status, 400, "{told}");
+            let json: Value = serde_json::from_slice(&outcome.answer.body).expect(told);
+            assert_eq!(json["code"], "invalid_argument", "{told}");
         }
-    }
+        assert_eq!(server.desk.started(), started, "{told}");
+        server.send(protocol, call(None)).await.message();
+        server.create(protocol, Uuid::new_v4(), protocol.empty()).await.message();
+        assert_eq!(server.desk.started(), started + 2, "{told}");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn are_passed_through_by_default() {
-    for kind in Kind::BOTH {
-        let server = Server::new(kind).await;
-        for protocol in kind.protocols().iter().copied() {
-            let call = server.call(protocol, "Describe", Some(Uuid::new_v4()), empty(protocol));
-            server.send(protocol, call).await.message();
-        }
-        assert_eq!(server.desk.finished(), kind.protocols().len(), "{kind:?}");
-    }
+    over_each(Server::new, async |server, protocol, told| {
+        let before = server.desk.finished();
+        let call = server.call(protocol, "Describe", Some(Uuid::new_v4()), protocol.empty());
+        server.send(protocol, call).await.message();
+        assert_eq!(server.desk.finished(), before + 1, "{told}");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn are_refused_on_a_get_over_connect() {
     for kind in Kind::BOTH {
         let server = refusing(kind).await;
-        let get = server.call(Protocol::ConnectJson, "Describe", Some(Uuid::new_v4()), b"");
-        let path = format!("{}?connect=v1&encoding=json&message=%7B%7D", get.path);
-        let headers = get.headers.iter().filter(|(name, _)| *name != "content-type").cloned().collect();
-        let outcome =
-            server.send(Protocol::ConnectJson, crate::http::Call { method: Method::GET, path, headers, ..get }).await;
+        let get = get("Describe", "connect=v1&encoding=json&message=%7B%7D").header("user", server.user);
+        let outcome = server.send(Protocol::ConnectJson, get.header("idempotency-key", Uuid::new_v4())).await;
         assert_eq!(Reason::of(outcome.error()), Some(Reason::KeyUnsupported), "{kind:?} {outcome:?}");
         assert_eq!(outcome.answer.status, 400, "{kind:?}");
     }
