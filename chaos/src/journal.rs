@@ -4,19 +4,18 @@ use std::{
     collections::{BTreeSet, HashSet, VecDeque},
     fmt,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::Duration,
 };
 
 use uuid::Uuid;
 
-use crate::{fault::FaultKind, operation::Variant, outcome::Outcome, step::Step};
+use crate::{clock, fault::FaultKind, operation::Variant, outcome::Outcome, step::Step};
 
 /// Everything that the harness did and saw, with times. Times count from the journal's creation.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    begun: Instant,
-    /// The same moment on the clock that all processes share.
-    begun_at: SystemTime,
+    /// On the clock that all processes share.
+    begun: Duration,
     entries: Mutex<Entries>,
 }
 
@@ -33,6 +32,8 @@ pub(crate) struct Entries {
     pub(crate) given_up: HashSet<u32>,
     /// The last lines that servers logged, from warnings up.
     pub(crate) lines: VecDeque<Line>,
+    /// The runs of handlers that servers reported, in the order of the reports.
+    pub(crate) runs: Vec<Run>,
     /// The steps that calls passed on servers.
     pub(crate) passed: BTreeSet<Step>,
     /// The unprotected runs that servers reported.
@@ -157,6 +158,16 @@ pub(crate) struct Blackout {
     pub(crate) ended: Duration,
 }
 
+/// A run of the handler of a call with a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) server: ServerId,
+    pub(crate) key: Uuid,
+    pub(crate) begun: Duration,
+    /// When the handler ended; `None` if the server ended first, or the call was cut off.
+    pub(crate) ended: Option<Duration>,
+}
+
 /// A call with a key whose handler ran unprotected.
 #[derive(Clone, Debug)]
 pub(crate) struct UnprotectedRun {
@@ -187,12 +198,12 @@ impl Journal {
     const MOST_LINES: usize = 50_000;
 
     pub(crate) fn new() -> Self {
-        Self { begun: Instant::now(), begun_at: SystemTime::now(), entries: Mutex::default() }
+        Self { begun: clock::now(), entries: Mutex::default() }
     }
 
     /// The time since the journal's creation.
     pub(crate) fn now(&self) -> Duration {
-        self.begun.elapsed()
+        self.at(clock::now())
     }
 
     /// The contents, locked. Do not await anything while holding the guard.
@@ -223,8 +234,22 @@ impl Journal {
     }
 
     /// The time of the journal at a moment of the clock that all processes share.
-    pub(crate) fn at(&self, moment: SystemTime) -> Duration {
-        moment.duration_since(self.begun_at).unwrap_or_default()
+    pub(crate) fn at(&self, moment: Duration) -> Duration {
+        moment.saturating_sub(self.begun)
+    }
+
+    /// Notes that a handler begins.
+    pub(crate) fn run(&self, server: ServerId, key: Uuid, begun: Duration) {
+        self.entries().runs.push(Run { server, key, begun, ended: None });
+    }
+
+    /// Notes that the last handler with this key on a server has ended.
+    pub(crate) fn run_ended(&self, server: ServerId, key: Uuid, ended: Duration) {
+        let mut entries = self.entries();
+        let mut runs = entries.runs.iter_mut().rev();
+        if let Some(run) = runs.find(|run| (run.server, run.key) == (server, key)) {
+            run.ended = Some(ended);
+        }
     }
 
     /// Notes that a witness could not ask the database since `begun`. Returns the place of the entry.

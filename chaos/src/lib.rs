@@ -15,9 +15,10 @@
 //! | module | holds |
 //! |---|---|
 //! | `args`, `run`, `plan`, `trial` | the command, the plan, one run in one mode |
+//! | `clock` | the time that all processes share |
 //! | `seed`, `operation`, `schedule`, `step`, `fault` | everything that is decided in advance, from one seed |
 //! | `topology`, `fleet` | the parts that fail: PostgreSQL and what is in front of it, and the server processes, each with a way through `tcp_proxy` |
-//! | `server` | the code of a server process: the sample, the hook that kills or stops it at a step, and the report of unprotected runs |
+//! | `server` | the code of a server process: the sample, the hook that kills or stops it at a step, and the report of handlers' runs |
 //! | `witness` | whether the database could be asked, over the way of each server |
 //! | `faults`, `pace` | carrying out the faults, in step with the operations |
 //! | `client`, `outcome`, `journal` | the clients, the answers that they got, and the log of all calls |
@@ -32,6 +33,7 @@
 mod args;
 mod auditor;
 mod client;
+mod clock;
 mod error;
 mod fault;
 mod faults;

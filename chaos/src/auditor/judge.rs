@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use tonic::Code;
 use uuid::Uuid;
 
-use super::{Evidence, Promise, Verdict, Violation};
+use super::{Evidence, Promise, Verdict, Violation, runs};
 use crate::{
     journal::{Attempt, Purpose, UnprotectedRun},
     operation::Variant,
@@ -25,6 +25,11 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
     for (operation, attempts) in evidence.operations.iter().zip(attempts) {
         let unprotected = unprotected.get(&operation.number).map_or(&[][..], Vec::as_slice);
         Case::new(evidence, operation.number, &attempts, unprotected, &mut verdict).judge();
+    }
+    for violation in runs::judge(evidence) {
+        let excused = evidence.rules.excuse_loss(violation.promise, &evidence.entries.faults);
+        let list = if excused { &mut verdict.losses } else { &mut verdict.violations };
+        list.push(violation);
     }
     for name in &evidence.rows.strangers {
         let what = format!("the row {name:?} belongs to no operation");

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | nothing happens twice | an operation has more than one row, not counting one for each of its unprotected runs |
 //! | a refused request is not executed | a request that used the key of another operation has a row |
+//! | one handler runs, and once | the handler of a key begins while another one runs whose server nothing has happened to, or after a response |
 //! | an acknowledged effect stays | an acknowledged id has no row, or a later retry does not get it as a replay |
 //! | a replay repeats the call's own response | a response has another operation's id, or not the first response's id |
 //! | nothing runs unprotected without need | a call with a key ran unprotected, and its policy is not `proceed`, or the database could be asked |
@@ -17,6 +18,7 @@
 mod judge;
 mod rows;
 mod rules;
+mod runs;
 mod tally;
 
 use std::{
@@ -100,6 +102,8 @@ pub(crate) struct Violation {
 pub(crate) enum Promise {
     #[value(name = "duplicates")]
     NothingTwice,
+    #[value(name = "runs beside or after the one")]
+    NothingBeside,
     #[value(name = "lost acknowledged responses")]
     NothingLost,
     #[value(name = "wrong replays")]
@@ -117,7 +121,14 @@ pub(crate) enum Promise {
 impl Promise {
     /// Whether it can be kept only with the records and effects that the database has acknowledged.
     pub(crate) fn rests_upon_records(self) -> bool {
-        matches!(self, Self::NothingTwice | Self::NothingLost | Self::NoWrongReplay | Self::NothingThoughRefused)
+        matches!(
+            self,
+            Self::NothingTwice
+                | Self::NothingBeside
+                | Self::NothingLost
+                | Self::NoWrongReplay
+                | Self::NothingThoughRefused
+        )
     }
 }
 

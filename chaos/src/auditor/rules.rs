@@ -6,13 +6,16 @@ use super::Promise;
 use crate::{
     args::StorePolicy,
     fault::FaultKind,
-    journal::{Attempt, Entries, Fault, UnprotectedRun},
+    journal::{Attempt, Entries, Fault, Run, UnprotectedRun},
     mode::Mode,
     witness::STORE_TIMEOUT,
 };
 
 /// How much of its timeout a claim may have had without a stall, if it got no answer for a stall.
 const SLACK: Duration = Duration::from_secs(1);
+
+/// The time that the calls of a server take, after a pause, until their handlers have begun.
+const AWAKE: Duration = Duration::from_secs(1);
 
 /// The acknowledged data that a failover may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +84,21 @@ impl Rules {
             }
         }
         stalled + SLACK >= STORE_TIMEOUT
+    }
+
+    /// Whether a fault may have ended the transaction of a run before this time.
+    pub(super) fn may_lose_transactions(self, run: &Run, until: Duration, faults: &[Fault]) -> bool {
+        let near = |fault: &&Fault| fault.begun <= until && fault.ended >= run.begun && !fault.kind.spares_operations();
+        self.mode == Mode::Transactional && faults.iter().filter(near).any(|fault| fault.whom.has(run.server))
+    }
+
+    /// Whether a run may have begun in a transaction that PostgreSQL had ended, as its server was paused between its claim and its handler.
+    pub(super) fn may_begin_late(self, run: &Run, faults: &[Fault]) -> bool {
+        let is_pause =
+            |fault: &&Fault| matches!(fault.kind, FaultKind::ServerPausedAt(_)) && fault.whom.has(run.server);
+        let mut pauses = faults.iter().filter(is_pause);
+        self.mode == Mode::Transactional
+            && pauses.any(|fault| fault.begun <= run.begun && run.begun <= fault.ended + AWAKE)
     }
 
     /// Whether a fault may have hit one of these attempts, or the server's work for it after the client had its answer.

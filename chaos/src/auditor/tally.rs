@@ -39,6 +39,8 @@ pub(crate) struct Tally {
     /// The calls by their ends.
     pub(crate) answers: Vec<(&'static str, usize)>,
     pub(crate) faults: BTreeMap<FaultKind, usize>,
+    /// The runs of handlers of calls with keys.
+    pub(crate) runs: usize,
     pub(crate) starts: usize,
     pub(crate) failed_starts: usize,
     pub(crate) takeovers: usize,
@@ -57,6 +59,7 @@ impl Tally {
         let mut tally = Self {
             blackouts: entries.blackouts.iter().map(|blackout| blackout.ended - blackout.begun).sum(),
             calls: entries.attempts.len(),
+            runs: entries.runs.len(),
             starts: entries.starts,
             failed_starts: entries.failed_starts,
             takeovers: entries.takeovers,

@@ -9,14 +9,15 @@ use uuid::Uuid;
 
 use super::{
     Promise::{
-        NoWrongReplay, NothingElse, NothingLost, NothingStuck, NothingThoughRefused, NothingTwice, NothingUnprotected,
+        NoWrongReplay, NothingBeside, NothingElse, NothingLost, NothingStuck, NothingThoughRefused, NothingTwice,
+        NothingUnprotected,
     },
     *,
 };
 use crate::{
     args::StorePolicy,
     fault::{BouncerFault, Failover, FaultKind, RedisFault},
-    journal::{Attempt, Blackout, Fault, Purpose, ServerId, UnprotectedRun, Whom},
+    journal::{Attempt, Blackout, Fault, Purpose, Run, ServerId, UnprotectedRun, Whom},
     mode::Mode,
     operation::Variant,
     outcome::{Acknowledgement, Outcome},
@@ -99,6 +100,13 @@ impl Scene {
     fn blackout(mut self, slot: usize, from: u64, to: u64) -> Self {
         let (begun, ended) = (Duration::from_secs(from), Duration::from_secs(to));
         self.entries.blackouts.push(Blackout { slot, begun, ended });
+        self
+    }
+
+    /// A run of operation 0's handler on a server, from second `from` to second `to`.
+    fn runs(mut self, server: ServerId, from: u64, to: Option<u64>) -> Self {
+        let (begun, ended) = (Duration::from_secs(from), to.map(Duration::from_secs));
+        self.entries.runs.push(Run { server, key: self.operations[0].key, begun, ended });
         self
     }
 
@@ -309,6 +317,34 @@ fn finds_an_unknown_outcome_after_an_acknowledgement_unless_a_fault_may_have_com
         scene.breaks(promises, row);
         assert_eq!(scene.verdict().refused_after_acknowledgement, usize::from(promises.len() < 2), "{row}");
     }
+}
+
+/// The first response is there after a second and a half.
+#[test]
+fn finds_a_handler_that_begins_beside_or_after_the_one() {
+    let beside = || Scene::good().runs(SERVER, 0, Some(1)).runs(OTHER_SERVER, 0, Some(1));
+    let killed = FaultKind::ServerKilled;
+    for (row, scene, promises) in [
+        ("one after the other", Scene::good().runs(SERVER, 0, Some(1)).runs(OTHER_SERVER, 1, Some(2)), &[][..]),
+        ("one whose end is not known", Scene::good().runs(SERVER, 0, None).runs(OTHER_SERVER, 1, Some(2)), &[]),
+        ("beside", beside(), &[NothingBeside]),
+        ("beside, after a fault elsewhere", beside().fault(killed, Whom::Server(OTHER_SERVER), 0, 0), &[NothingBeside]),
+        ("beside, when its transaction was lost", beside().fault(PAUSED, Whom::Server(SERVER), 0, 1), &[]),
+        ("beside, reserved", beside().fault(PAUSED, Whom::Server(SERVER), 0, 1).reserved(), &[NothingBeside]),
+        (
+            "after a response, in a transaction that was lost",
+            Scene::good().fault(PAUSED, Whom::Server(SERVER), 0, 2).runs(SERVER, 2, Some(3)),
+            &[],
+        ),
+        ("after a response", Scene::good().runs(SERVER, 2, Some(3)), &[NothingBeside]),
+    ] {
+        scene.breaks(promises, row);
+    }
+    let unprotected = Scene::unprotected(5).blackout(0, 4, 6);
+    let key = unprotected.operations[1].key;
+    let begun = Duration::from_secs(6);
+    let run = Run { server: SERVER, key, begun, ended: None };
+    unprotected.with(|entries| entries.runs.push(run)).breaks(&[], "unprotected");
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Drop for Process {
     }
 }
 
-/// Notes a server's unprotected runs and the steps that it passes in the journal, and passes its other messages on.
+/// Notes the runs of a server's handlers and the steps that it passes in the journal, and passes its other messages on.
 async fn listen(
     server: ServerId,
     output: impl AsyncRead + Unpin,
@@ -146,6 +146,8 @@ async fn listen(
                 let (asked, ran) = (journal.at(asked), journal.at(ran));
                 journal.entries().unprotected.push(UnprotectedRun { server, key, cause, asked, ran });
             }
+            Some(Ok(Saying::Began { key, at })) => journal.run(server, key, journal.at(at)),
+            Some(Ok(Saying::Ended { key, at })) => journal.run_ended(server, key, journal.at(at)),
             Some(Ok(Saying::Passed(step))) => {
                 journal.entries().passed.insert(step);
             }

@@ -130,7 +130,7 @@ impl Life<'_> {
                 said = self.process.said() => match said {
                     Some(Saying::Reached(Action::Die, step)) => return End::Killed(FaultKind::ServerKilledAt(step)),
                     Some(Saying::Reached(Action::Pause, step)) => self.be_paused(step).await,
-                    Some(Saying::Passed(_) | Saying::Ready(_) | Saying::Unprotected(_)) => {}
+                    Some(_) => {}
                     None => return End::Unexpected,
                 },
                 order = slot.setting.orders.take(), if self.order.is_none() && !is_calm => {

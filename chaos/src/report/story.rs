@@ -67,6 +67,10 @@ fn story(plan: &Plan, trial: &Trial, operation: &Operation) -> String {
             events.push((*ended, format!("{what} to server {server} ended, after {after:.3?}: {outcome}")));
         }
     }
+    for run in trial.entries.runs.iter().filter(|run| run.key == operation.key) {
+        events.push((run.begun, format!("its handler begins on server {}", run.server)));
+        events.extend(run.ended.map(|ended| (ended, format!("its handler has ended on server {}", run.server))));
+    }
     for run in trial.entries.unprotected.iter().filter(|run| run.key == Some(operation.key)) {
         events.push((run.asked, format!("server {} asks the store", run.server)));
         events.push((run.ran, format!("RUNS UNPROTECTED on server {} ({})", run.server, run.cause)));

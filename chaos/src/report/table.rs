@@ -79,6 +79,7 @@ impl Table<'_> {
         for (name, count) in &tally.answers {
             table.row(name, count);
         }
+        table.row("runs of handlers", tally.runs);
         table.strong("acknowledged operations", tally.acknowledged);
         table.row("given up by their clients", tally.given_up);
         table.row("acknowledged by the last retry only", tally.acknowledged_last);

@@ -1,6 +1,6 @@
-//! Sees every call of the server: its steps, and whether it runs unprotected.
+//! Sees every call of the server: its steps, when its handler runs, and whether it runs unprotected.
 
-use std::{fmt, time::SystemTime};
+use std::{fmt, time::Duration};
 
 use clap::ValueEnum as _;
 use tracing::{
@@ -15,7 +15,7 @@ use super::{
     points::Points,
     wire::{Saying, UnprotectedCall},
 };
-use crate::step::Step;
+use crate::{clock, step::Step};
 
 /// The target of the engine's step events.
 const ENGINE: &str = "tonic_idempotency::step";
@@ -26,14 +26,14 @@ const UNPROTECTED: &str = "tonic_idempotency";
 /// The target of the sample's step events, and of its calls' spans.
 const SAMPLE: &str = "organization::step";
 
-/// Tells the points of each step, and reports to the harness each call that runs unprotected.
+/// Tells the points of each step, and reports to the harness each run of a handler, and whether it is unprotected.
 #[derive(Clone, Debug)]
 pub(super) struct CallLayer(pub(super) Points);
 
 /// A call, as far as it is known; kept in its span.
 #[derive(Clone, Copy, Debug)]
 struct Call {
-    asked: SystemTime,
+    asked: Duration,
     key: Option<Uuid>,
 }
 
@@ -53,17 +53,17 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for CallLayer {
             let mut fields = Fields::default();
             attributes.record(&mut fields);
             let key = fields.key.and_then(|key| key.parse().ok());
-            span.extensions_mut().insert(Call { asked: SystemTime::now(), key });
+            span.extensions_mut().insert(Call { asked: clock::now(), key });
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let now = SystemTime::now();
+        let now = clock::now();
         let spans = || context.event_scope(event).into_iter().flatten();
+        let call = spans().find_map(|span| span.extensions().get::<Call>().copied());
         if event.metadata().target() == UNPROTECTED {
-            let call = spans().find_map(|span| span.extensions().get::<Call>().copied());
             let Call { asked, key } = call.unwrap_or(Call { asked: now, key: None });
             let cause = fields.cause.unwrap_or_default();
             Saying::Unprotected(UnprotectedCall { key, cause, asked, ran: now }).say();
@@ -74,6 +74,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for CallLayer {
                         call.asked = now;
                     }
                 });
+            }
+            match (step, call.and_then(|call| call.key)) {
+                (Step::HandlerStarted, Some(key)) => Saying::Began { key, at: now }.say(),
+                (Step::BeforeSettle, Some(key)) => Saying::Ended { key, at: now }.say(),
+                _ => {}
             }
             self.0.reached(step);
         }

@@ -3,7 +3,7 @@
 use std::{
     io::{self, Write as _},
     net::SocketAddr,
-    time::SystemTime,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,10 @@ pub(crate) enum Action {
 /// A message of a server to the harness.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) enum Saying {
+    /// The handler of a call with this key begins.
+    Began { key: Uuid, at: Duration },
+    /// It has ended.
+    Ended { key: Uuid, at: Duration },
     /// A call passes a step, for the first time in its life.
     Passed(Step),
     /// It is ready.
@@ -75,9 +79,9 @@ pub(crate) struct UnprotectedCall {
     pub(crate) key: Option<Uuid>,
     pub(crate) cause: String,
     /// When the store was asked.
-    pub(crate) asked: SystemTime,
+    pub(crate) asked: Duration,
     /// When the handler began.
-    pub(crate) ran: SystemTime,
+    pub(crate) ran: Duration,
 }
 
 impl Saying {

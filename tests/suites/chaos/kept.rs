@@ -6,8 +6,9 @@ use crate::harness::Ended;
 pub(crate) const SHORT: [&str; 8] = run_of("150");
 
 /// The rows of the table that must be 0.
-const PROMISES: [&str; 7] = [
+const PROMISES: [&str; 8] = [
     "duplicates",
+    "runs beside or after the one",
     "lost acknowledged responses",
     "wrong replays",
     "executed though refused",
@@ -41,6 +42,7 @@ pub(crate) fn promises_were_kept(ended: &Ended) {
     for promise in PROMISES {
         assert_eq!(ended.broken(promise), 0, "{}", ended.said());
     }
+    assert!(ended.number("runs of handlers") > 0, "{}", ended.said());
     assert_eq!(ended.code, Some(0), "{}", ended.said());
     assert!(ended.directory.stories().is_empty());
     assert!(ended.directory.left().is_empty(), "{:?}", ended.directory.left());

@@ -28,6 +28,8 @@ async fn are_found_broken_after_sabotage() {
     assert_eq!(ended.code, Some(1), "{}", ended.said());
     for (promise, broken) in [
         ("duplicates", 1),
+        // The operation that was forgotten.
+        ("runs beside or after the one", 1),
         // The operation that was forgotten, and the one whose row was deleted.
         ("lost acknowledged responses", 2),
         // The two operations whose responses were swapped.
