@@ -9,11 +9,19 @@ mod watching;
 use std::{convert::Infallible, time::Duration};
 use tonic_idempotency::policy::{Limit, Limits};
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use tokio::task::JoinSet;
-use tonic::service::{Routes, interceptor::InterceptedService};
+use metrics::{SharedString, Unit};
+use metrics_util::{
+    CompositeKey,
+    debugging::{DebugValue, DebuggingRecorder, Snapshotter},
+};
+use tokio::{runtime::Builder, task::JoinSet};
+use tonic::{
+    service::{Routes, interceptor::InterceptedService},
+    transport::Channel,
+};
 use tonic_idempotency::{
     Caller, IdempotencyLayer, KeyId, OwnerId, UserId,
+    layer::IdempotencyLayerBuilder,
     maintenance::Sweeper,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Policies, Procedure, UnprotectedKeyPolicy, UserPolicy},
     run::{Bytes, Call, Json, Operation, RunError},
@@ -31,6 +39,9 @@ use tonic_idempotency_tests::{
 use tower::ServiceExt as _;
 use tower_layer::Layer as _;
 use uuid::Uuid;
+
+/// A metric in a snapshot.
+type Metric = (CompositeKey, Option<Unit>, Option<SharedString>, DebugValue);
 
 /// A claim for an hour.
 fn claim(user: Uuid, key: Uuid) -> Claim {
@@ -71,31 +82,28 @@ fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u6
         .sum()
 }
 
-/// The values of the gauges: calls in flight, calls that wait, and the bytes of these.
-fn gauges(snapshotter: &Snapshotter) -> [f64; 3] {
-    let values = snapshotter.snapshot().into_vec();
-    ["idempotency_in_flight", "idempotency_waiting", "idempotency_waiting_bytes"].map(|name| {
-        let found = values.iter().find(|(key, ..)| key.key().name() == name);
-        match found.map(|(.., value)| value) {
-            Some(DebugValue::Gauge(value)) => **value,
-            other => panic!("expected a gauge, got {other:?}"),
-        }
-    })
+/// The values of the gauges of this name, of all modes or of one, since the last snapshot, which sets gauges to zero.
+fn gauge(values: &[Metric], name: &str, mode: Option<&str>) -> f64 {
+    let found = values.iter().filter(|(key, ..)| {
+        key.key().name() == name && mode.is_none_or(|mode| key.key().labels().any(|label| label.value() == mode))
+    });
+    let value = |value: &DebugValue| match value {
+        DebugValue::Gauge(value) => **value,
+        other => panic!("expected a gauge, got {other:?}"),
+    };
+    found.map(|(.., of)| value(of)).sum()
 }
 
-/// The change of the number of calls that hold their keys since the last snapshot: reserved and transactional ones.
+/// The calls in flight, the calls that wait, and the bytes of these.
+fn gauges(snapshotter: &Snapshotter) -> [f64; 3] {
+    let values = snapshotter.snapshot().into_vec();
+    ["idempotency_in_flight", "idempotency_waiting", "idempotency_waiting_bytes"].map(|name| gauge(&values, name, None))
+}
+
+/// The change of the number of calls that hold their keys: reserved and transactional ones.
 fn reserved(snapshotter: &Snapshotter) -> [f64; 2] {
     let values = snapshotter.snapshot().into_vec();
-    ["reserved", "transactional"].map(|mode| {
-        let found = values.iter().find(|(key, ..)| {
-            key.key().name() == "idempotency_reserved" && key.key().labels().any(|label| label.value() == mode)
-        });
-        match found.map(|(.., value)| value) {
-            Some(DebugValue::Gauge(value)) => **value,
-            None => 0.0,
-            other => panic!("expected a gauge, got {other:?}"),
-        }
-    })
+    ["reserved", "transactional"].map(|mode| gauge(&values, "idempotency_reserved", Some(mode)))
 }
 
 /// The numbers of values in the histograms of a procedure: claims, handlers and records; and of times that calls have waited.
@@ -116,16 +124,27 @@ fn measured(snapshotter: &Snapshotter, procedure: &str) -> [usize; 4] {
     })
 }
 
-/// The change of the number of outcomes that wait to be recorded since the last snapshot, which sets gauges to zero.
+/// The change of the number of outcomes that wait to be recorded.
 fn waiting(snapshotter: &Snapshotter) -> f64 {
-    let gauges = snapshotter.snapshot().into_vec();
-    let waiting = gauges.into_iter().filter(|(key, ..)| key.key().name() == "idempotency_outcomes_waiting");
-    waiting
-        .map(|(.., value)| match value {
-            DebugValue::Gauge(value) => value.into_inner(),
-            other => panic!("expected a gauge, got {other:?}"),
-        })
-        .sum()
+    gauge(&snapshotter.snapshot().into_vec(), "idempotency_outcomes_waiting", None)
+}
+
+/// A client of a server in this process, with a layer that is built so.
+async fn served(
+    handler: &Counting,
+    build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+) -> ShopClient<Channel> {
+    let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("a layer");
+    let routes = Routes::new(InterceptedService::new(layer.layer(shop::server(handler.clone())), shop::authenticate));
+    ShopClient::new(shop::serve_in_memory(routes).await)
+}
+
+/// Runs a test on one thread, with a recorder of its own.
+fn recorded(runtime: &mut Builder, test: impl AsyncFnOnce(&Snapshotter)) {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = runtime.enable_all().build().expect("a runtime");
+    metrics::with_local_recorder(&recorder, || runtime.block_on(test(&snapshotter)));
 }
 
 #[tokio::test]
@@ -244,10 +263,7 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
 
     // In memory, the work behind a resource is pending until a test says otherwise.
     let memory = MemoryStore::new();
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(memory.clone()).build().expect("a layer");
-    let wrapped = layer.layer(shop::server(Counting::default()));
-    let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
-    let mut client = ShopClient::new(shop::serve_in_memory(routes).await);
+    let mut client = served(&Counting::default(), |builder| builder.store(memory.clone())).await;
     let first = client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("the first call");
     let order: Uuid = first.into_inner().order.expect("an order").id.parse().expect("a UUID");
     let labels = [("procedure", create), ("cause", "status_unknown")];
@@ -261,10 +277,7 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
 
     // Each waiting duplicate counts as a call of its own.
     let handler = Counting::default();
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
-    let wrapped = layer.layer(shop::server(handler.clone()));
-    let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
-    let client = ShopClient::new(shop::serve_in_memory(routes).await);
+    let client = served(&handler, |builder| builder.store(MemoryStore::new())).await;
     let mut calls = JoinSet::new();
     for _ in 0..4 {
         let (mut client, request) = (client.clone(), shop::request("hold", Some(user), Some(key)));
@@ -311,15 +324,9 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     assert_eq!(gauges(&snapshotter), [0.0; 3]);
 
     // A refusal because of a limit.
-    let (handler, builder) = (Counting::default(), IdempotencyLayer::builder(FILE_DESCRIPTOR_SET));
-    let layer = builder
-        .store(MemoryStore::new())
-        .limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
-        .build()
-        .expect("a layer");
-    let wrapped = layer.layer(shop::server(handler.clone()));
-    let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
-    let mut client = ShopClient::new(shop::serve_in_memory(routes).await);
+    let limits = Limits { in_flight: Limit::new(1024, 1), ..Limits::default() };
+    let handler = Counting::default();
+    let mut client = served(&handler, |builder| builder.store(MemoryStore::new()).limits(limits)).await;
     let (mut first, request) = (client.clone(), shop::request("hold", Some(user), Some(key)));
     let running = tokio::spawn(async move { first.create_order(request).await });
     until("it runs", async || handler.started() == 1).await;
@@ -368,7 +375,6 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     check("an unreadable message", "idempotency_dead_letters_total", &labels, &["WARN", "malformed"]);
 
     // A run that stands in line says so after a minute.
-    let limits = Limits { in_flight: Limit::new(1024, 1), ..Limits::default() };
     let builder = IdempotencyLayer::builder([]).store(MemoryStore::new()).limits(limits);
     let layer = builder.procedure(Procedure::operation(charge)).build().expect("a layer");
     let operation: Operation<Bytes> = layer.operation(charge).expect("it is declared");

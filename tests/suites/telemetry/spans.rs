@@ -16,11 +16,7 @@ use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
     trace::{SdkTracerProvider, SpanData, SpanProcessor},
 };
-use tonic::{
-    Request,
-    service::{Routes, interceptor::InterceptedService},
-    transport::Channel,
-};
+use tonic::Request;
 use tonic_idempotency::{
     IdempotencyLayer, KeyId,
     layer::IdempotencyLayerBuilder,
@@ -30,10 +26,9 @@ use tonic_idempotency::{
 };
 use tonic_idempotency_tests::{
     Database,
-    shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::CreateOrderRequest, proto::shop_client::ShopClient},
+    shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::CreateOrderRequest},
     until,
 };
-use tower_layer::Layer as _;
 use tracing::{
     Subscriber,
     field::{Field, Visit},
@@ -43,6 +38,8 @@ use tracing::{
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{layer::Context, prelude::*, registry::LookupSpan};
 use uuid::Uuid;
+
+use crate::served;
 
 const SECRET: &[u8] = b"a secret of 32 bytes, or of more";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -106,15 +103,6 @@ impl Visit for Values<'_> {
     }
 }
 
-async fn shop(
-    handler: &Counting,
-    build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
-) -> ShopClient<Channel> {
-    let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("a layer");
-    let routes = Routes::new(InterceptedService::new(layer.layer(shop::server(handler.clone())), shop::authenticate));
-    ShopClient::new(shop::serve_in_memory(routes).await)
-}
-
 fn store(database: &Database) -> PostgresStore {
     let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders").tracked());
     PostgresStore::new(database.pool(2), ResourceTypes::new(types)).timeout(Duration::from_secs(30))
@@ -130,7 +118,7 @@ fn traced(name: &str, user: Uuid, key: Uuid, parent: &'static str) -> Request<Cr
 #[tokio::test]
 async fn show_each_step_of_a_call_and_how_it_ended() {
     let (spans, _guard) = Spans::seen();
-    let mut client = shop(&Counting::default(), |builder| builder.store(MemoryStore::new())).await;
+    let mut client = served(&Counting::default(), |builder| builder.store(MemoryStore::new())).await;
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
     client.cancel(shop::request("a", Some(user), Some(key))).await.expect("the first call");
     for fields in spans.take() {
@@ -165,7 +153,7 @@ async fn show_the_end_of_a_transaction() {
     let database = Database::new().await;
     let (spans, _guard) = Spans::seen();
     let store = store(&database);
-    let mut client = shop(&Counting::default(), |builder| {
+    let mut client = served(&Counting::default(), |builder| {
         builder
             .store(store)
             .adjust_procedures(|procedure| procedure.mode(Mode::Transactional).effect(EffectPolicy::Anywhere))
@@ -188,7 +176,7 @@ async fn show_the_end_of_a_transaction() {
 async fn have_the_key_as_a_hash_that_whoever_has_the_secret_can_compute() {
     let (spans, _guard) = Spans::seen();
     let build = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).log_key_hashes_with(SECRET);
-    let mut client = shop(&Counting::default(), build).await;
+    let mut client = served(&Counting::default(), build).await;
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
     for _ in 0..2 {
         client.cancel(shop::request("a", Some(user), Some(key))).await.expect("a response");
@@ -219,7 +207,7 @@ async fn link_a_replay_with_the_trace_of_the_first_call() {
     let (spans, _guard) = Spans::seen();
     let linked = Arc::new(Mutex::new(Vec::new()));
     let (handler, links) = (Counting::default(), Arc::clone(&linked));
-    let mut client = shop(&handler, |builder| {
+    let mut client = served(&handler, |builder| {
         builder.store(MemoryStore::new()).link_replays(move |first: &str| {
             let current = tracing::Span::current().metadata().map(|span| span.name());
             links.lock().expect("no panic").push((first.to_owned(), current));
@@ -291,7 +279,7 @@ async fn become_links_of_opentelemetry() {
     let provider = SdkTracerProvider::builder().with_span_processor(links.clone()).build();
     let tracer = tracing_opentelemetry::layer().with_tracer(provider.tracer("shop"));
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(tracer));
-    let mut client = shop(&Counting::default(), |builder| {
+    let mut client = served(&Counting::default(), |builder| {
         builder.store(MemoryStore::new()).link_replays(|traceparent: &str| {
             let carrier = HashMap::from([("traceparent".to_owned(), traceparent.to_owned())]);
             let first = TraceContextPropagator::new().extract(&carrier);
@@ -315,7 +303,7 @@ async fn become_links_of_opentelemetry() {
 #[tokio::test]
 async fn do_not_link_a_replay_with_anything_else() {
     let (spans, _guard) = Spans::seen();
-    let mut client = shop(&Counting::default(), |builder| builder.store(MemoryStore::new())).await;
+    let mut client = served(&Counting::default(), |builder| builder.store(MemoryStore::new())).await;
     let user = Uuid::new_v4();
     for (parent, linked) in [
         (PARENT, true),
@@ -341,7 +329,7 @@ async fn do_not_link_a_replay_with_anything_else() {
 async fn store_nothing_if_nobody_looks_at_them() {
     let database = Database::new().await;
     let store = store(&database);
-    let mut client = shop(&Counting::default(), |builder| builder.store(store)).await;
+    let mut client = served(&Counting::default(), |builder| builder.store(store)).await;
     let quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
     let user = Uuid::new_v4();
     client.cancel(traced("a", user, Uuid::new_v4(), PARENT)).await.expect("the first call");

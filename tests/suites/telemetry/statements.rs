@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use tokio::task::{JoinSet, yield_now};
+use metrics_util::debugging::{DebugValue, Snapshotter};
+use tokio::{
+    runtime::Builder,
+    task::{JoinSet, yield_now},
+};
 use tonic_idempotency::store::{ClaimOutcome, PostgresStore, Store as _};
-use tonic_idempotency_tests::{Database, Lines};
+use tonic_idempotency_tests::{Database, Lines, Proxy};
 use tracing::level_filters::LevelFilter;
 use uuid::Uuid;
 
-use crate::claim;
+use crate::{claim, recorded};
 
 /// The values since the last snapshot, by kind.
 fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, Vec<f64>> {
@@ -23,13 +26,8 @@ fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, Vec<f64>> {
     seen
 }
 
-async fn claims_at_once(snapshotter: &Snapshotter) {
-    let database = Database::new().await;
-    let (proxy, pool) = database.pool_through_proxy(4).await;
-    let store = PostgresStore::new(pool, organization::resource_types()).max_batch(64);
-    store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect("the store answers");
-    assert_eq!(seen(snapshotter), BTreeMap::from([("write".to_owned(), vec![1.0])]));
-
+/// Makes five claims while the connection is held, so that all but the first go together.
+async fn five_at_once(proxy: &Proxy, store: &PostgresStore) {
     proxy.hold();
     let mut claims = JoinSet::new();
     for _ in 0..5 {
@@ -44,6 +42,16 @@ async fn claims_at_once(snapshotter: &Snapshotter) {
     proxy.release();
     let outcomes = claims.join_all().await;
     assert!(outcomes.iter().all(|outcome| matches!(outcome, ClaimOutcome::Acquired)), "{outcomes:?}");
+}
+
+async fn claims_at_once(snapshotter: &Snapshotter) {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let store = PostgresStore::new(pool, organization::resource_types()).max_batch(64);
+    store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect("the store answers");
+    assert_eq!(seen(snapshotter), BTreeMap::from([("write".to_owned(), vec![1.0])]));
+
+    five_at_once(&proxy, &store).await;
     assert_eq!(seen(snapshotter), BTreeMap::from([("write".to_owned(), vec![1.0, 4.0])]));
 }
 
@@ -69,39 +77,19 @@ async fn claims_without_their_statement(snapshotter: &Snapshotter) {
     let store = PostgresStore::new(pool, organization::resource_types()).max_batch(64);
     let (lines, _guard) = Lines::collect(LevelFilter::INFO);
     for round in 0..2 {
-        proxy.hold();
-        let mut claims = JoinSet::new();
-        for _ in 0..5 {
-            let store = store.clone();
-            claims.spawn(async move {
-                store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect("the store answers")
-            });
-        }
-        for _ in 0..4 {
-            yield_now().await;
-        }
-        proxy.release();
-        let outcomes = claims.join_all().await;
-        assert!(outcomes.iter().all(|outcome| matches!(outcome, ClaimOutcome::Acquired)), "{outcomes:?}");
+        five_at_once(&proxy, &store).await;
         assert!(refused(snapshotter)["write"] > 0);
         let said = lines.take().matches("the database is not set up for statements of several calls").count();
         assert_eq!(said, usize::from(round == 0));
     }
 }
 
-fn recorded(test: impl AsyncFnOnce(&Snapshotter)) {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    metrics::with_local_recorder(&recorder, || runtime.block_on(test(&snapshotter)));
-}
-
 #[test]
 fn show_how_many_calls_went_together() {
-    recorded(claims_at_once);
+    recorded(&mut Builder::new_current_thread(), claims_at_once);
 }
 
 #[test]
 fn are_counted_and_said_if_the_database_has_them_not() {
-    recorded(claims_without_their_statement);
+    recorded(&mut Builder::new_current_thread(), claims_without_their_statement);
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 use tonic_idempotency::policy::{Limit, Limits};
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use tokio::time::sleep;
+use metrics_util::debugging::{DebugValue, Snapshotter};
+use tokio::{runtime::Builder, time::sleep};
 use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic_idempotency::{
     IdempotencyLayer,
@@ -14,7 +14,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::shop::{self, FILE_DESCRIPTOR_SET};
 use uuid::Uuid;
 
-use crate::claim;
+use crate::{claim, recorded};
 
 const WAIT: &str = "/idempotency.v1.OperationService/WaitOperation";
 
@@ -72,9 +72,5 @@ async fn requests_that_wait(snapshotter: &Snapshotter) {
 
 #[test]
 fn shows_the_requests_that_wait_and_counts_those_that_are_refused() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-    let runtime = runtime.expect("a runtime");
-    metrics::with_local_recorder(&recorder, || runtime.block_on(requests_that_wait(&snapshotter)));
+    recorded(Builder::new_current_thread().start_paused(true), requests_that_wait);
 }
