@@ -50,7 +50,7 @@ const CALLERS: [(&str, Option<&str>); 6] = [
     ("0198c0de-0000-7000-8000-00000000000a", Some("acme")),
 ];
 
-async fn share_nothing(store: impl Store) {
+async fn two_scopes_never_share_a_key_a_hash_or_a_replay(store: impl Store) {
     let shop = Shop::with(|builder| builder.store(store).caller_resolver(of_headers)).await;
     let mut first = Vec::new();
     for (number, who) in CALLERS.into_iter().enumerate() {
@@ -69,18 +69,7 @@ async fn share_nothing(store: impl Store) {
     }
     assert_eq!(shop.handler.finished(), CALLERS.len());
 }
-
-#[tokio::test]
-async fn two_scopes_never_share_a_key_a_hash_or_a_replay() {
-    share_nothing(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn two_scopes_never_share_a_key_a_hash_or_a_replay_on_postgres() {
-    let database = Database::new().await;
-    let store = postgres(database.pool(4));
-    share_nothing(store.timeout(std::time::Duration::from_secs(30))).await;
-}
+on_both_stores!(two_scopes_never_share_a_key_a_hash_or_a_replay);
 
 /// Replays of `Cancel` come from memory, as it creates no tracked resource.
 #[tokio::test]

@@ -7,10 +7,6 @@ use crate::prelude::*;
 /// The default lease.
 const LEASE: Duration = Duration::from_secs(60);
 
-async fn shop() -> (Shop, Proxy, Database) {
-    shop_with(|builder| builder).await
-}
-
 async fn shop_with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> (Shop, Proxy, Database) {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
@@ -18,9 +14,9 @@ async fn shop_with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLay
     (Shop::with(|builder| build(builder.store(store))).await, proxy, database)
 }
 
-/// A shop whose calls run unprotected while this store cannot be asked.
-async fn shop_that_proceeds(store: &Watched) -> Shop {
-    Shop::in_memory(|builder| builder.store(store.clone()).policies(proceeding())).await
+/// A shop whose calls run unprotected while its store cannot be asked.
+async fn proceeds() -> (Shop, Watched) {
+    Shop::watched(|builder| builder.policies(proceeding())).await
 }
 
 #[tokio::test]
@@ -40,7 +36,7 @@ async fn runs_the_handler_unprotected_if_the_policy_is_to_proceed() {
 
 #[tokio::test]
 async fn refuses_the_call_by_default_and_if_the_procedure_says_so() {
-    let (by_default, by_default_proxy, _database) = shop().await;
+    let (by_default, by_default_proxy, _database) = shop_with(|builder| builder).await;
     let (shop, proxy, _other) = shop_with(|builder| builder.policies(proceeding())).await;
     by_default_proxy.cut();
     proxy.cut();
@@ -56,49 +52,45 @@ async fn refuses_the_call_by_default_and_if_the_procedure_says_so() {
 }
 
 #[tokio::test]
-async fn returns_a_response_that_cannot_be_recorded_and_records_it_later() {
-    let (shop, proxy, _database) = shop().await;
-    let client = shop.with_key(shop.key);
-    let call = tokio::spawn(async move { client.create("hold").await });
-    until("the handler runs", async || shop.handler.started() == 1).await;
-    proxy.cut();
-    shop.handler.open(1);
-    let first = call.await.expect("no panic").expect("the handler succeeded");
-    first.assert("processing", false);
+async fn answers_with_an_outcome_that_cannot_be_recorded_and_records_it_later() {
+    for (name, code, is_kept) in [
+        ("hold", Code::Ok, true),
+        ("hold and fail for good", Code::FailedPrecondition, true),
+        ("hold and fail", Code::NotFound, false),
+    ] {
+        let final_errors = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
+        let (shop, proxy, _database) = shop_with(|builder| builder.adjust_procedures(final_errors)).await;
+        let call = shop.run_create(name).await;
+        proxy.cut();
+        shop.handler.open(2);
+        let first = call.await.expect("no panic");
+        assert_eq!(first.as_ref().map_or_else(Status::code, |_| Code::Ok), code, "{name}");
 
-    proxy.mend();
-    until("the outcome is recorded", async || match shop.create("hold").await {
-        Ok(_) => true,
-        Err(status) => {
-            assert_rejected(&status, Code::Aborted, Reason::InProgress);
-            false
+        proxy.mend();
+        let retried = Mutex::new(None);
+        until("the outcome is recorded", async || {
+            let retry = shop.create(name).await;
+            let is_over = retry.as_ref().map_or_else(Reason::of, |_| None).is_none();
+            *retried.lock().expect("no panic") = Some(retry).filter(|_| is_over);
+            is_over
+        })
+        .await;
+        match (retried.into_inner().expect("no panic").expect("an answer"), &first) {
+            (Ok(replay), Ok(first)) => replay.assert_replays("processing", first),
+            (Err(status), Err(_)) => {
+                assert_eq!(status.code(), code, "{name}");
+                assert_eq!(status.metadata().contains_key("idempotent-replayed"), is_kept, "{name}");
+            }
+            (retry, first) => panic!("{first:?}, and then {retry:?}"),
         }
-    })
-    .await;
-    shop.create("hold").await.expect("a replay").assert_replays("processing", &first);
-    assert_eq!(shop.handler.started(), 1);
-}
-
-#[tokio::test]
-async fn releases_later_a_key_that_cannot_be_released_now() {
-    let (shop, proxy, _database) = shop().await;
-    let client = shop.with_key(shop.key);
-    let call = tokio::spawn(async move { client.create("hold and fail").await });
-    until("the handler runs", async || shop.handler.started() == 1).await;
-    proxy.cut();
-    shop.handler.open(1);
-    assert_eq!(call.await.expect("no panic").expect_err("the handler failed").code(), Code::NotFound);
-
-    proxy.mend();
-    until("the key is free", async || shop.create("a").await.is_ok()).await;
-    assert_eq!(shop.handler.finished(), 1);
+        assert_eq!(shop.handler.started(), if is_kept { 1 } else { 2 }, "{name}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn records_later_the_outcome_of_a_call_whose_claim_was_not_answered() {
     for (name, reason) in [("a", None), ("fail", None), ("effect and fail", Some(Reason::OutcomeUnknown))] {
-        let store = Watched::default();
-        let shop = shop_that_proceeds(&store).await;
+        let (shop, store) = proceeds().await;
         store.lose_answer(Operation::Claim);
         // It runs unprotected, though its key is reserved.
         let first = shop.create(name).await;
@@ -120,8 +112,7 @@ async fn records_later_the_outcome_of_a_call_whose_claim_was_not_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_claims_that_may_come_late() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     store.hold_claims_up();
     assert_refused(shop.pay("a").await, Code::Unavailable, Reason::StoreUnavailable);
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -131,8 +122,7 @@ async fn a_shutdown_does_not_wait_for_claims_that_may_come_late() {
 #[tokio::test(start_paused = true)]
 async fn the_outcome_of_an_unprotected_call_is_recorded_also_if_its_claim_is_carried_out_late() {
     for runs_meanwhile in [true, false] {
-        let store = Watched::default();
-        let shop = shop_that_proceeds(&store).await;
+        let (shop, store) = proceeds().await;
         store.hold_claims_up();
         let call = shop.begin_create("hold").await;
         if !runs_meanwhile {
@@ -155,25 +145,9 @@ async fn the_outcome_of_an_unprotected_call_is_recorded_also_if_its_claim_is_car
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_whose_recording_was_not_answered_is_recorded_once() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
-    store.lose_answer(Operation::Complete);
-    let first = shop.create("a").await.expect("the first call");
-    first.assert("processing", false);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(store.asked(Operation::Complete) > 1);
-    store.mend(Operation::Complete);
-    assert!(shop.layer.shutdown(Duration::from_secs(60)).await.unfinished.is_empty());
-    let next = Shop { user: shop.user, key: shop.key, ..Shop::in_memory(|builder| builder.store(store)).await };
-    next.create("a").await.expect("a replay").assert_replays("processing", &first);
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_unprotected_call_whose_claim_may_stand_keeps_its_key_while_it_runs() {
     for kind in [StoreErrorKind::Interrupted, StoreErrorKind::Unreachable] {
-        let store = Watched::default();
-        let shop = shop_that_proceeds(&store).await;
+        let (shop, store) = proceeds().await;
         store.lose_answer_and_fail(Operation::Claim, kind);
         let call = shop.begin_create("hold").await;
         store.mend(Operation::Claim);
@@ -193,8 +167,7 @@ async fn an_unprotected_call_whose_claim_may_stand_keeps_its_key_while_it_runs()
 
 #[tokio::test(start_paused = true)]
 async fn an_unprotected_call_whose_claim_was_not_made_renews_nothing_and_loses_nothing() {
-    let store = Watched::default();
-    let shop = shop_that_proceeds(&store).await;
+    let (shop, store) = proceeds().await;
     store.fail(Operation::Claim, StoreErrorKind::Interrupted);
     let calls = [shop.spawn_create("hold"), shop.with_new_key().spawn_create("lose")];
     tokio::time::sleep(LEASE * 10).await;
@@ -212,8 +185,7 @@ async fn an_unprotected_call_whose_claim_was_not_made_renews_nothing_and_loses_n
 
 #[tokio::test(start_paused = true)]
 async fn an_unprotected_call_is_told_of_a_loss_only_once_its_claim_is_known_to_stand() {
-    let store = Watched::default();
-    let shop = shop_that_proceeds(&store).await;
+    let (shop, store) = proceeds().await;
     store.lose_answer(Operation::Claim);
     store.fail(Operation::Extend, StoreErrorKind::Unreachable);
     let call = shop.spawn_create("lose");

@@ -4,11 +4,7 @@ use crate::prelude::*;
 
 async fn one_of_fifty_runs(store: impl Store) {
     let shop = Shop::on(store).await;
-    let mut calls = JoinSet::new();
-    for _ in 0..50 {
-        let client = shop.with_key(shop.key);
-        calls.spawn(async move { client.create("hold").await });
-    }
+    let mut calls = shop.spawn_all(50, |shop| async move { shop.create("hold").await });
     until("one handler runs", async || shop.handler.started() == 1).await;
     // All other calls end before the handler does.
     let mut outcomes = Vec::new();
@@ -21,14 +17,4 @@ async fn one_of_fifty_runs(store: impl Store) {
     assert_eq!(shop.create("hold").await.expect("a replay").message, first.message);
     assert_eq!((shop.handler.started(), shop.handler.finished()), (1, 1));
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_fifty_runs_in_memory() {
-    one_of_fifty_runs(MemoryStore::new()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_fifty_runs_on_postgres() {
-    let database = Database::new().await;
-    one_of_fifty_runs(postgres(database.pool(8))).await;
-}
+on_both_stores!(one_of_fifty_runs flavor = "multi_thread", worker_threads = 2);

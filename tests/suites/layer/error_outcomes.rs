@@ -23,34 +23,22 @@ const TABLE: [(&str, [Option<&str>; 2]); 5] = [
     ("effect and fail", [None, None]),
 ];
 
-async fn is_as_in_the_table(make: impl AsyncFn() -> Shop) {
+async fn is_said_beside_each_error_of_a_handler(store: impl Store) {
+    let shop = Shop::with(|builder| some_are_final(builder).store(store)).await;
     for (name, expected) in TABLE {
-        let shop = make().await;
+        let shop = shop.with_new_key();
         for expected in expected {
             assert_eq!(said(shop.create(name).await.expect_err(name)).as_deref(), expected, "{name}");
         }
     }
 }
-
-#[tokio::test]
-async fn is_said_beside_each_error_of_a_handler() {
-    is_as_in_the_table(async || Shop::with(|builder| some_are_final(builder).store(MemoryStore::default())).await)
-        .await;
-}
-
-#[tokio::test]
-async fn is_said_beside_each_error_of_a_handler_on_postgres() {
-    let database = Database::new().await;
-    let store = postgres(database.pool(4));
-    is_as_in_the_table(async || Shop::with(|builder| some_are_final(builder).store(store.clone())).await).await;
-}
+on_both_stores!(is_said_beside_each_error_of_a_handler);
 
 /// A retry may run, or get the error again.
 #[tokio::test(start_paused = true)]
 async fn is_not_said_if_the_store_has_not_taken_it() {
     for (operation, name) in [(Operation::Release, "fail"), (Operation::Complete, "fail for good")] {
-        let store = Watched::default();
-        let shop = Shop::in_memory(|builder| some_are_final(builder).store(store.clone())).await;
+        let (shop, store) = Shop::watched(some_are_final).await;
         store.fail(operation, StoreErrorKind::Unreachable);
         assert_eq!(said(shop.create(name).await.expect_err(name)), None, "{name}");
     }
@@ -58,8 +46,7 @@ async fn is_not_said_if_the_store_has_not_taken_it() {
 
 #[tokio::test(start_paused = true)]
 async fn is_not_said_beside_an_error_of_a_call_that_runs_unprotected() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| some_are_final(builder).store(store.clone()).policies(proceeding())).await;
+    let (shop, store) = Shop::watched(|builder| some_are_final(builder).policies(proceeding())).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     assert_eq!(said(shop.create("fail").await.expect_err("it fails")), None);
     // A header that the handler has set is not passed on as the layer's.

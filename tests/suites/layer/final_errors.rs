@@ -17,6 +17,8 @@ pub(crate) const NEVER_FINAL: [Code; 8] = [
     Code::Unknown,
 ];
 
+const CANCEL: &str = "/shop.v1.Shop/Cancel";
+
 /// Makes two codes final for each procedure.
 fn some_are_final(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
     builder.adjust_procedures(|procedure| procedure.final_errors([Code::FailedPrecondition, Code::InvalidArgument]))
@@ -45,7 +47,7 @@ fn assert_shipped(status: &Status, case: &str) {
     assert!(status.get_details_precondition_failure().is_some(), "{case}");
 }
 
-async fn replays_a_final_error(store: impl Store) {
+async fn are_replayed_with_details_and_metadata(store: impl Store) {
     let shop = shop_on(store).await;
     let first = shop.create("fail for good").await.expect_err("it fails");
     assert_shipped(&first, "the first call");
@@ -72,22 +74,9 @@ async fn replays_a_final_error(store: impl Store) {
     assert_refused(shop.touch("fail for good").await, Code::InvalidArgument, Reason::KeyReused);
     assert_eq!(shop.handler.started(), 1);
 }
+on_both_stores!(are_replayed_with_details_and_metadata);
 
-#[tokio::test]
-async fn are_replayed_with_details_and_metadata_in_memory() {
-    replays_a_final_error(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn are_replayed_with_details_and_metadata_on_postgres() {
-    let database = Database::new().await;
-    replays_a_final_error(postgres(database.pool(4))).await;
-    let rows = "SELECT response_bytes IS NULL AND error_bytes IS NOT NULL FROM tenant.idempotency_keys";
-    let rows = database.owner().await.query(rows, &[]).await.expect("the rows");
-    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<bool>>(), [true]);
-}
-
-async fn frees_the_key_of_any_other_error(store: impl Store) {
+async fn do_not_include_other_errors_which_free_the_key(store: impl Store) {
     let shop = shop_on(store).await;
     let mut started = 0;
     for code in (1..=16).map(Code::from_i32) {
@@ -114,100 +103,36 @@ async fn frees_the_key_of_any_other_error(store: impl Store) {
     assert_eq!(shop.create("panic").await.expect_err("it panics").code(), Code::Internal);
     shop.create("a").await.expect("the key is free").assert("processing", false);
 }
+on_both_stores!(do_not_include_other_errors_which_free_the_key);
 
+/// The policies, a procedure, the name of its call, and whether its error is replayed: by default none is, and a procedure's own codes
+/// replace the layer's.
 #[tokio::test]
-async fn do_not_include_other_errors_which_free_the_key_in_memory() {
-    frees_the_key_of_any_other_error(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn do_not_include_other_errors_which_free_the_key_on_postgres() {
-    let database = Database::new().await;
-    frees_the_key_of_any_other_error(postgres(database.pool(4))).await;
-}
-
-#[tokio::test]
-async fn are_none_by_default() {
-    assert!(Policies::default().final_errors.is_empty());
-    let shop = Shop::new().await;
-    for started in 1..=2 {
-        let status = shop.create("fail for good").await.expect_err("it fails");
-        assert_shipped(&status, "not a replay");
-        assert!(!status.metadata().contains_key("idempotent-replayed"));
-        assert_eq!(shop.handler.started(), started);
+async fn come_from_the_proto_option_or_else_from_the_layers_policies() {
+    let not_found = FinalErrors::new([Code::NotFound]).expect("it may be final");
+    for (final_errors, path, name, is_replayed) in [
+        (FinalErrors::NONE, CREATE, "fail for good", false),
+        (not_found, CREATE, "fail", true),
+        (not_found, CANCEL, "fail", false),
+        (FinalErrors::NONE, CANCEL, "fail for good", true),
+        (FinalErrors::NONE, CANCEL, "fail with 3", false),
+        // After the effect, too.
+        (FinalErrors::NONE, CANCEL, "effect and fail for good", true),
+    ] {
+        let policies = Policies { final_errors, ..Policies::default() };
+        let shop = Shop::with(|builder| builder.store(MemoryStore::new()).policies(policies)).await;
+        let call = async |name| if path == CREATE { shop.create(name).await } else { shop.cancel(name).await };
+        for replayed in [false, is_replayed] {
+            let status = call(name).await.expect_err("it fails");
+            if name.ends_with("for good") {
+                assert_shipped(&status, name);
+            }
+            assert_eq!(status.metadata().contains_key("idempotent-replayed"), replayed, "{path} {name}");
+        }
+        assert_eq!(shop.handler.started(), if is_replayed { 1 } else { 2 }, "{path} {name}");
+        // The key is free unless the error has it.
+        assert_eq!(call("a").await.is_err(), is_replayed, "{path} {name}");
     }
-    shop.create("a").await.expect("the key is free").assert("processing", false);
-}
-
-#[tokio::test]
-async fn come_from_the_layers_policies_if_a_procedure_sets_none() {
-    let final_errors = FinalErrors::new([Code::NotFound]).expect("it may be final");
-    let policies = Policies { final_errors, ..Policies::default() };
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).policies(policies)).await;
-    for replayed in [false, true] {
-        let status = shop.create("fail").await.expect_err("it fails");
-        assert_eq!(status.metadata().contains_key("idempotent-replayed"), replayed);
-    }
-    // A procedure's own codes replace the layer's.
-    let shop = shop.with_new_key();
-    for _ in 0..2 {
-        let status = shop.cancel("fail").await.expect_err("it fails");
-        assert!(!status.metadata().contains_key("idempotent-replayed"));
-    }
-}
-
-#[tokio::test]
-async fn come_from_the_proto_option() {
-    let shop = Shop::new().await;
-    for replayed in [false, true] {
-        let status = shop.cancel("fail for good").await.expect_err("it fails");
-        assert_shipped(&status, "by the option");
-        assert_eq!(status.metadata().contains_key("idempotent-replayed"), replayed);
-    }
-    let shop = shop.with_new_key();
-    shop.cancel("fail with 3").await.expect_err("it fails");
-    shop.cancel("a").await.expect("the key is free").assert("completed", false);
-}
-
-#[tokio::test]
-async fn are_replayed_after_the_effect_too() {
-    let shop = shop_on(MemoryStore::new()).await;
-    for replayed in [false, true] {
-        let status = shop.create("effect and fail for good").await.expect_err("it fails");
-        assert_shipped(&status, "the handler's own answer");
-        assert_eq!(status.metadata().contains_key("idempotent-replayed"), replayed);
-    }
-    assert_eq!(shop.handler.started(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn expire_like_any_record_in_memory() {
-    let policies = Policies { retention: Duration::from_secs(3600), ..Policies::default() };
-    let shop = Shop::in_memory(|builder| some_are_final(builder).store(MemoryStore::new()).policies(policies)).await;
-    for (passes, started) in [(0, 1), (3500, 1), (200, 2), (1, 2)] {
-        tokio::time::sleep(Duration::from_secs(passes)).await;
-        assert_shipped(&shop.create("fail for good").await.expect_err("it fails"), "whenever");
-        assert_eq!(shop.handler.started(), started);
-    }
-}
-
-#[tokio::test]
-async fn are_recorded_later_if_the_store_is_unreachable() {
-    let database = Database::new().await;
-    let (proxy, pool) = database.pool_through_proxy(4).await;
-    let shop = shop_on(postgres(pool)).await;
-    let call = shop.spawn_create("hold and fail for good");
-    until("the handler runs", async || shop.handler.started() == 1).await;
-    proxy.cut();
-    shop.handler.open(1);
-    assert_shipped(&call.await.expect("no panic").expect_err("it fails"), "the first call");
-    proxy.mend();
-    until("it is recorded", async || {
-        let status = shop.create("hold and fail for good").await.expect_err("recorded or not");
-        status.metadata().contains_key("idempotent-replayed")
-    })
-    .await;
-    assert_eq!(shop.handler.started(), 1);
 }
 
 #[test]

@@ -17,6 +17,27 @@ use tower::Service;
 
 use crate::prelude::*;
 
+/// Makes two tests of a check of a store: in memory, and on PostgreSQL.
+macro_rules! on_both_stores {
+    ($check:ident $($runtime:tt)*) => {
+        mod $check {
+            use crate::prelude::*;
+
+            #[tokio::test($($runtime)*)]
+            async fn in_memory() {
+                super::$check(MemoryStore::new()).await;
+            }
+
+            #[tokio::test($($runtime)*)]
+            async fn on_postgres() {
+                let database = Database::new().await;
+                super::$check(postgres(database.pool(8))).await;
+            }
+        }
+    };
+}
+pub(crate) use on_both_stores;
+
 /// The path of the procedure that [`Shop::create`] calls.
 pub(crate) const CREATE: &str = "/shop.v1.Shop/CreateOrder";
 
@@ -55,6 +76,24 @@ impl Shop {
     /// A shop over a pipe in memory, for tests that pause time: paused time advances only while all tasks are idle.
     pub(crate) async fn in_memory(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
         Self::served(build, shop::serve_in_memory, PAUSED_PATIENCE).await
+    }
+
+    /// The same on this store.
+    pub(crate) async fn paused(store: impl Store) -> Self {
+        Self::in_memory(|builder| builder.store(store)).await
+    }
+
+    /// The same on a store that is watched.
+    pub(crate) async fn watched(
+        build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+    ) -> (Self, Watched) {
+        let store = Watched::default();
+        (Self::in_memory(|builder| build(builder.store(store.clone()))).await, store)
+    }
+
+    /// Another process, called by the same user with the same key.
+    pub(crate) async fn beside(&self, build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
+        Self { user: self.user, key: self.key, ..Self::in_memory(build).await }
     }
 
     async fn served(
@@ -139,6 +178,21 @@ impl Shop {
         call
     }
 
+    /// The same in real time; when this returns, the handler runs.
+    pub(crate) async fn run_create(&self, name: &'static str) -> JoinHandle<Result<Seen, Status>> {
+        let (before, call) = (self.handler.started(), self.spawn_create(name));
+        until("the handler runs", async || self.handler.started() > before).await;
+        call
+    }
+
+    /// Makes calls of the same user with the same key at once.
+    pub(crate) fn spawn_all<F>(&self, calls: usize, call: impl Fn(Self) -> F) -> JoinSet<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        (0..calls).map(|_| call(self.with_key(self.key))).collect()
+    }
+
     /// Spawns [`create`](Self::create) as a task whose message is sent when the test puts it into the channel.
     pub(crate) async fn spawn_slow(&self) -> (mpsc::Sender<CreateOrderRequest>, JoinHandle<Result<Seen, Status>>) {
         let (sender, receiver) = mpsc::channel(1);
@@ -157,6 +211,10 @@ impl Shop {
 
     pub(crate) fn with_new_key(&self) -> Self {
         self.with_key(Some(Uuid::new_v4()))
+    }
+
+    pub(crate) fn by_another_user(&self) -> Self {
+        Self { user: Some(Uuid::new_v4()), ..self.with_new_key() }
     }
 
     pub(crate) fn with_key(&self, key: Option<Uuid>) -> Self {

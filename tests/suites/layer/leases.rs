@@ -17,14 +17,9 @@ fn with_lease(builder: IdempotencyLayerBuilder, lease: Duration) -> IdempotencyL
     builder.policies(Policies { lease, ..Policies::default() })
 }
 
-async fn shop_on(store: &Watched, lease: Duration) -> Shop {
-    Shop::in_memory(|builder| with_lease(builder, lease).store(store.clone())).await
-}
-
 /// A shop on a store that is watched.
 async fn watched() -> (Shop, Watched) {
-    let store = Watched::default();
-    (shop_on(&store, LEASE).await, store)
+    Shop::watched(|builder| with_lease(builder, LEASE)).await
 }
 
 async fn shop_on_postgres(database: &Database, lease: Duration) -> (Shop, PostgresStore) {
@@ -62,9 +57,8 @@ async fn a_handler_that_runs_for_many_leases_keeps_its_key_and_is_told_nothing()
 /// A lease that ends by the clock of the store's server ends with it.
 #[tokio::test(start_paused = true)]
 async fn all_leases_are_renewed_at_once_if_the_stores_clock_jumps_ahead() {
-    let store = Watched::default();
+    let (shop, store) = Shop::watched(|builder| with_lease(builder, HOUR)).await;
     store.clock.note(Instant::now(), HOUR);
-    let shop = shop_on(&store, HOUR).await;
     let calls = [shop.spawn_create("hold"), shop.with_new_key().spawn_create("lose")];
     until("both handlers run", async || shop.handler.started() == 2).await;
     for jumps in 1..=2 {
@@ -82,8 +76,7 @@ async fn all_leases_are_renewed_at_once_if_the_stores_clock_jumps_ahead() {
 async fn a_handler_that_runs_for_many_leases_keeps_its_key_on_postgres() {
     let (database, owner) = Database::with_owner().await;
     let (shop, _) = shop_on_postgres(&database, REAL_LEASE).await;
-    let call = shop.spawn_create("hold");
-    until("the handler runs", async || shop.handler.started() == 1).await;
+    let call = shop.run_create("hold").await;
     let over = "SELECT now() > created + 2 * $1 * interval '1 second' FROM tenant.idempotency_keys";
     until("two leases are over", async || {
         assert_in_progress(&shop.create("hold").await.expect_err("the first runs"), REAL_LEASE);
@@ -111,8 +104,7 @@ async fn a_handler_that_blocks_its_thread_for_many_leases_keeps_its_key() {
             at_work.abort();
         }
         let (shop, store) = shop_on_postgres(&database, REAL_LEASE).await;
-        let call = shop.spawn_create(name);
-        until("the handler runs", async || shop.handler.started() == 1).await;
+        let call = shop.run_create(name).await;
         let over = "SELECT now() > created + 2 * $1 * interval '1 second' FROM tenant.idempotency_keys
                     WHERE idempotency_key = $2";
         until("two leases are over", async || {
@@ -147,11 +139,10 @@ async fn a_handler_that_was_told_keeps_its_key_again_if_no_other_call_took_it_me
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_is_told_as_soon_as_its_unrenewed_lease_ends_and_not_before() {
-    let store = Watched::default();
     let (long, slow) = (Duration::from_secs(300), Duration::from_secs(5));
     // Attempts to renew it fail, at once or slowly, or are never answered.
     for (lease, fails) in [(LEASE, Some(Duration::ZERO)), (LEASE, None), (long, Some(slow))] {
-        let shop = shop_on(&store, lease).await;
+        let (shop, store) = Shop::watched(|builder| with_lease(builder, lease)).await;
         let began = Instant::now();
         let call = shop.begin_create("lose").await;
         match fails {
@@ -164,59 +155,14 @@ async fn a_handler_is_told_as_soon_as_its_unrenewed_lease_ends_and_not_before() 
         assert!(told >= lease && told <= lease + Duration::from_millis(20), "told after {told:?} of {lease:?}");
         assert_eq!(shop.handler.lost(), 1);
         shop.create("lose").await.expect("a replay").assert("processing", true);
-        store.mend(Operation::Extend);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handler_is_not_told_of_a_failure_that_ends_before_its_lease() {
-    let (shop, store) = watched().await;
-    let call = shop.spawn_create("hold");
-    let _told = shop.with_new_key().spawn_create("lose");
-    for _ in 0..10 {
-        store.fail(Operation::Extend, StoreErrorKind::Unreachable);
-        tokio::time::sleep(LEASE / 2).await;
-        store.mend(Operation::Extend);
-        tokio::time::sleep(LEASE).await;
-        assert_in_progress(&shop.create("hold").await.expect_err("the first runs"), LEASE);
-    }
-    assert_eq!(shop.handler.lost(), 0);
-    shop.handler.open(1);
-    call.await.expect("no panic").expect("the first call").assert("processing", false);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_next_call_takes_over_a_key_whose_lease_is_lost() {
-    let (shop, store) = watched().await;
-    let late = shop.begin_create("lose and hold").await;
-    store.fail(Operation::Extend, StoreErrorKind::Unreachable);
-    until("the handler is told", async || shop.handler.lost() == 1).await;
-    store.mend(Operation::Extend);
-
-    // The late call goes on, and cannot change the record of the next.
-    let next = Shop { user: shop.user, key: shop.key, ..shop_on(&store, LEASE).await };
-    let run = next.begin_create("lose and hold").await;
-    assert_eq!(next.handler.started(), 1);
-    shop.handler.open(1);
-    let late = late.await.expect("no panic").expect("its caller gets its answer");
-    assert_in_progress(&shop.create("lose and hold").await.expect_err("the next runs"), LEASE);
-
-    store.fail(Operation::Extend, StoreErrorKind::Unreachable);
-    until("the next handler is told", async || next.handler.lost() == 1).await;
-    next.handler.open(1);
-    let run = run.await.expect("no panic").expect("the next call");
-    run.assert("processing", false);
-    let replay = shop.create("lose and hold").await.expect("a replay");
-    assert_eq!(replay.message, run.message);
-    assert_ne!(replay.message, late.message);
 }
 
 #[tokio::test]
 async fn a_handler_is_told_that_its_key_was_taken_over_and_completes_nothing_on_postgres() {
     let (database, owner) = Database::with_owner().await;
     let (shop, store) = shop_on_postgres(&database, REAL_LEASE).await;
-    let late = shop.spawn_create("lose and hold");
-    until("the handler runs", async || shop.handler.started() == 1).await;
+    let late = shop.run_create("lose and hold").await;
     // Another process takes the key over, as if the lease had ended.
     let next = Reservation { token: Uuid::new_v4(), ..shop.claim("", "").reservation };
     let take_over = "UPDATE tenant.idempotency_keys
@@ -271,8 +217,7 @@ async fn a_handler_is_told_if_the_store_is_unreachable_until_its_lease_ends() {
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let store = postgres(pool);
     let shop = Shop::with(|builder| with_lease(builder, REAL_LEASE).store(store)).await;
-    let call = shop.spawn_create("lose and hold");
-    until("the handler runs", async || shop.handler.started() == 1).await;
+    let call = shop.run_create("lose and hold").await;
     proxy.cut();
     until("the handler is told", async || shop.handler.lost() == 1).await;
     proxy.mend();
@@ -284,7 +229,7 @@ async fn a_handler_is_told_if_the_store_is_unreachable_until_its_lease_ends() {
     assert_eq!(shop.handler.started(), 1);
 }
 
-async fn refuses_a_retry_after_the_effect(store: impl Store + Clone) {
+async fn an_effect_is_not_repeated_when_its_handler_fails(store: impl Store + Clone) {
     for policy in [LeasePolicy::Rerun, LeasePolicy::Refuse] {
         let policies = Policies { on_lease_ended: policy, ..Policies::default() };
         let shop = Shop::with(|builder| builder.store(store.clone()).policies(policies)).await;
@@ -310,41 +255,4 @@ async fn refuses_a_retry_after_the_effect(store: impl Store + Clone) {
         shop.create("effect").await.expect("a replay").assert_replays("processing", &first);
     }
 }
-
-#[tokio::test]
-async fn an_effect_is_not_repeated_when_its_handler_fails_in_memory() {
-    refuses_a_retry_after_the_effect(Watched::default()).await;
-}
-
-#[tokio::test]
-async fn an_effect_is_not_repeated_when_its_handler_fails_on_postgres() {
-    let database = Database::new().await;
-    let store = postgres(database.pool(4));
-    refuses_a_retry_after_the_effect(store).await;
-    let unknown = "SELECT count(*) FROM tenant.idempotency_keys WHERE outcome_unknown";
-    let unknown: i64 = database.owner().await.query_one(unknown, &[]).await.expect("the records").get(0);
-    assert_eq!(unknown, 4);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unknown_outcome_expires_like_any_record() {
-    let (shop, _) = watched().await;
-    shop.create("effect and fail").await.expect_err("it fails");
-    tokio::time::sleep(Policies::default().retention - LEASE).await;
-    assert_refused(shop.create("effect and fail").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
-    tokio::time::sleep(LEASE * 2).await;
-    shop.create("a").await.expect("the key is free").assert("processing", false);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unknown_outcome_is_recorded_later_if_the_store_is_unreachable() {
-    let store = Watched::default();
-    let shop = shop_on(&store, Duration::from_secs(60)).await;
-    store.fail(Operation::Abandon, StoreErrorKind::Unreachable);
-    shop.create("effect and fail").await.expect_err("it fails");
-    assert_refused(shop.create("effect and fail").await, Code::Aborted, Reason::InProgress);
-    store.mend(Operation::Abandon);
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_refused(shop.create("effect and fail").await, Code::FailedPrecondition, Reason::OutcomeUnknown);
-    assert_eq!(shop.handler.started(), 1);
-}
+on_both_stores!(an_effect_is_not_repeated_when_its_handler_fails);

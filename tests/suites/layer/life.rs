@@ -44,35 +44,20 @@ async fn passes_the_effect_policy_to_the_store() {
 }
 
 #[tokio::test]
-async fn reports_completed_for_a_procedure_that_creates_no_tracked_resource() {
-    let shop = Shop::new().await;
-    let first = shop.touch("a").await.expect("the first call");
-    first.assert("completed", false);
-    let replay = shop.touch("a").await.expect("a replay");
-    replay.assert("completed", true);
-    assert_eq!(replay.message, first.message, "an empty message");
-}
-
-#[tokio::test]
-async fn releases_the_key_of_a_call_that_failed() {
-    let shop = Shop::new().await;
-    for started in 1..=2 {
-        let status = shop.create("fail").await.expect_err("the handler fails");
-        assert_eq!((status.code(), status.message()), (Code::NotFound, "no such thing"));
-        assert!(status.metadata().get("idempotency-status").is_none());
-        assert_eq!(shop.handler.started(), started);
+async fn releases_the_key_of_a_call_that_failed_or_panicked() {
+    for (name, code, says) in [("fail", Code::NotFound, "no such thing"), ("panic", Code::Internal, "")] {
+        let shop = Shop::new().await;
+        for started in 1..=2 {
+            let status = shop.create(name).await.expect_err("the handler fails");
+            assert_eq!(status.code(), code);
+            // The client does not see the panic's message.
+            assert!(status.message().contains(says) && !status.message().contains("told to"), "{status:?}");
+            assert!(status.metadata().get("idempotency-status").is_none());
+            assert_eq!(shop.handler.started(), started);
+        }
+        // The key is free, so another request may use it.
+        shop.create("a").await.expect("the key is free").assert("processing", false);
     }
-    // The key is free, so another request may use it.
-    shop.create("a").await.expect("the key is free").assert("processing", false);
-}
-
-#[tokio::test]
-async fn releases_the_key_of_a_call_that_panicked() {
-    let shop = Shop::new().await;
-    let status = shop.create("panic").await.expect_err("the handler panics");
-    assert_eq!(status.code(), Code::Internal);
-    assert!(!status.message().contains("told to"), "the client does not see the panic's message: {status:?}");
-    shop.create("a").await.expect("the key is free").assert("processing", false);
 }
 
 #[tokio::test]
@@ -143,19 +128,18 @@ async fn gives_the_key_to_the_handler_and_passes_on_its_metadata() {
     assert_eq!(response.get_ref().key, shop.key.expect("a key").to_string());
 }
 
+/// Of a success, a final error, and an outcome that is not known.
 #[tokio::test(start_paused = true)]
 async fn runs_the_handler_again_once_the_record_expired() {
-    let shop = Shop::with(|builder| {
-        builder
-            .store(MemoryStore::new())
-            .policies(Policies { retention: Duration::from_secs(3600), ..Policies::default() })
-    })
-    .await;
-    let first = shop.create("a").await.expect("the first call");
-    tokio::time::advance(Duration::from_secs(3500)).await;
-    assert_eq!(shop.create("a").await.expect("a replay").message, first.message);
-    tokio::time::advance(Duration::from_secs(101)).await;
-    let second = shop.create("a").await.expect("another first call");
-    second.assert("processing", false);
-    assert_ne!(second.message, first.message);
+    let retention = Duration::from_secs(3600);
+    let policies =
+        move |procedure: ProcedureBuilder| procedure.retention(retention).final_errors([Code::FailedPrecondition]);
+    for name in ["a", "fail for good", "effect and fail"] {
+        let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).adjust_procedures(policies)).await;
+        for (passes, started) in [(0, 1), (3500, 1), (200, 2), (1, 2)] {
+            tokio::time::sleep(Duration::from_secs(passes)).await;
+            assert_eq!(shop.create(name).await.is_ok(), name == "a");
+            assert_eq!(shop.handler.started(), started, "{name}");
+        }
+    }
 }

@@ -50,7 +50,9 @@ pub(crate) use uuid::Uuid;
 
 pub(crate) use crate::{
     build::{compile, error},
-    harness::{CREATE, Seen, Shop, assert_refused, assert_rejected, order_id, postgres, quiet, retry_delay},
+    harness::{
+        CREATE, Seen, Shop, assert_refused, assert_rejected, on_both_stores, order_id, postgres, quiet, retry_delay,
+    },
     reconcile::reconcile,
     watched::{Operation, Watched},
     witness::{Answer, Witness},

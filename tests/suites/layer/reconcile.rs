@@ -1,6 +1,5 @@
 //! Abandoned calls that a client retries: the layer asks the reconciler.
 
-use tokio::runtime;
 use tonic_idempotency::policy::ProcedureError;
 
 use crate::prelude::*;
@@ -33,7 +32,7 @@ async fn abandoned(answer: Answer) -> (Shop, Watched, Witness) {
     (shop, store, witness)
 }
 
-async fn replays_the_found_response(store: impl Store + Clone) {
+async fn a_retry_gets_the_found_response(store: impl Store + Clone) {
     let witness = Witness::new(Answer::found("found"));
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
@@ -45,17 +44,7 @@ async fn replays_the_found_response(store: impl Store + Clone) {
     }
     assert_eq!((shop.handler.started(), witness.asked().len()), (0, 1));
 }
-
-#[tokio::test]
-async fn a_retry_gets_the_found_response_in_memory() {
-    replays_the_found_response(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn a_retry_gets_the_found_response_on_postgres() {
-    let database = Database::new().await;
-    replays_the_found_response(postgres(database.pool(4))).await;
-}
+on_both_stores!(a_retry_gets_the_found_response);
 
 #[tokio::test(start_paused = true)]
 async fn the_resource_of_a_found_response_is_recorded() {
@@ -66,7 +55,7 @@ async fn the_resource_of_a_found_response_is_recorded() {
     shop.create("a").await.expect("a replay").assert("failed", true);
 }
 
-async fn runs_a_call_that_was_not_executed(store: impl Store + Clone) {
+async fn a_retry_runs_a_call_that_was_not_executed(store: impl Store + Clone) {
     let witness = Witness::new(Answer::NotExecuted);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
@@ -84,20 +73,9 @@ async fn runs_a_call_that_was_not_executed(store: impl Store + Clone) {
     }
     assert_refused(shop.create("b").await, Code::InvalidArgument, Reason::KeyReused);
 }
+on_both_stores!(a_retry_runs_a_call_that_was_not_executed);
 
-#[tokio::test]
-async fn a_retry_runs_a_call_that_was_not_executed_in_memory() {
-    runs_a_call_that_was_not_executed(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn a_retry_runs_a_call_that_was_not_executed_on_postgres() {
-    let database = Database::new().await;
-    let store = postgres(database.pool(4));
-    runs_a_call_that_was_not_executed(store).await;
-}
-
-async fn asks_again_if_the_outcome_is_unknown(store: impl Store + Clone) {
+async fn a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown(store: impl Store + Clone) {
     let witness = Witness::new(Answer::Unknown);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
@@ -113,18 +91,7 @@ async fn asks_again_if_the_outcome_is_unknown(store: impl Store + Clone) {
     shop.create("a").await.expect("the found response").assert("processing", true);
     assert_eq!((shop.handler.started(), witness.asked().len()), (0, asked + 1));
 }
-
-#[tokio::test]
-async fn a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown_in_memory() {
-    asks_again_if_the_outcome_is_unknown(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown_on_postgres() {
-    let database = Database::new().await;
-    let store = postgres(database.pool(4));
-    asks_again_if_the_outcome_is_unknown(store).await;
-}
+on_both_stores!(a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown);
 
 #[tokio::test(start_paused = true)]
 async fn is_given_the_caller_key_procedure_and_request() {
@@ -141,7 +108,7 @@ async fn is_given_the_caller_key_procedure_and_request() {
 #[tokio::test(start_paused = true)]
 async fn is_asked_once_while_other_retries_are_refused() {
     let (shop, store, witness) = abandoned(Answer::found("found").held()).await;
-    let other = Shop { user: shop.user, key: shop.key, ..shop_on(store, &witness).await };
+    let other = shop.beside(|builder| reconcile(builder, &witness).store(store)).await;
     let call = shop.begin_create("a").await;
     for shop in [&shop, &other] {
         assert_refused(shop.create("a").await, Code::Aborted, Reason::InProgress);
@@ -155,18 +122,11 @@ async fn is_asked_once_while_other_retries_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn is_asked_once_for_all_waiting_duplicates() {
-    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found").held()));
-    let shop = Shop::in_memory(|builder| {
-        let builder = builder.policies(Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() });
-        reconcile(builder, &witness).store(store.clone())
-    })
-    .await;
+    let witness = Witness::new(Answer::found("found").held());
+    let waits = Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() };
+    let (shop, store) = Shop::watched(|builder| reconcile(builder.policies(waits), &witness)).await;
     shop.die(&store, CREATE, "a").await;
-    let mut calls = JoinSet::new();
-    for _ in 0..5 {
-        let shop = shop.with_key(shop.key);
-        calls.spawn(async move { shop.create("a").await });
-    }
+    let calls = shop.spawn_all(5, |shop| async move { shop.create("a").await });
     quiet().await;
     witness.open(1);
     for seen in calls.join_all().await {
@@ -294,44 +254,6 @@ async fn a_found_response_is_recorded_later_if_the_store_refuses_it() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     shop.create("a").await.expect("the found response").assert("processing", true);
     assert_eq!((shop.handler.started(), witness.asked().len()), (0, 2));
-}
-
-#[tokio::test]
-async fn finds_the_response_of_a_process_that_died_while_its_handler_ran() {
-    let store = MemoryStore::new();
-    let witness = Witness::new(Answer::found("found"));
-    let short = |builder: IdempotencyLayerBuilder| {
-        reconcile(builder, &witness).adjust_procedures(|procedure| match procedure.path() {
-            CREATE => procedure.on_lease_ended(LeasePolicy::Reconcile).lease(Duration::from_millis(300)),
-            _ => procedure,
-        })
-    };
-    let shop = Shop::with(|builder| short(builder).store(store.clone())).await;
-    // A runtime stands in for a process: everything on it ends at once.
-    let process = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let (died, ran) = (store.clone(), short(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)));
-    let (user, key) = (shop.user, shop.key);
-    let life_and_death = move || {
-        process.block_on(async {
-            let shop = Shop { user, key, ..Shop::with(|_| ran.store(died)).await };
-            let _call = shop.spawn_create("hold");
-            until("the handler runs", async || shop.handler.started() == 1).await;
-            shop.handler
-        })
-    };
-    let handler = tokio::task::spawn_blocking(life_and_death).await.expect("no panic");
-    handler.open(1);
-
-    until("its lease has ended", async || match shop.create("hold").await {
-        Ok(_) => true,
-        Err(status) => {
-            assert_rejected(&status, Code::Aborted, Reason::InProgress);
-            false
-        }
-    })
-    .await;
-    shop.create("hold").await.expect("a replay").assert("processing", true);
-    assert_eq!((handler.finished(), shop.handler.started(), witness.asked().len()), (0, 0, 1));
 }
 
 #[test]

@@ -9,25 +9,25 @@ fn policies(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
     builder.policies(Policies { lease: LEASE, retention: RETENTION, ..Policies::default() })
 }
 
-async fn shop_on(store: &Watched) -> Shop {
-    Shop::in_memory(|builder| policies(builder).store(store.clone())).await
-}
-
-/// Another server on the same store, called by the same user with the same key.
-async fn other_server(shop: &Shop, store: &Watched) -> Shop {
-    Shop { user: shop.user, key: shop.key, ..shop_on(store).await }
+fn unrecorded(server: usize, caller: usize) -> Limits {
+    Limits { unrecorded: Limit::new(server, caller), ..Limits::default() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn keep_their_key_until_they_are_recorded() {
     for (operation, name) in [(Operation::Complete, "a"), (Operation::Abandon, "effect and fail")] {
-        let store = Watched::default();
-        let shop = shop_on(&store).await;
+        let (shop, store) = Shop::watched(policies).await;
         store.fail(operation, StoreErrorKind::Refused);
         drop(shop.create(name).await);
         for _ in 0..10 {
             tokio::time::sleep(LEASE).await;
             assert_refused(shop.create(name).await, Code::Aborted, Reason::InProgress);
+        }
+        store.mend(operation);
+        tokio::time::sleep(LEASE).await;
+        match operation {
+            Operation::Complete => shop.create(name).await.expect("a replay").assert("processing", true),
+            _ => drop(assert_refused(shop.create(name).await, Code::FailedPrecondition, Reason::OutcomeUnknown)),
         }
         assert_eq!(shop.handler.started(), 1);
     }
@@ -35,8 +35,7 @@ async fn keep_their_key_until_they_are_recorded() {
 
 #[tokio::test(start_paused = true)]
 async fn are_given_up_when_the_retention_ends() {
-    let store = Watched::default();
-    let shop = shop_on(&store).await;
+    let (shop, store) = Shop::watched(policies).await;
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     shop.create("a").await.expect("the first call");
     let began = Instant::now();
@@ -50,15 +49,14 @@ async fn are_given_up_when_the_retention_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn are_given_up_when_another_call_has_taken_over() {
-    let store = Watched::default();
-    let shop = shop_on(&store).await;
+    let (shop, store) = Shop::watched(policies).await;
     for operation in [Operation::Complete, Operation::Extend] {
         store.fail(operation, StoreErrorKind::Unreachable);
     }
     shop.handler.open(1);
     shop.create("hold").await.expect("the first call");
     tokio::time::sleep(LEASE * 2).await;
-    let next = other_server(&shop, &store).await;
+    let next = shop.beside(|builder| policies(builder).store(store.clone())).await;
     let taken_over = next.begin_create("hold").await;
     assert_eq!(next.handler.started(), 1);
     for operation in [Operation::Complete, Operation::Extend] {
@@ -74,11 +72,7 @@ async fn are_given_up_when_another_call_has_taken_over() {
 
 #[tokio::test(start_paused = true)]
 async fn let_no_more_keys_be_claimed_while_too_many_wait() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| {
-        policies(builder).store(store.clone()).limits(Limits { unrecorded: Limit::new(2, 10_000), ..Limits::default() })
-    })
-    .await;
+    let (shop, store) = Shop::watched(|builder| policies(builder).limits(unrecorded(2, 10_000))).await;
     let keys = [(); 3].map(|()| shop.with_new_key());
     store.fail(Operation::Complete, StoreErrorKind::Overloaded);
     for shop in &keys[..2] {
@@ -98,26 +92,19 @@ async fn let_no_more_keys_be_claimed_while_too_many_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn of_one_caller_keep_no_other_from_claiming() {
-    let store = Watched::default();
-    let limits = Limits { unrecorded: Limit::new(10_000, 1), ..Limits::default() };
-    let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).limits(limits)).await;
+    let (shop, store) = Shop::watched(|builder| policies(builder).limits(unrecorded(10_000, 1))).await;
     store.fail(Operation::Complete, StoreErrorKind::Overloaded);
     shop.create("a").await.expect("the first call");
     let again = shop.with_new_key();
     let refused = assert_refused(again.create("a").await, Code::ResourceExhausted, Reason::Overloaded);
     let info = refused.get_details_error_info().expect("an ErrorInfo");
     assert_eq!([&info.metadata["limit"], &info.metadata["of"]], ["unrecorded", "caller"]);
-    let other = Shop { user: Some(Uuid::new_v4()), ..again };
-    other.create("a").await.expect("another caller's first call");
+    again.by_another_user().create("a").await.expect("another caller's first call");
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_claims_that_were_not_answered_wait_only_up_to_half_of_the_limit() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| {
-        policies(builder).store(store.clone()).limits(Limits { unrecorded: Limit::new(4, 10_000), ..Limits::default() })
-    })
-    .await;
+    let (shop, store) = Shop::watched(|builder| policies(builder).limits(unrecorded(4, 10_000))).await;
     store.lose_answer(Operation::Claim);
     store.fail(Operation::Release, StoreErrorKind::Unreachable);
     let keys = [(); 6].map(|()| shop.with_new_key());
@@ -149,8 +136,7 @@ async fn of_claims_that_were_not_answered_wait_only_up_to_half_of_the_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn are_recorded_without_their_responses_beyond_the_limit_of_bytes() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).max_unrecorded_bytes(1500)).await;
+    let (shop, store) = Shop::watched(|builder| policies(builder).max_unrecorded_bytes(1500)).await;
     let (one, other) = (shop.with_new_key(), shop.with_new_key());
     let name = "a".repeat(1000);
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
@@ -166,8 +152,8 @@ async fn are_recorded_without_their_responses_beyond_the_limit_of_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn free_the_key_of_a_look_up_that_was_not_answered() {
-    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
-    let shop = Shop::in_memory(|builder| reconcile(builder, &witness).store(store.clone())).await;
+    let witness = Witness::new(Answer::found("found"));
+    let (shop, store) = Shop::watched(|builder| reconcile(builder, &witness)).await;
     shop.die(&store, CREATE, "a").await;
     // Recovery claims the key.
     store.lose_answer(Operation::Claim);

@@ -44,7 +44,7 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     // Of several users, none of whom retries.
     let mut shops = abandoned(&shop, &store, 2).await;
     for answer in [Answer::found("found"), Answer::NotExecuted, Answer::Fails, Answer::Panics] {
-        let shop = Shop { user: Some(Uuid::new_v4()), ..shop.with_new_key() };
+        let shop = shop.by_another_user();
         shop.die(&store, CREATE, "a").await;
         witness.says_of(shop.key, answer);
         shops.push(shop);
@@ -52,8 +52,7 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     witness.says_of(shops[1].key, Answer::found("found too"));
     // A running call, one that has ended, and two of procedures with other policies.
     let running = shop.with_new_key();
-    let call = running.spawn_create("hold");
-    until("the handler runs", async || shop.handler.started() == 1).await;
+    let call = running.run_create("hold").await;
     let completed = shop.with_new_key();
     let first = completed.create("a").await.expect("the first call");
     let [rerun, refuse] = [(); 2].map(|()| shop.with_new_key());
@@ -92,18 +91,7 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     // The next recovery asks about unknown outcomes again.
     assert_eq!(counts(&shop.layer.recovery().recover().await.expect("the store answers")), [0, 0, 3]);
 }
-
-#[tokio::test]
-async fn recovers_abandoned_keys_and_no_others_in_memory() {
-    recovers_abandoned_keys_and_no_others(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn recovers_abandoned_keys_and_no_others_on_postgres() {
-    let database = Database::new().await;
-    let store = postgres(database.pool(4));
-    recovers_abandoned_keys_and_no_others(store).await;
-}
+on_both_stores!(recovers_abandoned_keys_and_no_others);
 
 #[tokio::test(start_paused = true)]
 async fn asks_about_at_most_a_batch_and_the_oldest_first() {
@@ -125,45 +113,24 @@ async fn asks_about_at_most_a_batch_and_the_oldest_first() {
     assert_eq!(counts(&shop.layer.recovery().batch(0).recover().await.expect("the store answers")), [1, 0, 0]);
 }
 
+/// The call that died was the first attempt. One of one would be none: it is asked once at least.
 #[tokio::test(start_paused = true)]
 async fn stops_asking_about_a_key_after_max_attempts() {
-    let (shop, store, witness) = scene(MemoryStore::new(), Answer::Unknown).await;
-    let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
-    // The call that died was the first attempt.
-    let recovery = shop.layer.recovery().max_attempts(4);
-    for unknown in [1, 1, 1, 0, 0] {
-        assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, unknown]);
+    for (attempts, asked) in [(4, 3), (0, 1)] {
+        let (shop, store, witness) = scene(MemoryStore::new(), Answer::Unknown).await;
+        let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
+        let recovery = shop.layer.recovery().max_attempts(attempts);
+        for run in 1..=5 {
+            let unknown = u64::from(run <= asked);
+            assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, unknown]);
+        }
+        assert_eq!(witness.asked().len(), asked);
+        // Clients' retries are not limited.
+        abandoned.create("a").await.expect_err("the outcome is unknown");
+        assert_eq!(witness.asked().len(), asked + 1);
+        assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, 0]);
+        assert_eq!(counts(&shop.layer.recovery().recover().await.expect("ten by default")), [0, 0, 1]);
     }
-    assert_eq!(witness.asked().len(), 3);
-    // Clients' retries are not limited.
-    abandoned.create("a").await.expect_err("the outcome is unknown");
-    assert_eq!(witness.asked().len(), 4);
-    assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, 0]);
-    assert_eq!(counts(&shop.layer.recovery().recover().await.expect("ten by default")), [0, 0, 1]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn concurrent_recoveries_ask_once_about_each_key() {
-    let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found").held()).await;
-    let other = shop_on(store.clone(), &witness).await;
-    let shops = abandoned(&shop, &store, 4).await;
-    let recoveries = [&shop, &other].map(|shop| {
-        let recovery = shop.layer.recovery().concurrency(1);
-        tokio::spawn(async move { recovery.recover().await })
-    });
-    quiet().await;
-    // One recovery asks about the first key, and the other has gone on to the second.
-    assert_eq!(keys_asked(&witness), [shops[0].key, shops[1].key]);
-    assert_refused(shops[0].create("a").await, Code::Aborted, Reason::InProgress);
-    witness.open(4);
-    let mut sum = [0; 3];
-    for recovery in recoveries {
-        let recovered = recovery.await.expect("no panic").expect("the store answers");
-        sum.iter_mut().zip(counts(&recovered)).for_each(|(sum, count)| *sum += count);
-    }
-    assert_eq!(sum, [4, 0, 0]);
-    assert_eq!(witness.asked().len(), 4);
-    shops[2].create("a").await.expect("what was found").assert("processing", true);
 }
 
 #[tokio::test]
@@ -180,18 +147,6 @@ async fn concurrent_recoveries_ask_once_about_each_key_on_postgres() {
         completed += recovery.await.expect("no panic").expect("the store answers").completed;
     }
     assert_eq!((completed, witness.asked().len()), (20, 20));
-}
-
-/// One attempt would be none: the call that died was the first.
-#[tokio::test(start_paused = true)]
-async fn asks_once_at_least() {
-    let (shop, store, witness) = scene(MemoryStore::new(), Answer::Unknown).await;
-    abandoned(&shop, &store, 1).await;
-    let recovery = shop.layer.recovery().max_attempts(0);
-    for unknown in [1, 0] {
-        assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, unknown]);
-    }
-    assert_eq!(witness.asked().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,21 +197,6 @@ async fn shows_how_many_keys_are_left_without_an_outcome() {
     tokio::time::sleep(interval).await;
     assert_eq!(unknown(), Some(1.0));
     recovering.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn finishes_the_current_key_before_it_stops() {
-    let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found").held()).await;
-    let shops = abandoned(&shop, &store, 2).await;
-    let recovering = shop.layer.recovery().concurrency(1).spawn();
-    quiet().await;
-    let stopped = tokio::spawn(recovering.stop());
-    quiet().await;
-    assert!(!stopped.is_finished());
-    witness.open(2);
-    stopped.await.expect("no panic");
-    assert_eq!(keys_asked(&witness), [shops[0].key]);
-    shops[0].create("a").await.expect("a replay").assert("processing", true);
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,6 +264,7 @@ async fn recovers_at_most_concurrency_calls_at_a_time() {
         assert_eq!(witness.asked().len(), concurrency + 1, "the next one takes its place");
         let stopped = tokio::spawn(recovering.stop());
         quiet().await;
+        assert!(!stopped.is_finished(), "it ends what it has begun");
         witness.open(10);
         stopped.await.expect("no panic");
         assert_eq!(witness.asked().len(), concurrency + 1, "it has ended what it had begun, and no more");
@@ -395,8 +336,7 @@ async fn looks_back_without_limit_once_and_then_no_further_than_lookback_on_post
 
 #[tokio::test(start_paused = true)]
 async fn does_not_call_the_store_if_no_procedure_is_reconciled() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     shop.die(&store, CREATE, "a").await;
     assert_eq!(counts(&shop.layer.recovery().recover().await.expect("nothing to do")), [0, 0, 0]);
     assert_eq!(store.asked(Operation::Claim), 1, "the claim of the call that died");

@@ -21,24 +21,8 @@ async fn shop_on(store: impl Store) -> Shop {
     Shop::in_memory(|builder| wait(builder).store(store)).await
 }
 
-/// A shop on a store that is watched.
-async fn watched() -> (Shop, Watched) {
-    let store = Watched::default();
-    (shop_on(store.clone()).await, store)
-}
-
-/// Another process on the same store, called by the same user with the same key.
-async fn beside(shop: &Shop, store: impl Store) -> Shop {
-    Shop { user: shop.user, key: shop.key, ..shop_on(store).await }
-}
-
 fn spawn(shop: &Shop, calls: usize, name: &'static str) -> JoinSet<Result<Seen, Status>> {
-    let mut duplicates = JoinSet::new();
-    for _ in 0..calls {
-        let shop = shop.with_key(shop.key);
-        duplicates.spawn(async move { shop.create(name).await });
-    }
-    duplicates
+    shop.spawn_all(calls, move |shop| async move { shop.create(name).await })
 }
 
 /// The responses of all calls; the one that is not a replay comes first.
@@ -60,13 +44,16 @@ fn assert_one_ran(seen: &[Seen]) {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_duplicates_get_the_response_of_the_first_and_do_not_call_the_store() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(wait).await;
     let calls = spawn(&shop, 1000, "hold");
     quiet().await;
     assert_eq!((calls.len(), shop.handler.started(), store.asked(Operation::Claim)), (1000, 1, 1));
 
+    tokio::time::sleep(MAX_WAIT / 2).await;
+    let opened = Instant::now();
     shop.handler.open(1);
     let seen = answers(calls).await;
+    assert!(opened.elapsed() < AT_ONCE, "{:?}", opened.elapsed());
     assert_eq!(seen.len(), 1000);
     assert_one_ran(&seen);
     assert_eq!((shop.handler.started(), shop.handler.finished()), (1, 1));
@@ -121,71 +108,34 @@ async fn a_thousand_duplicates_hold_no_connection_while_they_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_is_woken_as_soon_as_the_first_ends() {
-    let shop = shop_on(MemoryStore::new()).await;
-    let calls = spawn(&shop, 3, "hold");
-    tokio::time::sleep(MAX_WAIT / 2).await;
-    let opened = Instant::now();
-    shop.handler.open(1);
-    assert_one_ran(&answers(calls).await);
-    assert!(opened.elapsed() < AT_ONCE, "{:?}", opened.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiter_gives_up_after_max_wait() {
-    let shop = shop_on(MemoryStore::new()).await;
+async fn a_waiter_waits_no_longer_than_its_deadline_or_max_wait() {
+    let (shop, store) = Shop::watched(wait).await;
+    let other = shop.beside(|builder| wait(builder).store(store.clone())).await;
     let first = shop.begin_create("hold").await;
-    let began = Instant::now();
-    let ended = timeout(MAX_WAIT * 2, shop.create("hold")).await.expect("it gives up");
-    assert_eq!(retry_delay(&assert_refused(ended, Code::Aborted, Reason::InProgress)), Duration::from_secs(1));
-    let waited = began.elapsed();
-    assert!(waited >= MAX_WAIT && waited < MAX_WAIT + AT_ONCE, "{waited:?}");
-
+    // Without tonic's server in front of the layer, which would also enforce the deadline. A waiter for another process does not start a
+    // pause that would end too late.
+    for (waits, least) in [(&shop, 1.0), (&other, 0.8)] {
+        let wrapped = waits.layer.layer(shop::server(waits.handler.clone()));
+        let client = ShopClient::new(InterceptedService::new(wrapped, shop::authenticate));
+        let short = Duration::from_millis(1500);
+        for (deadline, longest) in [(Some(short), short), (Some(MAX_WAIT * 2), MAX_WAIT), (None, MAX_WAIT)] {
+            let mut request = shop::request("hold", shop.user, shop.key);
+            deadline.into_iter().for_each(|deadline| request.set_timeout(deadline));
+            let began = Instant::now();
+            let ended = timeout(MAX_WAIT * 3, client.clone().create_order(request)).await.expect("it gives up");
+            let status = assert_refused(ended, Code::Aborted, Reason::InProgress);
+            assert_eq!(retry_delay(&status), Duration::from_secs(1));
+            let waited = began.elapsed();
+            assert!(waited >= longest.mul_f64(least) && waited < longest + AT_ONCE, "{waited:?} of {longest:?}");
+        }
+    }
+    // A claim never takes what a late attempt of an earlier one has reserved for its own.
+    assert_eq!(store.tokens(), store.asked(Operation::Claim));
     // Giving up does not affect the first call.
     shop.handler.open(1);
     first.await.expect("no panic").expect("the first call").assert("processing", false);
     shop.create("hold").await.expect("a replay").assert("processing", true);
     assert_eq!(shop.handler.started(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiter_for_another_process_gives_up_after_max_wait() {
-    let (shop, store) = watched().await;
-    let other = beside(&shop, store.clone()).await;
-    let _first = shop.begin_create("hold").await;
-    let began = Instant::now();
-    let ended = timeout(MAX_WAIT * 2, other.create("hold")).await.expect("it gives up");
-    assert_eq!(retry_delay(&assert_refused(ended, Code::Aborted, Reason::InProgress)), Duration::from_secs(1));
-    // It does not start a pause that would end too late; the longest pause is a second.
-    let waited = began.elapsed();
-    assert!(waited > MAX_WAIT - Duration::from_secs(2) && waited <= MAX_WAIT, "{waited:?}");
-    let claims = store.asked(Operation::Claim);
-    assert!((20..60).contains(&claims), "{claims} claims");
-    // A claim never takes what a late attempt of an earlier one has reserved for its own.
-    assert_eq!(store.tokens(), claims);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiter_waits_no_longer_than_its_deadline_or_max_wait() {
-    let store = MemoryStore::new();
-    let shop = shop_on(store.clone()).await;
-    let other = beside(&shop, store).await;
-    let _first = shop.begin_create("hold").await;
-    // Without tonic's server in front of the layer, which would also enforce the deadline.
-    for shop in [&shop, &other] {
-        let wrapped = shop.layer.layer(shop::server(shop.handler.clone()));
-        let client = ShopClient::new(InterceptedService::new(wrapped, shop::authenticate));
-        let short = Duration::from_millis(1500);
-        for (deadline, longest) in [(short, short), (MAX_WAIT * 2, MAX_WAIT)] {
-            let mut request = shop::request("hold", shop.user, shop.key);
-            request.set_timeout(deadline);
-            let began = Instant::now();
-            let ended = timeout(MAX_WAIT * 3, client.clone().create_order(request)).await.expect("it gives up");
-            assert_refused(ended, Code::Aborted, Reason::InProgress);
-            let waited = began.elapsed();
-            assert!(waited > longest / 2 && waited < longest + AT_ONCE, "{waited:?} of {longest:?}");
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +173,7 @@ async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
 #[tokio::test(start_paused = true)]
 async fn the_next_waiter_runs_the_handler_when_the_first_fails_or_panics() {
     for (name, code) in [("hold and fail at first", Code::NotFound), ("hold and panic", Code::Internal)] {
-        let (shop, store) = watched().await;
+        let (shop, store) = Shop::watched(wait).await;
         let mut calls = spawn(&shop, 4, name);
         quiet().await;
         assert_eq!(shop.handler.started(), 1);
@@ -256,29 +206,9 @@ async fn no_waiter_runs_the_handler_when_the_first_failed_after_its_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_get_a_final_error_as_a_replay() {
-    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new())).await;
-    let mut calls = JoinSet::new();
-    for _ in 0..3 {
-        let shop = shop.with_key(shop.key);
-        calls.spawn(async move { shop.cancel("hold and fail for good").await });
-    }
-    quiet().await;
-    shop.handler.open(3);
-    let failed: Vec<_> = calls.join_all().await.into_iter().map(|seen| seen.expect_err("it failed")).collect();
-    assert!(failed.iter().all(|status| status.code() == Code::FailedPrecondition));
-    assert_eq!(failed.iter().filter(|status| status.metadata().contains_key("idempotent-replayed")).count(), 2);
-    assert_eq!(shop.handler.started(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn waiters_get_the_redacted_response_or_not_stored_like_a_retry() {
     let shop = shop_on(MemoryStore::new()).await;
-    let mut calls = JoinSet::new();
-    for _ in 0..2 {
-        let shop = shop.with_key(shop.key);
-        calls.spawn(async move { shop.pay("hold").await });
-    }
+    let calls = shop.spawn_all(2, |shop| async move { shop.pay("hold").await });
     quiet().await;
     shop.handler.open(1);
     let seen = answers(calls).await;
@@ -297,8 +227,8 @@ async fn waiters_get_the_redacted_response_or_not_stored_like_a_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_for_a_call_of_another_process_and_polls_once_for_all_waiters() {
-    let (shop, store) = watched().await;
-    let other = beside(&shop, store.clone()).await;
+    let (shop, store) = Shop::watched(wait).await;
+    let other = shop.beside(|builder| wait(builder).store(store.clone())).await;
     let first = shop.begin_create("hold").await;
     let calls = spawn(&other, 100, "hold");
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -320,25 +250,6 @@ async fn waits_for_a_call_of_another_process_and_polls_once_for_all_waiters() {
     assert_eq!(store.asked(Operation::Claim), claims + 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn notices_the_end_of_a_call_of_another_process_at_most_a_fifth_of_its_time_late() {
-    let store = MemoryStore::new();
-    let (here, there) = (shop_on(store.clone()).await, shop_on(store).await);
-    for milliseconds in [100, 300, 600, 1000, 1270, 2000, 4000, 8000] {
-        let time = Duration::from_millis(milliseconds);
-        let shop = here.with_new_key();
-        let first = shop.begin_create("hold").await;
-        let calls = spawn(&Shop { user: shop.user, key: shop.key, ..there.with_key(shop.key) }, 10, "hold");
-        tokio::time::sleep(time).await;
-        shop.handler.open(1);
-        first.await.expect("no panic").expect("the first call");
-        let ended = Instant::now();
-        assert!(answers(calls).await.iter().all(|seen| seen.replayed.is_some()));
-        let most = (time / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)) + AT_ONCE;
-        assert!(ended.elapsed() <= most, "{:?} after {time:?}", ended.elapsed());
-    }
-}
-
 #[tokio::test]
 async fn waits_for_a_call_of_another_process_on_postgres() {
     let database = Database::new().await;
@@ -347,8 +258,7 @@ async fn waits_for_a_call_of_another_process_on_postgres() {
     let there = postgres(pool);
     let shop = Shop::with(|builder| wait(builder).store(here)).await;
     let other = Shop { user: shop.user, key: shop.key, ..Shop::with(|builder| wait(builder).store(there)).await };
-    let first = shop.spawn_create("hold");
-    until("the handler runs", async || shop.handler.started() == 1).await;
+    let first = shop.run_create("hold").await;
     let calls = spawn(&other, 20, "hold");
     let (idle, polls) = (proxy.round_trips(), 4);
     until("the other process polls", async || proxy.round_trips() >= idle + polls).await;
@@ -367,7 +277,7 @@ async fn waits_for_a_call_of_another_process_on_postgres() {
 async fn runs_the_handler_when_the_call_of_another_process_fails() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
-    let other = beside(&shop, store).await;
+    let other = shop.beside(|builder| wait(builder).store(store)).await;
     let first = shop.begin_create("hold and fail at first").await;
     let calls = spawn(&other, 3, "hold and fail at first");
     quiet().await;
@@ -381,7 +291,7 @@ async fn runs_the_handler_when_the_call_of_another_process_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_disconnects_does_not_affect_the_others() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(wait).await;
     let first = shop.begin_create("hold").await;
     let waiters: Vec<_> = std::iter::repeat_with(|| shop.spawn_create("hold")).take(4).collect();
     quiet().await;
@@ -406,8 +316,8 @@ async fn a_waiter_that_disconnects_does_not_affect_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn another_waiter_polls_if_the_polling_waiter_disconnects() {
-    let (shop, store) = watched().await;
-    let other = beside(&shop, store.clone()).await;
+    let (shop, store) = Shop::watched(wait).await;
+    let other = shop.beside(|builder| wait(builder).store(store.clone())).await;
     let first = shop.begin_create("hold").await;
     let poller = other.begin_create("hold").await;
     let waiters: Vec<_> = std::iter::repeat_with(|| other.spawn_create("hold")).take(2).collect();
@@ -432,7 +342,7 @@ async fn another_waiter_polls_if_the_polling_waiter_disconnects() {
 async fn a_changed_request_is_refused_at_once() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
-    let other = beside(&shop, store).await;
+    let other = shop.beside(|builder| wait(builder).store(store)).await;
     let first = shop.spawn_create("hold");
     let waiter = shop.begin_create("hold").await;
     for shop in [&shop, &other] {
@@ -448,31 +358,10 @@ async fn a_changed_request_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_key_or_another_user_does_not_wait() {
-    let shop = shop_on(MemoryStore::new()).await;
-    let _first = shop.begin_create("hold").await;
-    let another_user = Shop { user: Some(uuid::Uuid::new_v4()), ..shop.with_key(shop.key) };
-    for shop in [shop.with_new_key(), another_user] {
-        let _running = shop.begin_create("hold").await;
-    }
-    assert_eq!(shop.handler.started(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn does_not_wait_by_default() {
-    assert_eq!(Policies::default().on_in_progress, InProgressPolicy::Abort);
-    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new())).await;
-    let _first = shop.begin_create("hold").await;
-    let began = Instant::now();
-    assert_refused(shop.create("hold").await, Code::Aborted, Reason::InProgress);
-    assert!(began.elapsed() < AT_ONCE);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_shutdown_wakes_and_refuses_waiters() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
-    let other = beside(&shop, store).await;
+    let other = shop.beside(|builder| wait(builder).store(store)).await;
     let first = shop.begin_create("hold").await;
     let mut waiters = spawn(&shop, 2, "hold");
     for _ in 0..2 {
