@@ -18,9 +18,7 @@ async fn goes_on_after(disconnect: impl AsyncFnOnce(&Shop)) {
 #[tokio::test]
 async fn a_client_that_disconnects_does_not_cancel_its_call() {
     goes_on_after(async |shop: &Shop| {
-        let client = shop.with_key(shop.key);
-        let call = tokio::spawn(async move { client.create("hold").await });
-        until("the handler runs", async || shop.handler.started() == 1).await;
+        let call = shop.run_create("hold").await;
         call.abort();
         assert!(call.await.expect_err("it was aborted").is_cancelled());
     })
@@ -40,16 +38,12 @@ async fn a_deadline_that_passes_does_not_cancel_the_call() {
 
 #[tokio::test]
 async fn a_client_that_disconnects_cancels_its_call_without_a_key() {
-    let shop = Shop::new().await;
-    let client = shop.with_key(None);
-    let call = tokio::spawn(async move { client.create("hold").await });
-    until("the handler runs", async || shop.handler.started() == 1).await;
+    let shop = Shop::new().await.with_key(None);
+    let call = shop.run_create("hold").await;
     call.abort();
     let _ = call.await;
     // The first handler would take the permit if it were still there.
-    let next = shop.with_key(None);
-    let next = tokio::spawn(async move { next.create("hold").await });
-    until("the next handler runs", async || shop.handler.started() == 2).await;
+    let next = shop.run_create("hold").await;
     shop.handler.open(1);
     next.await.expect("no panic").expect("the next call ends");
     assert_eq!(shop.handler.finished(), 1);

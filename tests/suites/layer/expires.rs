@@ -51,8 +51,7 @@ async fn is_on_every_first_answer_that_is_recorded_and_on_its_replays() {
 
 #[tokio::test(start_paused = true)]
 async fn counts_down_by_the_stores_clock_and_in_the_replay_cache() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| hour(builder).store(store.clone()).replay_cache_max_age(HOUR)).await;
+    let (shop, store) = Shop::watched(|builder| hour(builder).replay_cache_max_age(HOUR)).await;
     let first = tokio::time::Instant::now();
     assert_left(&call(&shop, TOUCH, "a").await, Duration::ZERO, "the first");
     // From the store, and from memory then on.
@@ -98,19 +97,25 @@ async fn does_not_promise_more_than_the_claim_has_set() {
     }
 }
 
-#[tokio::test]
-async fn is_on_the_answers_of_calls_that_have_waited() {
+/// Those that have waited get the answer of the first, and no promise that the first does not get.
+#[tokio::test(start_paused = true)]
+async fn is_on_the_answers_of_calls_that_have_waited_unless_the_first_is_not_recorded() {
     let wait = |procedure: ProcedureBuilder| procedure.retention(HOUR).on_in_progress(InProgressPolicy::Wait);
-    let shop = Shop::with(|builder| builder.adjust_procedures(wait).store(MemoryStore::new())).await;
-    let mut calls = JoinSet::new();
-    for _ in 0..3 {
-        let shop = shop.with_key(shop.key);
-        calls.spawn(async move { call(&shop, TOUCH, "hold").await });
-    }
-    until("the handler runs", async || shop.handler.started() == 1).await;
-    shop.handler.open(1);
-    for answer in calls.join_all().await {
-        assert_left(&answer, Duration::ZERO, "a call that waited, or the first");
+    for is_recorded in [true, false] {
+        let (shop, store) = Shop::watched(|builder| builder.adjust_procedures(wait)).await;
+        if !is_recorded {
+            store.fail(Operation::Complete, StoreErrorKind::Unreachable);
+        }
+        let calls = shop.spawn_all(3, |shop| async move { call(&shop, TOUCH, "hold").await });
+        quiet().await;
+        shop.handler.open(1);
+        for answer in calls.join_all().await {
+            match is_recorded {
+                true => assert_left(&answer, Duration::ZERO, "a call that waited, or the first"),
+                false => assert_eq!((answer.status().code(), expires(&answer.headers)), (Code::Ok, None)),
+            }
+        }
+        assert_eq!(shop.handler.started(), 1);
     }
 }
 
@@ -126,8 +131,7 @@ async fn is_on_the_refusal_to_run_a_call_again_whose_response_was_too_large_to_s
 /// The answers that no record stands behind.
 #[tokio::test(start_paused = true)]
 async fn is_not_on_an_answer_that_leaves_no_record() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| hour(builder).store(store.clone())).await;
+    let (shop, store) = Shop::watched(hour).await;
     let without = |answer: &Answer, case: &str| assert_eq!(expires(&answer.headers), None, "{case}");
     without(&call(&shop.with_key(None), TOUCH, "a").await, "without a key");
     let new = || shop.with_new_key();
@@ -157,24 +161,4 @@ async fn is_not_on_an_answer_that_leaves_no_record() {
     let waiting = call(&new(), TOUCH, "a").await;
     assert_eq!(waiting.status().code(), Code::Ok);
     without(&waiting, "an outcome that is not recorded yet");
-}
-
-/// Those that have waited get the answer of the first, and no promise that the first does not get.
-#[tokio::test(start_paused = true)]
-async fn is_not_on_the_answers_of_calls_that_have_waited_for_one_that_is_not_recorded() {
-    let store = Watched::default();
-    let wait = |procedure: ProcedureBuilder| procedure.retention(HOUR).on_in_progress(InProgressPolicy::Wait);
-    let shop = Shop::in_memory(|builder| builder.adjust_procedures(wait).store(store.clone())).await;
-    store.fail(Operation::Complete, StoreErrorKind::Unreachable);
-    let mut calls = JoinSet::new();
-    for _ in 0..3 {
-        let shop = shop.with_key(shop.key);
-        calls.spawn(async move { call(&shop, TOUCH, "hold").await });
-    }
-    quiet().await;
-    shop.handler.open(1);
-    for answer in calls.join_all().await {
-        assert_eq!((answer.status().code(), expires(&answer.headers)), (Code::Ok, None));
-    }
-    assert_eq!(shop.handler.started(), 1);
 }

@@ -11,6 +11,11 @@ async fn shop(field: &'static str, customise: impl Fn(ProcedureBuilder) -> Proce
     built(field, customise, |builder| builder).await
 }
 
+/// The same with the field `request_id`.
+async fn by_id() -> Shop {
+    shop("request_id", |procedure| procedure).await
+}
+
 async fn built(
     field: &'static str,
     customise: impl Fn(ProcedureBuilder) -> ProcedureBuilder,
@@ -44,7 +49,7 @@ fn named(status: &Status) -> (String, Option<String>) {
 
 #[tokio::test]
 async fn protects_a_call_like_the_header() {
-    let shop = shop("request_id", |procedure| procedure).await;
+    let shop = by_id().await;
     let key = Uuid::new_v4();
     let first = with_id(&shop, key).await.expect("the first call");
     first.assert("processing", false);
@@ -74,7 +79,7 @@ async fn that_is_empty_is_no_key() {
 /// As if the layer were not there: an error of the handler, and a panic, too.
 #[tokio::test]
 async fn that_is_empty_leaves_the_handlers_answer_alone() {
-    let shop = shop("request_id", |procedure| procedure).await;
+    let shop = by_id().await;
     for (name, code) in [("fail", Code::NotFound), ("fail with 14", Code::Unavailable)] {
         let status = create(&shop, |request| request.name = name.to_owned()).await.expect_err("it fails");
         assert_eq!((status.code(), Reason::of(&status)), (code, None));
@@ -85,7 +90,7 @@ async fn that_is_empty_leaves_the_handlers_answer_alone() {
 
 #[tokio::test]
 async fn may_agree_with_the_header_in_any_form() {
-    let shop = shop("request_id", |procedure| procedure).await;
+    let shop = by_id().await;
     let key = Uuid::new_v4();
     with_id(&shop, key).await.expect("the first call").assert("processing", false);
     with_id(&shop.with_key(Some(key)), key).await.expect("a replay").assert("processing", true);
@@ -97,7 +102,7 @@ async fn may_agree_with_the_header_in_any_form() {
 
 #[tokio::test]
 async fn that_disagrees_with_the_header_is_refused() {
-    let shop = shop("request_id", |procedure| procedure).await;
+    let shop = by_id().await;
     let key = Uuid::new_v4();
     let status = assert_refused(with_id(&shop.with_new_key(), key).await, Code::InvalidArgument, Reason::KeyInvalid);
     assert_eq!(named(&status), ("request_id".to_owned(), Some("key_field".to_owned())));
@@ -108,7 +113,7 @@ async fn that_disagrees_with_the_header_is_refused() {
 /// The header is not ignored: its caller believes that the call is protected.
 #[tokio::test]
 async fn that_is_empty_leaves_the_key_to_the_header() {
-    let shop = shop("request_id", |procedure| procedure).await;
+    let shop = by_id().await;
     let key = Uuid::new_v4();
     let by_header = shop.with_key(Some(key));
     create(&by_header, |_| {}).await.expect("the first call").assert("processing", false);
@@ -131,7 +136,7 @@ async fn is_required_if_the_policy_says_so() {
 
 #[tokio::test]
 async fn that_is_no_key_is_refused() {
-    let uuids = shop("request_id", |procedure| procedure).await;
+    let uuids = by_id().await;
     let any = shop("request_id", |procedure| procedure.key_format(KeyFormat::Any)).await;
     let too_long = "k".repeat(256);
     for (shop, id) in
@@ -189,16 +194,8 @@ async fn is_the_last_one_of_a_message_in_pieces() {
 }
 
 #[tokio::test]
-async fn of_a_malformed_message_is_not_looked_for() {
-    let shop = shop("request_id", |procedure| procedure).await;
-    let answer = raw::post(&shop, CREATE, &[], raw::frame(0, b"\x22\x05a")).await;
-    assert_eq!(Reason::of(&answer.status()), Some(Reason::RequestMalformed));
-    assert_eq!(shop.handler.started(), 0);
-}
-
-#[tokio::test]
 async fn needs_a_user_like_the_header() {
-    let refusing = Shop { user: None, ..shop("request_id", |procedure| procedure).await };
+    let refusing = Shop { user: None, ..by_id().await };
     assert_refused(with_id(&refusing, Uuid::new_v4()).await, Code::Unauthenticated, Reason::NoUser);
     with_id(&refusing, "").await.expect("a call without a key");
 
@@ -212,25 +209,12 @@ async fn needs_a_user_like_the_header() {
     }
 }
 
-#[tokio::test]
-async fn of_a_message_beyond_the_limit_is_not_read() {
-    let shop = built("request_id", |procedure| procedure, |builder| builder.max_request_bytes(1000)).await;
-    let large = |request: &mut CreateOrderRequest| request.padding = vec![0; 1000];
-    assert_refused(create(&shop, large).await, Code::ResourceExhausted, Reason::RequestTooLarge);
-    assert_eq!(shop.handler.started(), 0);
-}
-
 /// A call counts while it is read. Without a key it counts no longer.
 #[tokio::test(start_paused = true)]
 async fn counts_a_call_as_in_flight_if_it_has_a_key() {
     let procedure = Procedure::builder(CREATE).creates("order", "order.id").key_field("request_id");
-    let shop = Shop::in_memory(|builder| {
-        builder
-            .store(MemoryStore::new())
-            .procedure(procedure)
-            .limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })
-    })
-    .await;
+    let limits = Limits { in_flight: Limit::new(1, 128), ..Limits::default() };
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).procedure(procedure).limits(limits)).await;
     let shop = shop.with_key(None);
     let overloaded = async || {
         assert_refused(with_id(&shop, Uuid::new_v4()).await, Code::Unavailable, Reason::Overloaded);
@@ -260,7 +244,7 @@ async fn counts_a_call_as_in_flight_if_it_has_a_key() {
 
 #[tokio::test]
 async fn is_not_looked_for_during_a_shutdown() {
-    let shop = shop("request_id", |procedure| procedure).await;
+    let shop = by_id().await;
     assert!(shop.layer.shutdown(Duration::ZERO).await.unfinished.is_empty());
     for id in [String::new(), Uuid::new_v4().to_string()] {
         assert_refused(with_id(&shop, id).await, Code::Unavailable, Reason::ShuttingDown);
@@ -268,8 +252,15 @@ async fn is_not_looked_for_during_a_shutdown() {
 }
 
 #[tokio::test]
-async fn of_a_call_in_a_protocol_that_the_layer_cannot_read_is_not_looked_for() {
-    let shop = shop("request_id", |procedure| procedure).await;
-    let answer = raw::post(&shop, CREATE, &[("content-type", "application/grpc+thrift")], Bytes::new()).await;
-    assert_eq!(Reason::of(&answer.status()), Some(Reason::RequestMalformed));
+async fn is_not_looked_for_in_a_message_that_cannot_be_read() {
+    let shop = built("request_id", |procedure| procedure, |builder| builder.max_request_bytes(1000)).await;
+    for (content_type, body, reason) in [
+        ("application/grpc+thrift", vec![], Reason::RequestMalformed),
+        ("application/grpc", raw::frame(0, b"\x22\x05a"), Reason::RequestMalformed),
+        ("application/grpc", raw::frame(0, &[0; 1001]), Reason::RequestTooLarge),
+    ] {
+        let answer = raw::post(&shop, CREATE, &[("content-type", content_type)], body).await;
+        assert_eq!(Reason::of(&answer.status()), Some(reason), "{content_type}");
+    }
+    assert_eq!(shop.handler.started(), 0);
 }

@@ -11,25 +11,20 @@ const SECOND: Duration = Duration::from_secs(1);
 
 type Spawned = JoinHandle<Result<Seen, Status>>;
 
+fn in_flight(server: usize, caller: usize) -> Limits {
+    Limits { in_flight: Limit::new(server, caller), ..Limits::default() }
+}
+
+/// A shop that has so many calls in flight at most, of all users and of each.
+async fn shop_with(server: usize, caller: usize) -> Shop {
+    Shop::with(|builder| builder.store(MemoryStore::new()).limits(in_flight(server, caller))).await
+}
+
 /// Makes duplicates wait.
 fn wait(builder: IdempotencyLayerBuilder, store: impl Store) -> IdempotencyLayerBuilder {
     builder
         .store(store)
         .adjust_procedures(|procedure| procedure.on_in_progress(InProgressPolicy::Wait).max_wait(MAX_WAIT))
-}
-
-/// Another user of the same shop.
-fn another_user(shop: &Shop) -> Shop {
-    Shop { user: Some(Uuid::new_v4()), ..another_key(shop) }
-}
-
-fn another_key(shop: &Shop) -> Shop {
-    shop.with_new_key()
-}
-
-/// Another process on the same store, called by the same user with the same key.
-async fn beside(shop: &Shop, build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
-    Shop { user: shop.user, key: shop.key, ..Shop::in_memory(build).await }
 }
 
 fn assert_overloaded(refused: Result<Seen, Status>) {
@@ -45,7 +40,7 @@ fn assert_user_limit(refused: Result<Seen, Status>) {
 async fn calls_of_a_user_whose_streams_are_reset_never_exceed_the_default_limit() {
     let shop = Shop::new().await;
     for calls in 1..=209 {
-        let caller = another_key(&shop);
+        let caller = shop.with_new_key();
         let call = caller.spawn_create("hold");
         until("it runs, or is refused", async || call.is_finished() || shop.handler.started() == calls).await;
         if calls <= 128 {
@@ -56,25 +51,22 @@ async fn calls_of_a_user_whose_streams_are_reset_never_exceed_the_default_limit(
         }
     }
     assert_eq!(shop.handler.started(), 128);
-    another_user(&shop).create("a").await.expect("another user's call runs");
+    shop.by_another_user().create("a").await.expect("another user's call runs");
     assert_eq!(shop.handler.started(), 129);
 
     // When they have ended, there is room again.
     shop.handler.open(128);
     until("they end", async || shop.handler.finished() == 129).await;
-    until("one more runs", async || another_key(&shop).create("a").await.is_ok()).await;
+    until("one more runs", async || shop.with_new_key().create("a").await.is_ok()).await;
 }
 
 #[tokio::test]
 async fn calls_of_all_users_never_exceed_the_limit() {
-    let shop = Shop::with(|builder| {
-        builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(3, 128), ..Limits::default() })
-    })
-    .await;
-    let calls: Vec<Spawned> = (0..3).map(|_| another_user(&shop).spawn_create("hold")).collect();
+    let shop = shop_with(3, 128).await;
+    let calls: Vec<Spawned> = (0..3).map(|_| shop.by_another_user().spawn_create("hold")).collect();
     until("they run", async || shop.handler.started() == 3).await;
     for _ in 0..5 {
-        assert_overloaded(another_user(&shop).create("a").await);
+        assert_overloaded(shop.by_another_user().create("a").await);
     }
     // A call without a key is as it would be without the layer.
     shop.with_key(None).create("a").await.expect("it runs");
@@ -83,19 +75,15 @@ async fn calls_of_all_users_never_exceed_the_limit() {
     for call in calls {
         call.await.expect("no panic").expect("a response").assert("processing", false);
     }
-    another_user(&shop).create("a").await.expect("there is room again");
+    shop.by_another_user().create("a").await.expect("there is room again");
 }
 
 #[tokio::test]
 async fn a_retry_or_replay_of_a_user_at_its_limit_is_refused_and_may_be_retried() {
-    let shop = Shop::with(|builder| {
-        builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
-    })
-    .await;
+    let shop = shop_with(1024, 1).await;
     shop.create("a").await.expect("the first call");
-    let running = another_key(&shop);
-    let call = running.spawn_create("hold");
-    until("it runs", async || shop.handler.started() == 2).await;
+    let running = shop.with_new_key();
+    let call = running.run_create("hold").await;
     assert_user_limit(running.create("hold").await);
     assert_user_limit(shop.create("a").await);
     shop.handler.open(1);
@@ -106,28 +94,21 @@ async fn a_retry_or_replay_of_a_user_at_its_limit_is_refused_and_may_be_retried(
 
 #[tokio::test]
 async fn calls_that_fail_panic_or_are_refused_leave_room() {
-    let shop = Shop::with(|builder| {
-        builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })
-    })
-    .await;
+    let shop = shop_with(1, 128).await;
     for (name, code) in [("fail", Code::NotFound), ("panic", Code::Internal)] {
-        assert_eq!(another_key(&shop).create(name).await.expect_err("it fails").code(), code);
+        assert_eq!(shop.with_new_key().create(name).await.expect_err("it fails").code(), code);
     }
     shop.create("a").await.expect("the first call");
     assert_refused(shop.create("another").await, Code::InvalidArgument, Reason::KeyReused);
-    another_key(&shop).create("a").await.expect("the only call");
+    shop.with_new_key().create("a").await.expect("the only call");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_is_recorded_later_is_not_in_flight() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| {
-        builder.store(store.clone()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })
-    })
-    .await;
-    store.fail(Operation::Complete, tonic_idempotency::store::StoreErrorKind::Unreachable);
+    let (shop, store) = Shop::watched(|builder| builder.limits(in_flight(1, 128))).await;
+    store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     shop.create("a").await.expect("the first call");
-    another_key(&shop).create("a").await.expect("another call");
+    shop.with_new_key().create("a").await.expect("another call");
     assert_eq!(shop.handler.finished(), 2);
 }
 
@@ -138,9 +119,7 @@ fn runtime() -> Runtime {
 
 #[test]
 fn calls_of_a_runtime_that_is_dropped_leave_room() {
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-        .store(MemoryStore::new())
-        .limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() });
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).limits(in_flight(1, 128));
     let (layer, handler) = (layer.build().expect("a layer"), Counting::default());
     let wrapped = layer.layer(shop::server(handler.clone()));
     let client = ShopClient::new(InterceptedService::new(wrapped, shop::authenticate));
@@ -156,33 +135,12 @@ fn calls_of_a_runtime_that_is_dropped_leave_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_calls_are_not_in_flight() {
-    let shop = Shop::in_memory(|builder| {
-        wait(builder, MemoryStore::new()).limits(Limits { in_flight: Limit::new(2, 128), ..Limits::default() })
-    })
-    .await;
-    let first = shop.spawn_create("hold");
-    let mut waiters = Vec::new();
-    for _ in 0..5 {
-        quiet().await;
-        waiters.push(shop.spawn_create("hold"));
-    }
-    quiet().await;
-    another_key(&shop).create("a").await.expect("there is room for one");
-    shop.handler.open(1);
-    first.await.expect("no panic").expect("the first call").assert("processing", false);
-    for waiter in waiters {
-        waiter.await.expect("no panic").expect("a response").assert("processing", true);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn waiting_calls_of_a_user_never_exceed_the_limit() {
     let shop = Shop::in_memory(|builder| {
         wait(builder, MemoryStore::new()).limits(Limits { waiting: Limit::new(4096, 2), ..Limits::default() })
     })
     .await;
-    let other = another_user(&shop);
+    let other = shop.by_another_user();
     let _first = [shop.spawn_create("hold"), other.spawn_create("hold")];
     quiet().await;
     let waiters = [shop.spawn_create("hold"), shop.spawn_create("hold")];
@@ -207,11 +165,11 @@ async fn requests_of_waiting_calls_never_exceed_their_size() {
     let shop = Shop::in_memory(|builder| wait(builder, MemoryStore::new()).max_waiting_bytes(3000)).await;
     let name: &'static str = String::leak(format!("hold and {}", "a".repeat(1000)));
     let first = shop.begin_create(name).await;
-    let waiters = [shop.spawn_create(name), another_user(&shop).spawn_create(name), shop.spawn_create(name)];
+    let waiters = [shop.spawn_create(name), shop.by_another_user().spawn_create(name), shop.spawn_create(name)];
     quiet().await;
     let [small, of_another, refused] = waiters;
     // Of another user, with a key of its own: it runs, and its duplicate would wait.
-    let running = another_user(&shop);
+    let running = shop.by_another_user();
     let runs = running.begin_create("hold").await;
     assert!(!small.is_finished() && !of_another.is_finished() && !refused.is_finished(), "two messages fit");
     assert_overloaded(shop.create(name).await);
@@ -225,41 +183,28 @@ async fn requests_of_waiting_calls_never_exceed_their_size() {
     }
 }
 
-/// A call that waits for another process looks at its key now and then. When it may not, it goes on waiting.
 #[tokio::test(start_paused = true)]
-async fn a_waiting_call_that_may_not_run_goes_on_waiting_until_it_may() {
-    let store = Watched::default();
-    let elsewhere = Shop::in_memory(|builder| wait(builder, store.clone())).await;
-    let shop = beside(&elsewhere, |builder| {
-        wait(builder, store.clone()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
-    })
-    .await;
-    let first = elsewhere.begin_create("hold").await;
-    let waits = shop.begin_create("hold").await;
-    let other = another_key(&shop).spawn_create("hold");
-    quiet().await;
-    let asked = store.asked(Operation::Claim);
-    elsewhere.handler.open(1);
-    first.await.expect("no panic").expect("the first call");
-    tokio::time::sleep(3 * SECOND).await;
-    assert_eq!((waits.is_finished(), store.asked(Operation::Claim)), (false, asked));
-    shop.handler.open(1);
-    other.await.expect("no panic").expect("a response");
-    waits.await.expect("no panic").expect("a replay").assert("processing", true);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_waiting_call_that_may_not_run_is_refused_at_the_end_of_its_time() {
-    let store = MemoryStore::new();
-    let elsewhere = Shop::in_memory(|builder| wait(builder, store.clone())).await;
-    let shop = beside(&elsewhere, |builder| {
-        wait(builder, store.clone()).limits(Limits { in_flight: Limit::new(1024, 1), ..Limits::default() })
-    })
-    .await;
-    let _first = elsewhere.begin_create("hold").await;
-    let waits = shop.begin_create("hold").await;
-    let _other = another_key(&shop).spawn_create("hold");
-    assert_user_limit(waits.await.expect("no panic"));
+async fn a_waiting_call_that_may_not_run_goes_on_waiting_until_it_may_or_its_time_ends() {
+    for may in [true, false] {
+        let store = Watched::default();
+        let elsewhere = Shop::in_memory(|builder| wait(builder, store.clone())).await;
+        let shop = elsewhere.beside(|builder| wait(builder, store.clone()).limits(in_flight(1024, 1))).await;
+        let first = elsewhere.begin_create("hold").await;
+        let waits = shop.begin_create("hold").await;
+        let other = shop.with_new_key().begin_create("hold").await;
+        let asked = store.asked(Operation::Claim);
+        elsewhere.handler.open(1);
+        first.await.expect("no panic").expect("the first call");
+        tokio::time::sleep(3 * SECOND).await;
+        assert_eq!((waits.is_finished(), store.asked(Operation::Claim)), (false, asked));
+        if !may {
+            assert_user_limit(waits.await.expect("no panic"));
+            continue;
+        }
+        shop.handler.open(1);
+        other.await.expect("no panic").expect("a response");
+        waits.await.expect("no panic").expect("a replay").assert("processing", true);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,8 +212,7 @@ async fn a_message_that_does_not_arrive_in_time_is_refused_and_holds_nothing() {
     for (limit, expected) in [(None, Duration::from_secs(30)), (Some(SECOND), SECOND)] {
         let store = MemoryStore::new();
         let shop = Shop::in_memory(|builder| {
-            let builder =
-                builder.store(store.clone()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() });
+            let builder = builder.store(store.clone()).limits(in_flight(1, 128));
             limit.into_iter().fold(builder, |builder, limit| builder.request_body_timeout(limit))
         })
         .await;
@@ -276,18 +220,18 @@ async fn a_message_that_does_not_arrive_in_time_is_refused_and_holds_nothing() {
         let (_never_sent, call) = shop.spawn_slow().await;
         quiet().await;
         // It counts as in flight, but has no key.
-        assert_overloaded(another_user(&shop).create("a").await);
+        assert_overloaded(shop.by_another_user().create("a").await);
         assert_eq!(store.len(), 0);
         assert_refused(call.await.expect("no panic"), Code::DeadlineExceeded, Reason::RequestTimeout);
         let took = began.elapsed();
         assert!(took >= expected && took < expected + SECOND / 10, "{took:?}");
-        another_user(&shop).create("a").await.expect("there is room again");
+        shop.by_another_user().create("a").await.expect("there is room again");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_arrives_in_time_is_not_refused() {
-    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new())).await;
+    let shop = Shop::paused(MemoryStore::new()).await;
     let (sender, call) = shop.spawn_slow().await;
     tokio::time::sleep(29 * SECOND).await;
     sender.send(shop::request("a", None, None).into_inner()).await.expect("the call reads it");
@@ -297,14 +241,11 @@ async fn a_message_that_arrives_in_time_is_not_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_client_disconnects_before_its_message_has_arrived_leaves_room() {
-    let shop = Shop::in_memory(|builder| {
-        builder.store(MemoryStore::new()).limits(Limits { in_flight: Limit::new(1, 128), ..Limits::default() })
-    })
-    .await;
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).limits(in_flight(1, 128))).await;
     let (_never_sent, call) = shop.spawn_slow().await;
     quiet().await;
-    assert_overloaded(another_user(&shop).create("a").await);
+    assert_overloaded(shop.by_another_user().create("a").await);
     call.abort();
     quiet().await;
-    another_user(&shop).create("a").await.expect("there is room again");
+    shop.by_another_user().create("a").await.expect("there is room again");
 }

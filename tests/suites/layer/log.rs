@@ -35,13 +35,6 @@ fn has_line(reason: Reason) -> bool {
     )
 }
 
-/// A call whose handler runs until it is let go.
-async fn hold(shop: &Shop) -> JoinHandle<Result<Seen, Status>> {
-    let call = shop.spawn_create("hold");
-    until("the handler runs", async || shop.handler.started() == 1).await;
-    call
-}
-
 #[tokio::test]
 async fn has_two_lines_at_most_for_a_thousand_calls_that_the_store_refuses() {
     for (kind, reason) in [
@@ -51,8 +44,7 @@ async fn has_two_lines_at_most_for_a_thousand_calls_that_the_store_refuses() {
         (StoreErrorKind::Unreachable, Reason::StoreUnavailable),
         (StoreErrorKind::UserFull, Reason::TooManyRecords),
     ] {
-        let store = Watched::default();
-        let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+        let (shop, store) = Shop::watched(|builder| builder).await;
         store.fail(Operation::Claim, kind);
         assert_refusals_are_few_lines(reason, &shop, async |shop| shop.create("a").await).await;
     }
@@ -72,7 +64,7 @@ async fn has_two_lines_at_most_for_a_thousand_calls_that_their_key_or_caller_ref
     assert_refusals_are_few_lines(Reason::KeyReused, &shop, async |shop| shop.create("b").await).await;
 
     let shop = memory().await;
-    let running = hold(&shop).await;
+    let running = shop.run_create("hold").await;
     assert_refusals_are_few_lines(Reason::InProgress, &shop, async |shop| shop.create("hold").await).await;
     shop.handler.open(1);
     running.await.expect("no panic").expect("the first call");
@@ -89,7 +81,7 @@ async fn has_two_lines_at_most_for_a_thousand_calls_that_their_key_or_caller_ref
 
     let in_flight = Limits { in_flight: Limit::new(1024, 1), ..Limits::default() };
     let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).limits(in_flight)).await;
-    let running = hold(&shop).await;
+    let running = shop.run_create("hold").await;
     assert_refusals_are_few_lines(Reason::Overloaded, &shop.with_new_key(), create).await;
     shop.handler.open(1);
     running.await.expect("no panic").expect("the first call");
@@ -106,8 +98,7 @@ async fn has_two_lines_at_most_for_a_thousand_calls_that_their_key_or_caller_ref
 /// Runs that are not protected have a line each: they may cost an effect.
 #[tokio::test]
 async fn has_a_line_for_each_call_that_runs_unprotected() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| builder.store(store.clone()).policies(proceeding())).await;
+    let (shop, store) = Shop::watched(|builder| builder.policies(proceeding())).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     let (lines, _collecting) = Lines::collect(LevelFilter::INFO);
     for _ in 0..20 {
@@ -118,8 +109,7 @@ async fn has_a_line_for_each_call_that_runs_unprotected() {
 
 #[tokio::test]
 async fn has_two_lines_at_most_for_a_thousand_outcomes_that_are_not_recorded_yet() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     let (lines, _collecting) = Lines::collect(LevelFilter::INFO);
     for _ in 0..CALLS {

@@ -311,12 +311,7 @@ async fn is_given_to_waiters_in_the_same_process() {
     })
     .await;
     for (nth, name) in ["hold", "hold and fail for good"].into_iter().enumerate() {
-        let shop = std::sync::Arc::new(shop.with_new_key());
-        let mut calls = JoinSet::new();
-        for _ in 0..4 {
-            let shop = std::sync::Arc::clone(&shop);
-            calls.spawn(async move { call(&shop, CREATE, "all", name).await });
-        }
+        let calls = shop.with_new_key().spawn_all(4, |shop| async move { call(&shop, CREATE, "all", name).await });
         until("the handler runs", async || shop.handler.started() == nth + 1).await;
         shop.handler.open(1);
         let mut answers = calls.join_all().await;

@@ -77,24 +77,10 @@ impl Operations {
     }
 }
 
-async fn shop_with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
-    Shop::in_memory(build).await
-}
-
-async fn shop_on(store: impl Store) -> Shop {
-    shop_with(|builder| builder.store(store)).await
-}
-
-/// A shop on a store that is watched.
-async fn watched() -> (Shop, Watched) {
-    let store = Watched::default();
-    (shop_on(store.clone()).await, store)
-}
-
 #[tokio::test(start_paused = true)]
 async fn tell_what_became_of_a_call_from_its_beginning_to_its_end() {
     let store = MemoryStore::new();
-    let shop = shop_on(store.clone()).await;
+    let shop = Shop::paused(store.clone()).await;
     let operations = Operations::of(&shop).await;
     let absent = operations.get().await.expect("an answer");
     assert_eq!(absent, Operation { key: operations.key.clone(), state: State::Absent.into(), ..Default::default() });
@@ -125,7 +111,7 @@ async fn tell_what_became_of_a_call_from_its_beginning_to_its_end() {
 #[tokio::test(start_paused = true)]
 async fn tell_calls_apart_that_ended_in_other_ways() {
     let store = MemoryStore::new();
-    let shop = shop_on(store.clone()).await;
+    let shop = Shop::paused(store.clone()).await;
     let operations = Operations::of(&shop).await;
     shop.cancel("fail for good").await.expect_err("a final error");
     assert_eq!(operations.state().await, State::Failed);
@@ -147,7 +133,7 @@ async fn tell_calls_apart_that_ended_in_other_ways() {
 
 #[tokio::test(start_paused = true)]
 async fn belong_to_their_callers() {
-    let shop = shop_on(MemoryStore::new()).await;
+    let shop = Shop::paused(MemoryStore::new()).await;
     shop.create("a").await.expect("a response");
     let operations = Operations::of(&shop).await;
     assert_eq!(operations.state().await, State::Completed);
@@ -164,17 +150,17 @@ async fn belong_to_their_callers() {
 
 #[tokio::test(start_paused = true)]
 async fn need_a_scope_where_calls_do() {
-    let shop = shop_with(|builder| builder.store(MemoryStore::new()).on_no_scope(ScopePolicy::Reject)).await;
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).on_no_scope(ScopePolicy::Reject)).await;
     assert_refused(Operations::of(&shop).await.get().await, Code::Unauthenticated, Reason::NoScope);
     let failing = |_: &http::HeaderMap, _: &http::Extensions| Err("no".into());
-    let shop = shop_with(|builder| builder.store(MemoryStore::new()).caller_resolver(failing)).await;
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).caller_resolver(failing)).await;
     assert_refused(Operations::of(&shop).await.get().await, Code::Internal, Reason::CallerInvalid);
 }
 
 #[tokio::test(start_paused = true)]
 async fn find_a_key_in_any_of_its_forms() {
     let store = MemoryStore::new();
-    let shop = shop_on(store.clone()).await;
+    let shop = Shop::paused(store.clone()).await;
     shop.create("a").await.expect("a response");
     let operations = Operations::of(&shop).await;
     let uuid = operations.key.clone();
@@ -207,7 +193,7 @@ async fn of_messages_are_known_and_withheld_likewise() {
             if is_withheld { Err(Status::permission_denied("you have left the organisation")) } else { Ok(()) }
         };
         let with = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).authorize_replay(hook);
-        let shop = shop_with(|builder| with(builder).procedure(Procedure::operation(CHARGE))).await;
+        let shop = Shop::in_memory(|builder| with(builder).procedure(Procedure::operation(CHARGE))).await;
         let charge = shop.layer.operation::<tonic_idempotency::run::Bytes>(CHARGE).expect("it is declared");
         let caller = Caller::new(tonic_idempotency::UserId::new(shop.user.expect("a user")));
         let key = shop.key.expect("a key").to_string();
@@ -228,7 +214,7 @@ async fn are_withheld_as_their_replays_are() {
         assert_eq!((request.procedure.as_str(), request.resource.is_some()), (CREATE, true));
         Err(Status::permission_denied("you have left the organisation"))
     };
-    let shop = shop_with(|builder| builder.store(MemoryStore::new()).authorize_replay(leaves)).await;
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).authorize_replay(leaves)).await;
     let operations = Operations::of(&shop).await;
     let call = shop.begin_create("hold").await;
     assert_eq!(operations.state().await, State::Running);
@@ -243,7 +229,7 @@ async fn are_withheld_as_their_replays_are() {
 
 #[tokio::test(start_paused = true)]
 async fn wake_those_who_wait_at_once_when_the_call_ends_in_this_process() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     let operations = Operations::with(&shop, |builder| builder.max_pause(Duration::from_secs(3600))).await;
     let call = shop.begin_create("hold").await;
     let waiting = operations.spawn_wait(Until::CallEnded);
@@ -260,30 +246,9 @@ async fn wake_those_who_wait_at_once_when_the_call_ends_in_this_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn notice_the_end_of_a_call_in_another_process_at_most_a_fifth_of_its_time_late() {
-    let store = MemoryStore::new();
-    let (here, there) = (shop_on(store.clone()).await, shop_on(store).await);
-    for milliseconds in [100, 300, 1000, 1270, 2000, 4000, 20_000] {
-        let time = Duration::from_millis(milliseconds);
-        let shop = here.with_new_key();
-        let operations = Operations::of(&Shop { user: shop.user, key: shop.key, ..there.with_key(shop.key) }).await;
-        let call = shop.begin_create("hold").await;
-        let waiting = operations.spawn_wait(Until::CallEnded);
-        sleep(time).await;
-        assert!(!waiting.is_finished());
-        let began = Instant::now();
-        shop.handler.open(1);
-        assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Completed);
-        let most = (time / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)) + AT_ONCE;
-        assert!(began.elapsed() <= most, "{:?} after {time:?}", began.elapsed());
-        call.await.expect("no panic").expect("a response");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn ask_the_store_together_when_they_wait_for_one_key() {
-    let (shop, store) = watched().await;
-    let beside = Shop { user: shop.user, key: shop.key, ..shop_on(store.clone()).await };
+    let (shop, store) = Shop::watched(|builder| builder).await;
+    let beside = Shop { user: shop.user, key: shop.key, ..Shop::paused(store.clone()).await };
     let asked = || store.asked(watched::Operation::LookUp);
     let call = shop.begin_create("hold").await;
     let [here, there] = [Operations::of(&shop).await, Operations::of(&beside).await]
@@ -310,7 +275,7 @@ async fn ask_the_store_together_when_they_wait_for_one_key() {
 
 #[tokio::test(start_paused = true)]
 async fn go_on_asking_when_the_request_that_asks_goes_away() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     let operations = Operations::of(&shop).await;
     let asked = || store.asked(watched::Operation::LookUp);
     let _call = shop.begin_create("hold").await;
@@ -337,7 +302,7 @@ async fn go_on_asking_when_the_request_that_asks_goes_away() {
 
 #[tokio::test(start_paused = true)]
 async fn keep_their_own_deadlines_when_they_wait_together() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     let operations = Operations::of(&shop).await;
     let _call = shop.begin_create("hold").await;
     let began = Instant::now();
@@ -355,27 +320,8 @@ async fn keep_their_own_deadlines_when_they_wait_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn do_not_share_the_answers_of_different_users() {
-    let store = MemoryStore::new();
-    let (shop, of_other) = (shop_on(store.clone()).await, shop_on(store.clone()).await);
-    let of_other = Shop { key: shop.key, ..of_other };
-    let beside = Shop { user: shop.user, key: shop.key, ..shop_on(store).await };
-    let operations = Operations::of(&beside).await;
-    let (_call, of_other_user) = (shop.spawn_create("hold"), of_other.spawn_create("hold"));
-    quiet().await;
-    let waiting = operations.spawn_wait(Until::CallEnded);
-    let other = operations.by(of_other.user.expect("a user")).spawn_wait(Until::CallEnded);
-    sleep(Duration::from_secs(3)).await;
-    of_other.handler.open(1);
-    of_other_user.await.expect("no panic").expect("a response");
-    assert_eq!(other.await.expect("no panic").expect("an answer").state(), State::Completed);
-    sleep(Duration::from_secs(3)).await;
-    assert!(!waiting.is_finished());
-}
-
-#[tokio::test(start_paused = true)]
 async fn wait_for_the_work_behind_a_call() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     let operations = Operations::of(&shop).await;
     let order = order_id(&shop.create("a").await.expect("a response"));
     assert_eq!(operations.wait(Until::Unspecified, None).await.expect("at once").work(), Work::Processing);
@@ -390,7 +336,7 @@ async fn wait_for_the_work_behind_a_call() {
 
 #[tokio::test(start_paused = true)]
 async fn answer_with_what_is_known_when_the_time_is_up() {
-    let shop = shop_on(Watched::default()).await;
+    let shop = Shop::paused(Watched::default()).await;
     let operations = Operations::of(&shop).await;
     let _call = shop.begin_create("hold").await;
     let seconds = Duration::from_secs;
@@ -415,24 +361,10 @@ async fn answer_with_what_is_known_when_the_time_is_up() {
     }
 }
 
-/// A store that hangs does not delay an answer that is known.
-#[tokio::test(start_paused = true)]
-async fn answer_with_what_is_known_though_the_store_hangs() {
-    let (shop, store) = watched().await;
-    let operations = Operations::of(&shop).await;
-    let _call = shop.begin_create("hold").await;
-    let waiting = operations.spawn_wait(Until::CallEnded);
-    quiet().await;
-    store.hang(watched::Operation::LookUp);
-    let began = Instant::now();
-    assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Running);
-    assert!(began.elapsed() <= Duration::from_secs(30), "{:?}", began.elapsed());
-}
-
 #[tokio::test(start_paused = true)]
 async fn let_a_bounded_number_wait_and_forget_clients_that_have_gone() {
     let limits = Limits { waiting: Limit::new(2, 1), ..Limits::default() };
-    let shop = shop_with(|builder| builder.store(MemoryStore::new()).limits(limits)).await;
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).limits(limits)).await;
     let _call = shop.begin_create("hold").await;
     let operations = Operations::of(&shop).await;
     let other = operations.by(Uuid::new_v4());
@@ -462,7 +394,7 @@ async fn let_a_bounded_number_wait_and_forget_clients_that_have_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn wait_no_longer_when_the_layer_shuts_down() {
-    let shop = shop_on(MemoryStore::new()).await;
+    let shop = Shop::paused(MemoryStore::new()).await;
     let operations = Operations::of(&shop).await;
     let _call = shop.begin_create("hold").await;
     let waiting = operations.spawn_wait(Until::CallEnded);
@@ -479,7 +411,7 @@ async fn wait_no_longer_when_the_layer_shuts_down() {
 
 #[tokio::test(start_paused = true)]
 async fn are_refused_as_calls_are_while_the_store_fails() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     let operations = Operations::of(&shop).await;
     for (kind, code, reason) in [
         (StoreErrorKind::Unreachable, Code::Unavailable, Reason::StoreUnavailable),

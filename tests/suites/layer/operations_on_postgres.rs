@@ -52,8 +52,7 @@ async fn hold_no_connection_while_they_wait() {
     let database = Database::new().await;
     let (store, pool) = store(&database, 2);
     let shop = Shop::with(|builder| builder.store(store)).await;
-    let call = shop.spawn_create("hold");
-    until("the handler runs", async || shop.handler.started() == 1).await;
+    let call = shop.run_create("hold").await;
     let operations = Operations::with(&shop, |builder| builder.max_pause(Duration::from_secs(3600))).await;
     let waiting: Vec<_> = (0..16).map(|_| operations.spawn_wait(Until::CallEnded)).collect();
     until("they wait without a connection", async || {

@@ -1,41 +1,16 @@
 //! Replays from memory.
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use tonic_idempotency::{status::StatusResolver, store::StoredMessage};
+use tonic_idempotency::store::StoredMessage;
 
 use crate::prelude::*;
 use crate::{
     metadata::{self, timeless},
     raw,
+    status::Says,
 };
 
-const MINUTE: Duration = Duration::from_secs(60);
 const TOUCH: &str = "/shop.v1.Shop/Touch";
-
-async fn shop_on(store: impl Store) -> Shop {
-    shop_with(store, |builder| builder).await
-}
-
-/// A shop on a store that is watched.
-async fn watched() -> (Shop, Watched) {
-    let store = Watched::default();
-    (shop_on(store.clone()).await, store)
-}
-
-async fn shop_with(store: impl Store, build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
-    Shop::in_memory(|builder| build(builder.store(store))).await
-}
-
-/// Reports one status for all orders, or always fails.
-struct Outbox(Result<OutboxStatus, &'static str>);
-
-impl StatusResolver for Outbox {
-    type Error = &'static str;
-
-    async fn status(&self, _: &Caller, _: &Resource) -> Result<Option<OutboxStatus>, &'static str> {
-        self.0.map(Some)
-    }
-}
 
 /// The number of claims that a call makes, and its result.
 async fn asked<T>(store: &Watched, call: impl Future<Output = T>) -> (usize, T) {
@@ -54,7 +29,7 @@ async fn replayed(store: &Watched, call: impl Future<Output = Result<Seen, Statu
 #[tokio::test(start_paused = true)]
 async fn a_replay_of_finished_work_claims_once_and_then_hits_the_cache() {
     for (outbox, status) in [(OutboxStatus::Completed, "completed"), (OutboxStatus::Failed, "failed")] {
-        let (shop, store) = watched().await;
+        let (shop, store) = Shop::watched(|builder| builder).await;
         let first = shop.create("a").await.expect("the first call");
         store.set_status(order_id(&first), outbox);
         let mut claims = Vec::new();
@@ -68,7 +43,7 @@ async fn a_replay_of_finished_work_claims_once_and_then_hits_the_cache() {
         assert_eq!((claims.as_slice(), shop.handler.started()), ([1, 0, 0, 0, 0].as_slice(), 1));
     }
     // The same for a call that creates no tracked resource.
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     shop.touch("a").await.expect("the first call");
     assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
     assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
@@ -76,7 +51,7 @@ async fn a_replay_of_finished_work_claims_once_and_then_hits_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_of_unfinished_work_claims_each_time() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
     for status in [None, Some(OutboxStatus::Pending), Some(OutboxStatus::Retrying)] {
         if let Some(status) = status {
@@ -93,9 +68,9 @@ async fn a_replay_of_unfinished_work_claims_each_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_whose_status_lookup_failed_is_not_cached() {
-    for (outbox, status, claims) in [(Err("no idea"), "processing", 1), (Ok(OutboxStatus::Failed), "failed", 0)] {
-        let store = Watched::default();
-        let shop = shop_with(store.clone(), |builder| builder.status_resolver(Outbox(outbox))).await;
+    for (outbox, status, claims) in [(Says::Fails, "processing", 1), (Says::Status(OutboxStatus::Failed), "failed", 0)]
+    {
+        let (shop, store) = Shop::watched(|builder| builder.status_resolver(outbox)).await;
         shop.create("a").await.expect("the first call");
         assert_eq!(replayed(&store, shop.create("a"), status).await, 1);
         assert_eq!(replayed(&store, shop.create("a"), status).await, claims, "{outbox:?}");
@@ -103,25 +78,9 @@ async fn a_replay_whose_status_lookup_failed_is_not_cached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_final_error_claims_once_and_then_hits_the_cache() {
-    let (shop, store) = watched().await;
-    shop.cancel("fail for good").await.expect_err("the first call");
-    for claims in [1, 0, 0] {
-        let (asked, replay) = asked(&store, shop.cancel("fail for good")).await;
-        let replay = replay.expect_err("a replay");
-        assert_eq!((replay.code(), replay.message()), (Code::FailedPrecondition, shop::shipped().message()));
-        assert_eq!(replay.details(), shop::shipped().details());
-        assert_eq!(replay.metadata().get("idempotent-replayed").expect("the mark"), "true");
-        assert_eq!(asked, claims);
-    }
-    assert_eq!(shop.handler.started(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_incomplete_record_claims_each_time() {
     // Too large to store.
-    let store = Watched::default();
-    let shop = shop_with(store.clone(), |builder| builder.max_response_bytes(1).status_resolver(done())).await;
+    let (shop, store) = Shop::watched(|builder| builder.max_response_bytes(1).status_resolver(done())).await;
     shop.create("a").await.expect("the first call");
     for _ in 0..3 {
         let (claims, refused) = asked(&store, shop.create("a")).await;
@@ -129,7 +88,7 @@ async fn an_incomplete_record_claims_each_time() {
         assert_eq!(claims, 1);
     }
     // The outcome is unknown.
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     shop.touch("effect and fail").await.expect_err("it fails");
     for _ in 0..3 {
         let (claims, refused) = asked(&store, shop.touch("effect and fail")).await;
@@ -139,7 +98,7 @@ async fn an_incomplete_record_claims_each_time() {
     // The metadata or the error is malformed.
     let unreadable = StoredMessage { message: Vec::new().into(), metadata: Some(vec![0xff].into()) };
     for response in [StoredResponse::Message(unreadable), StoredResponse::Error(vec![0xff].into())] {
-        let (shop, store) = watched().await;
+        let (shop, store) = Shop::watched(|builder| builder).await;
         let claim = shop.claim(TOUCH, "a");
         store.claim(&claim).await.expect("the store answers");
         let completion = Completion { response, resource: None, retention: claim.retention };
@@ -152,13 +111,13 @@ async fn an_incomplete_record_claims_each_time() {
     }
 }
 
-fn done() -> Outbox {
-    Outbox(Ok(OutboxStatus::Completed))
+fn done() -> Says {
+    Says::Status(OutboxStatus::Completed)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cached_replay_expires_after_a_minute_by_default() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
     store.set_status(order, OutboxStatus::Failed);
     assert_eq!(replayed(&store, shop.create("a"), "failed").await, 1);
@@ -176,7 +135,7 @@ async fn a_cached_replay_expires_after_a_minute_by_default() {
 
 #[tokio::test(start_paused = true)]
 async fn another_request_or_procedure_is_refused_by_the_store() {
-    let (shop, store) = watched().await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     shop.touch("a").await.expect("the first call");
     for procedure in [false, true] {
         // Make sure that the replay is cached.
@@ -202,9 +161,7 @@ async fn another_request_or_procedure_is_refused_by_the_store() {
 async fn takes_no_more_memory_than_replay_cache_bytes() {
     const BYTES: usize = 128 << 10;
     const KEYS: usize = 100;
-    let store = Watched::default();
-    let build = |builder: IdempotencyLayerBuilder| builder.replay_cache_bytes(BYTES).status_resolver(done());
-    let shop = shop_with(store.clone(), build).await;
+    let (shop, store) = Shop::watched(|builder| builder.replay_cache_bytes(BYTES).status_resolver(done())).await;
     for size in [100, 1000, 3000] {
         let name = "a".repeat(size);
         let keys: Vec<_> = (0..KEYS).map(|_| shop.with_new_key()).collect();
@@ -232,8 +189,7 @@ async fn claims_each_time_if_it_is_turned_off() {
     let off: [fn(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder; 2] =
         [|builder| builder.replay_cache_bytes(0), |builder| builder.replay_cache_max_age(Duration::ZERO)];
     for off in off {
-        let store = Watched::default();
-        let shop = shop_with(store.clone(), off).await;
+        let (shop, store) = Shop::watched(off).await;
         shop.touch("a").await.expect("the first call");
         for _ in 0..3 {
             assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
@@ -270,33 +226,16 @@ async fn gives_the_same_replay_as_the_store() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn answers_while_the_store_is_unreachable() {
-    let (shop, store) = watched().await;
-    for _ in 0..2 {
-        shop.touch("a").await.expect("a call");
-    }
-    store.fail(Operation::Claim, StoreErrorKind::Unreachable);
-    shop.touch("a").await.expect("a replay").assert("completed", true);
-    assert_eq!(shop.handler.started(), 1);
-}
-
 /// A thousand duplicates at once, of a procedure whose duplicates wait, while `max_waiting` is zero.
 #[tokio::test(start_paused = true)]
 async fn does_not_make_duplicates_wait() {
-    let store = Watched::default();
-    let shop =
-        shop_with(store.clone(), |builder| builder.limits(Limits { waiting: Limit::new(0, 256), ..Limits::default() }))
-            .await;
+    let none_waits = Limits { waiting: Limit::new(0, 256), ..Limits::default() };
+    let (shop, store) = Shop::watched(|builder| builder.limits(none_waits)).await;
     for _ in 0..2 {
         shop.cancel("a").await.expect("a call");
     }
     let before = store.asked(Operation::Claim);
-    let mut calls = JoinSet::new();
-    for _ in 0..1000 {
-        let shop = shop.with_key(shop.key);
-        calls.spawn(async move { shop.cancel("a").await });
-    }
+    let calls = shop.spawn_all(1000, |shop| async move { shop.cancel("a").await });
     for replay in calls.join_all().await {
         replay.expect("a replay").assert("completed", true);
     }
@@ -306,12 +245,8 @@ async fn does_not_make_duplicates_wait() {
 /// Waiters get the response of the first call with its status. That response is not cached.
 #[tokio::test(start_paused = true)]
 async fn does_not_cache_a_first_response() {
-    let (shop, store) = watched().await;
-    let mut calls = JoinSet::new();
-    for _ in 0..3 {
-        let shop = shop.with_key(shop.key);
-        calls.spawn(async move { shop.cancel("hold").await });
-    }
+    let (shop, store) = Shop::watched(|builder| builder).await;
+    let calls = shop.spawn_all(3, |shop| async move { shop.cancel("hold").await });
     quiet().await;
     shop.handler.open(1);
     assert!(calls.join_all().await.iter().all(Result::is_ok));
@@ -357,14 +292,10 @@ fn steps(rng: &mut StdRng) -> Vec<Step> {
 
 /// Runs the steps. Returns what the callers see, with orders numbered as they appear, and the number of claims.
 async fn run(steps: &[Step], cache: usize) -> (Vec<String>, usize) {
-    let store = Watched::default();
-    let shop = shop_with(store.clone(), |builder| {
-        let policies = |procedure: tonic_idempotency::policy::ProcedureBuilder| {
-            procedure.retention(Duration::from_secs(45)).final_errors([Code::FailedPrecondition])
-        };
-        builder.adjust_procedures(policies).replay_cache_bytes(cache)
-    })
-    .await;
+    let policies = |procedure: ProcedureBuilder| {
+        procedure.retention(Duration::from_secs(45)).final_errors([Code::FailedPrecondition])
+    };
+    let (shop, store) = Shop::watched(|builder| builder.adjust_procedures(policies).replay_cache_bytes(cache)).await;
     let (users, keys) = ([0; 2].map(|_| Uuid::new_v4()), [0; 3].map(|_| Uuid::new_v4()));
     let (mut orders, mut finished) = (Vec::new(), HashMap::new());
     let mut seen = Vec::new();
@@ -408,28 +339,17 @@ async fn run(steps: &[Step], cache: usize) -> (Vec<String>, usize) {
     (seen, store.asked(Operation::Claim))
 }
 
-/// The call arrives before the shutdown, and its message is complete only afterwards.
+/// The call arrives before the shutdown, and its message only afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_cached_replay_is_refused_while_the_layer_shuts_down() {
-    let shop = shop_on(MemoryStore::new()).await;
+    let (shop, _) = Shop::watched(|builder| builder.status_resolver(done())).await;
     for _ in 0..3 {
-        shop.touch("a").await.expect("a call");
+        shop.create("a").await.expect("a call");
     }
-    let message = prost::Message::encode_to_vec(shop::request("a", None, None).get_ref());
-    let (head, rest) = (raw::frame(0, &message)[..3].to_vec(), raw::frame(0, &message)[3..].to_vec());
-    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<_, std::convert::Infallible>>(2);
-    let data = |bytes: Vec<u8>| Ok(http_body::Frame::data(bytes::Bytes::from(bytes)));
-    sender.send(data(head)).await.expect("it is read");
-    let body = http_body_util::StreamBody::new(tokio_stream::wrappers::ReceiverStream::new(receiver));
-    let request = raw::request(&shop, TOUCH, &[], tonic::body::Body::new(body));
-    let call = {
-        let shop = shop.with_key(shop.key);
-        tokio::spawn(async move { raw::send(&shop, request).await })
-    };
+    let (sender, call) = shop.spawn_slow().await;
     quiet().await;
-    assert!(shop.layer.shutdown(MINUTE).await.unfinished.is_empty());
-    sender.send(data(rest)).await.expect("it is read");
+    assert!(shop.layer.shutdown(Duration::from_secs(60)).await.unfinished.is_empty());
+    sender.send(shop::request("a", None, None).into_inner()).await.expect("it is read");
     drop(sender);
-    let refused = call.await.expect("no panic").expect("an answer").status();
-    assert_rejected(&refused, Code::Unavailable, Reason::ShuttingDown);
+    assert_refused(call.await.expect("no panic"), Code::Unavailable, Reason::ShuttingDown);
 }

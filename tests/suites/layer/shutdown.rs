@@ -11,13 +11,9 @@ const LONG: Duration = Duration::from_secs(3600);
 
 const BOUND: Duration = Duration::from_secs(5);
 
-async fn shop_on(store: impl Store) -> Shop {
-    Shop::in_memory(|builder| builder.store(store)).await
-}
-
 /// The next process on the same store, called by the same user with the same key.
 async fn next_process(shop: &Shop, store: impl Store) -> Shop {
-    Shop { user: shop.user, key: shop.key, ..shop_on(store).await }
+    shop.beside(|builder| builder.store(store)).await
 }
 
 fn spawn_shutdown(layer: &IdempotencyLayer, bound: Duration) -> JoinHandle<Shutdown> {
@@ -28,7 +24,7 @@ fn spawn_shutdown(layer: &IdempotencyLayer, bound: Duration) -> JoinHandle<Shutd
 #[tokio::test(start_paused = true)]
 async fn refuses_new_calls_with_a_key() {
     let store = MemoryStore::new();
-    let shop = shop_on(store.clone()).await;
+    let shop = Shop::paused(store.clone()).await;
     shop.create("a").await.expect("the first call");
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     // Replays, too: the retry reaches another server.
@@ -45,7 +41,7 @@ async fn refuses_new_calls_with_a_key() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_refuse_calls_without_a_key_or_of_procedures_that_are_not_opted_in() {
-    let shop = shop_on(MemoryStore::new()).await;
+    let shop = Shop::paused(MemoryStore::new()).await;
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     shop.with_key(None).create("a").await.expect("a call without a key");
     let request = shop::request("a", shop.user, shop.key);
@@ -63,7 +59,7 @@ async fn refuses_nothing_without_a_store() {
 #[tokio::test(start_paused = true)]
 async fn waits_for_running_calls_and_for_their_records() {
     let store = MemoryStore::new();
-    let shop = shop_on(store.clone()).await;
+    let shop = Shop::paused(store.clone()).await;
     let calls = [shop.spawn_create("hold"), shop.with_new_key().spawn_create("hold")];
     quiet().await;
     let shutdown = spawn_shutdown(&shop.layer, LONG);
@@ -81,7 +77,7 @@ async fn waits_for_running_calls_and_for_their_records() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_for_a_call_whose_client_disconnected() {
-    let shop = shop_on(MemoryStore::new()).await;
+    let shop = Shop::paused(MemoryStore::new()).await;
     let call = shop.begin_create("hold").await;
     call.abort();
     let shutdown = spawn_shutdown(&shop.layer, LONG);
@@ -94,15 +90,19 @@ async fn waits_for_a_call_whose_client_disconnected() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_wait_for_calls_without_a_key() {
-    let shop = shop_on(MemoryStore::new()).await;
+    let shop = Shop::paused(MemoryStore::new()).await;
     let _call = shop.with_key(None).spawn_create("hold");
     quiet().await;
     assert_eq!(shop.handler.started(), 1);
     assert!(spawn_shutdown(&shop.layer, LONG).await.expect("no panic").unfinished.is_empty());
 }
 
-fn assert_unfinished(left: &UnfinishedCall, shop: &Shop, stage: Stage, since: Duration) {
-    let UnfinishedCall { procedure, owner, key, mode, stage: found, since: found_since, .. } = left;
+/// Shuts a shop down, and asserts that its call is left, at this stage, since this time.
+async fn assert_unfinished(shop: &Shop, stage: Stage, since: Duration) {
+    let left = shop.layer.shutdown(BOUND).await.unfinished;
+    let [UnfinishedCall { procedure, owner, key, mode, stage: found, since: found_since, .. }] = &left[..] else {
+        panic!("{left:?}")
+    };
     assert_eq!((procedure.as_str(), *mode, *found), (CREATE, Mode::Reserved, stage), "{left:?}");
     assert_eq!(*owner.as_uuid(), shop.user.expect("a user"));
     assert_eq!(*key.as_uuid(), shop.key.expect("a key"));
@@ -112,21 +112,18 @@ fn assert_unfinished(left: &UnfinishedCall, shop: &Shop, stage: Stage, since: Du
 #[tokio::test(start_paused = true)]
 async fn reports_unfinished_calls_when_the_time_is_up() {
     let store = MemoryStore::new();
-    let shop = shop_on(store.clone()).await;
+    let shop = Shop::paused(store.clone()).await;
     let ends = shop.with_new_key();
     let (call, ends) = (shop.spawn_create("hold and a"), ends.spawn_create("a"));
     let before = Duration::from_secs(2);
     tokio::time::sleep(before).await;
     let began = tokio::time::Instant::now();
-    let left = shop.layer.shutdown(BOUND).await.unfinished;
+    assert_unfinished(&shop, Stage::Handler, before + BOUND).await;
     assert_eq!(began.elapsed().as_secs(), BOUND.as_secs());
-    assert_eq!(left.len(), 1, "{left:?}");
-    assert_unfinished(&left[0], &shop, Stage::Handler, before + BOUND);
     ends.await.expect("no panic").expect("it had ended");
 
     // A second shutdown waits again.
-    let left = shop.layer.shutdown(BOUND).await.unfinished;
-    assert_unfinished(&left[0], &shop, Stage::Handler, before + BOUND * 2);
+    assert_unfinished(&shop, Stage::Handler, before + BOUND * 2).await;
 
     // The call goes on while the process lives, and is recorded.
     shop.handler.open(1);
@@ -137,14 +134,11 @@ async fn reports_unfinished_calls_when_the_time_is_up() {
 
 #[tokio::test(start_paused = true)]
 async fn reports_an_unfinished_unprotected_call() {
-    let store = Watched::default();
-    let shop = Shop::in_memory(|builder| builder.store(store.clone()).policies(proceeding())).await;
+    let (shop, store) = Shop::watched(|builder| builder.policies(proceeding())).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     let call = shop.begin_create("hold").await;
     assert_eq!(shop.handler.started(), 1);
-    let left = shop.layer.shutdown(BOUND).await.unfinished;
-    assert_eq!(left.len(), 1, "{left:?}");
-    assert_unfinished(&left[0], &shop, Stage::Handler, BOUND);
+    assert_unfinished(&shop, Stage::Handler, BOUND).await;
     shop.handler.open(1);
     call.await.expect("no panic").expect("it ran to its end");
     assert!(shop.layer.shutdown(BOUND).await.unfinished.is_empty());
@@ -157,38 +151,31 @@ async fn reports_an_unfinished_call_that_does_not_hold_its_key_yet() {
     let shop = Shop::in_memory(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
     let _call = shop.begin_create("a").await;
-    let left = shop.layer.shutdown(BOUND).await.unfinished;
-    assert_eq!(left.len(), 1, "{left:?}");
-    assert_unfinished(&left[0], &shop, Stage::Claiming, BOUND);
+    assert_unfinished(&shop, Stage::Claiming, BOUND).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn reports_the_stage_recording_while_the_store_is_unreachable_or_hangs() {
-    let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let (shop, store) = Shop::watched(|builder| builder).await;
     let other = shop.with_new_key();
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     shop.create("a").await.expect("it succeeded");
-    let left = shop.layer.shutdown(BOUND).await.unfinished;
-    assert_eq!(left.len(), 1, "{left:?}");
-    assert_unfinished(&left[0], &shop, Stage::Recording, BOUND);
+    assert_unfinished(&shop, Stage::Recording, BOUND).await;
 
     store.mend(Operation::Complete);
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     next_process(&shop, store.clone()).await.create("a").await.expect("a replay").assert("processing", true);
 
-    let other = Shop { key: other.key, user: other.user, ..shop_on(store.clone()).await };
+    let other = Shop { key: other.key, user: other.user, ..Shop::paused(store.clone()).await };
     store.hang(Operation::Complete);
     let _call = other.begin_create("a").await;
-    let left = other.layer.shutdown(BOUND).await.unfinished;
-    assert_eq!(left.len(), 1, "{left:?}");
-    assert_unfinished(&left[0], &other, Stage::Recording, BOUND);
+    assert_unfinished(&other, Stage::Recording, BOUND).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn stays_in_effect_when_its_future_is_dropped() {
     let store = MemoryStore::new();
-    let shop = shop_on(store.clone()).await;
+    let shop = Shop::paused(store.clone()).await;
     let call = shop.begin_create("hold").await;
     tokio::time::timeout(BOUND, shop.layer.shutdown(LONG)).await.expect_err("it waits for the call");
 

@@ -22,15 +22,36 @@ async fn follows_the_outbox() {
     }
 }
 
-/// Reports one status for all orders, or always fails.
-struct Oracle(Result<OutboxStatus, &'static str>);
+/// A status resolver, by what it says of every order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Says {
+    Fails,
+    Never,
+    Panics,
+    PanicsAtOnce,
+    Status(OutboxStatus),
+}
 
-impl StatusResolver for Oracle {
+impl StatusResolver for Says {
     type Error = &'static str;
 
-    async fn status(&self, _: &Caller, resource: &Resource) -> Result<Option<OutboxStatus>, &'static str> {
+    fn status(
+        &self,
+        _: &Caller,
+        resource: &Resource,
+    ) -> impl Future<Output = Result<Option<OutboxStatus>, &'static str>> + Send {
         assert_eq!(resource.resource_type, "order");
-        self.0.map(Some)
+        let says = *self;
+        assert!(!matches!(says, Self::PanicsAtOnce), "a bug of the resolver");
+        async move {
+            tokio::task::yield_now().await;
+            match says {
+                Self::Fails => Err("no idea"),
+                Self::Never => std::future::pending().await,
+                Self::Panics | Self::PanicsAtOnce => panic!("a bug of the resolver"),
+                Self::Status(status) => Ok(Some(status)),
+            }
+        }
     }
 }
 
@@ -38,19 +59,35 @@ impl StatusResolver for Oracle {
 async fn comes_from_the_status_resolver_if_one_is_set() {
     let store = MemoryStore::new();
     let shop =
-        Shop::with(|builder| builder.store(store.clone()).status_resolver(Oracle(Ok(OutboxStatus::Failed)))).await;
+        Shop::with(|builder| builder.store(store.clone()).status_resolver(Says::Status(OutboxStatus::Failed))).await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
     // The store's status is not used.
     store.set_status(order, OutboxStatus::Completed);
     shop.create("a").await.expect("a replay").assert("failed", true);
 }
 
-#[tokio::test]
-async fn is_processing_if_the_resolver_fails() {
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Oracle(Err("no idea")))).await;
-    let first = shop.create("a").await.expect("the first call");
-    shop.create("a").await.expect("a replay").assert_replays("processing", &first);
-    assert_eq!(shop.handler.finished(), 1);
+#[tokio::test(start_paused = true)]
+async fn is_processing_if_the_resolver_does_not_answer_in_its_time_or_fails() {
+    let two = Duration::from_secs(2);
+    for (says, timeout, expected) in [
+        (Says::Fails, None, 0),
+        (Says::Never, None, 250),
+        (Says::Never, Some(two), 2000),
+        (Says::Panics, None, 0),
+        (Says::PanicsAtOnce, None, 0),
+    ] {
+        let shop = Shop::in_memory(|builder| {
+            let builder = builder.store(MemoryStore::new()).status_resolver(says);
+            timeout.into_iter().fold(builder, |builder, timeout| builder.status_timeout(timeout))
+        })
+        .await;
+        let first = shop.create("a").await.expect("the first call");
+        let began = Instant::now();
+        shop.create("a").await.expect("a replay").assert_replays("processing", &first);
+        let took = began.elapsed().as_millis();
+        assert!((expected..expected + 50).contains(&took), "{says:?}: {took} ms");
+        assert_eq!(shop.handler.finished(), 1, "{says:?}");
+    }
 }
 
 #[tokio::test]
@@ -62,63 +99,6 @@ async fn comes_from_another_store() {
     let order = order_id(&shop.create("a").await.expect("the first call"));
     elsewhere.set_status(order, OutboxStatus::Completed);
     shop.create("a").await.expect("a replay").assert("completed", true);
-}
-
-/// Never answers.
-struct Never;
-
-impl StatusResolver for Never {
-    type Error = Infallible;
-
-    async fn status(&self, _: &Caller, _: &Resource) -> Result<Option<OutboxStatus>, Infallible> {
-        std::future::pending().await
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn is_processing_if_the_resolver_does_not_answer_in_its_time() {
-    for (timeout, expected) in [(None, 250), (Some(Duration::from_secs(2)), 2000)] {
-        let shop = Shop::in_memory(|builder| {
-            let builder = builder.store(MemoryStore::new()).status_resolver(Never);
-            timeout.into_iter().fold(builder, |builder, timeout| builder.status_timeout(timeout))
-        })
-        .await;
-        let first = shop.create("a").await.expect("the first call");
-        let began = Instant::now();
-        shop.create("a").await.expect("a replay").assert_replays("processing", &first);
-        let took = began.elapsed().as_millis();
-        assert!((expected..expected + 50).contains(&took), "{took} ms");
-    }
-}
-
-/// Panics at once, or after a while.
-struct Panics {
-    at_once: bool,
-}
-
-impl StatusResolver for Panics {
-    type Error = Infallible;
-
-    fn status(
-        &self,
-        _: &Caller,
-        _: &Resource,
-    ) -> impl Future<Output = Result<Option<OutboxStatus>, Infallible>> + Send {
-        assert!(!self.at_once, "a bug of the resolver");
-        async {
-            tokio::task::yield_now().await;
-            panic!("a bug of the resolver")
-        }
-    }
-}
-
-#[tokio::test]
-async fn is_processing_if_the_resolver_panics() {
-    for at_once in [true, false] {
-        let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Panics { at_once })).await;
-        let first = shop.create("a").await.expect("the first call");
-        shop.create("a").await.expect("a replay").assert_replays("processing", &first);
-    }
 }
 
 /// Its id is recorded nevertheless.
@@ -133,7 +113,7 @@ async fn is_completed_from_the_first_response_on_if_the_resource_is_not_tracked(
         async { Ok(()) }
     };
     let shop = Shop::with(|builder| {
-        let builder = builder.store(store.clone()).status_resolver(Never).procedure(untracked);
+        let builder = builder.store(store.clone()).status_resolver(Says::Never).procedure(untracked);
         builder.authorize_replay(authorize)
     })
     .await;
@@ -147,7 +127,7 @@ async fn is_completed_from_the_first_response_on_if_the_resource_is_not_tracked(
 
 #[tokio::test]
 async fn is_not_looked_up_if_no_tracked_resource_is_created() {
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Never)).await;
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Says::Never)).await;
     shop.touch("a").await.expect("the first call").assert("completed", false);
     shop.touch("a").await.expect("a replay").assert("completed", true);
 }

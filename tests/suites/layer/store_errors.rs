@@ -55,11 +55,10 @@ impl Failure {
     }
 
     async fn check(self) {
-        let store = Watched::default();
         let policies = Policies { mode: self.mode, on_store_unavailable: self.policy, ..Policies::default() };
         let anywhere = |procedure: ProcedureBuilder| procedure.effect(EffectPolicy::Anywhere);
         let build = |builder: IdempotencyLayerBuilder| builder.policies(policies).adjust_procedures(anywhere);
-        let shop = Shop::in_memory(|builder| build(builder.store(store.clone()))).await;
+        let (shop, store) = Shop::watched(build).await;
         let claim = if self.mode == Mode::Reserved { Operation::Claim } else { Operation::Begin };
         match self.lost {
             true => store.lose_answer_and_fail(claim, self.kind),
