@@ -137,6 +137,31 @@ fn the_proto_option_and_the_builder_describe_the_same_procedure() {
     }
 }
 
+#[test]
+fn an_option_and_the_builder_say_the_same() {
+    type Set = fn(ProcedureBuilder) -> ProcedureBuilder;
+    let rows: [(&str, Set); 5] = [
+        ("", |it| it),
+        ("creates: { resource_type: 'a', id_field: 'id' }", |it| it.creates("a", "id")),
+        ("creates: { resource_type: 'a', id_field: 'id' untracked: false }", |it| it.creates("a", "id")),
+        ("creates: { resource_type: 'a', id_field: 'id' untracked: true }", |it| it.creates_untracked("a", "id")),
+        ("key_field: 'inner.id', key_format: KEY_FORMAT_ANY", |it| it.key_field("inner.id").key_format(KeyFormat::Any)),
+    ];
+    let mut seen = Vec::new();
+    for (option, set) in rows {
+        let pool = compile(&method("Response", option));
+        let code = IdempotencyLayer::builder(pool.clone()).procedure(set(Procedure::builder(WRITTEN)));
+        let [code, option] = [code, IdempotencyLayer::builder(pool)].map(|it| it.build().expect("a layer"));
+        let option = procedure(&option, WRITTEN);
+        assert_eq!(option, procedure(&code, WRITTEN));
+        let is_tracked = option.creates().map(|resource| resource.tracked);
+        seen.push((is_tracked, option.key_field().map(str::to_owned), option.policies().key_format));
+    }
+    let without = |is_tracked| (is_tracked, None, KeyFormat::Uuid);
+    let in_field = (None, Some("inner.id".to_owned()), KeyFormat::Any);
+    assert_eq!(seen, [without(None), without(Some(true)), without(Some(true)), without(Some(false)), in_field]);
+}
+
 /// One layer for all services of a server, whose files are in several sets, and some in each.
 #[test]
 fn takes_several_descriptor_sets() {
@@ -189,18 +214,12 @@ fn the_defaults_are_the_safe_ones() {
 }
 
 #[test]
-fn a_layer_proceeds_unless_a_procedure_says_otherwise() {
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(proceeding()).build().expect("a layer");
-    assert_eq!(*procedure(&layer, CREATE).policies(), proceeding());
-    assert_eq!(procedure(&layer, PAY).policies().on_store_unavailable, StorePolicy::Reject);
-}
-
-#[test]
 fn a_procedure_that_leaves_a_setting_out_has_the_layers() {
-    let policies = Policies { lease: Duration::from_secs(7), key_policy: KeyPolicy::Required, ..Policies::default() };
+    let policies = Policies { lease: Duration::from_secs(7), key_policy: KeyPolicy::Required, ..proceeding() };
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");
     assert_eq!(*procedure(&layer, CREATE).policies(), policies);
-    assert_eq!(procedure(&layer, PAY).policies().lease, Duration::from_secs(60));
+    let own = *procedure(&layer, PAY).policies();
+    assert_eq!((own.lease.as_secs(), own.on_store_unavailable), (60, StorePolicy::Reject));
 }
 
 #[test]
@@ -214,20 +233,6 @@ fn refuses_an_id_field_that_does_not_exist_or_cannot_hold_an_id() {
     for field in ["id", "number", "raw", "inner.id", "inner.inner.raw"] {
         assert_takes("Request", &option(field));
     }
-}
-
-#[test]
-fn the_option_and_the_builder_say_where_the_key_is_and_which_form_it_has() {
-    let create = method("Response", "key_field: 'inner.id', key_format: KEY_FORMAT_ANY");
-    let pool = compile(&format!("{create} {}", method("Response", "").replace("Create", "Update")));
-    let option = IdempotencyLayer::builder(pool.clone()).build().expect("a layer");
-    let code = Procedure::builder(WRITTEN).key_field("inner.id").key_format(KeyFormat::Any);
-    let code = IdempotencyLayer::builder(pool).procedure(code).build().expect("a layer");
-    let create = procedure(&option, WRITTEN);
-    assert_eq!(create, procedure(&code, WRITTEN));
-    assert_eq!((create.key_field(), create.policies().key_format), (Some("inner.id"), KeyFormat::Any));
-    let update = procedure(&option, "/written.v1.Service/Update");
-    assert_eq!((update.key_field(), update.policies().key_format), (None, KeyFormat::Uuid));
 }
 
 #[test]
@@ -273,20 +278,6 @@ fn refuses_a_created_resource_whose_status_nobody_reports() {
     builder().build().expect("without a store there are no replays");
     let untracked = Procedure::builder(CREATE).creates_untracked("order", "order.id");
     builder().store(unconnected(types())).procedure(untracked).build().expect("there is nothing to report");
-}
-
-#[test]
-fn the_option_and_the_builder_say_that_a_resource_is_not_tracked() {
-    for (option, tracked) in [("", true), ("untracked: false", true), ("untracked: true", false)] {
-        let creates = format!("creates: {{ resource_type: 'a', id_field: 'id' {option} }}");
-        let pool = compile(&method("Request", &creates));
-        let code = Procedure::builder(WRITTEN);
-        let code = if tracked { code.creates("a", "id") } else { code.creates_untracked("a", "id") };
-        let code = IdempotencyLayer::builder(pool.clone()).procedure(code).build().expect("a layer");
-        let option = IdempotencyLayer::builder(pool).build().expect("a layer");
-        assert_eq!(procedure(&option, WRITTEN), procedure(&code, WRITTEN));
-        assert_eq!(procedure(&option, WRITTEN).creates().expect("a resource").tracked, tracked);
-    }
 }
 
 #[test]

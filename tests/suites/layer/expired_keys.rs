@@ -29,65 +29,48 @@ fn refusing(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
     builder.adjust_procedures(|procedure| procedure.retention(HOUR).expired_keys(ExpiredKeyPolicy::Refuse))
 }
 
+/// By the time of their making, from now: a clock may be ahead a little, and a key of the future would never expire.
 #[tokio::test]
-async fn are_refused_without_a_record_and_leave_none() {
+async fn run_unless_they_are_older_than_the_retention_and_five_minutes_or_of_the_future() {
+    let expired = Some((Code::FailedPrecondition, Reason::KeyExpired));
+    let ahead = Some((Code::InvalidArgument, Reason::KeyInvalid));
     let store = MemoryStore::new();
     let shop = Shop::with(|builder| refusing(builder).store(store.clone())).await;
-    for age in [HOUR + 6 * MINUTE, 48 * HOUR, now()] {
-        let shop = shop.with_key(Some(aged(age)));
-        for _ in 0..2 {
-            let refused = assert_refused(shop.touch("a").await, Code::FailedPrecondition, Reason::KeyExpired);
-            assert!(!refused.metadata().contains_key("idempotency-expires"), "{refused:?}");
+    let by_default = Shop::new().await;
+    let mut runs = 0;
+    for (key, refused) in [
+        (aged(Duration::ZERO), None),
+        (aged(HOUR / 2), None),
+        (aged(HOUR + 4 * MINUTE), None),
+        (aged(HOUR + 6 * MINUTE), expired),
+        (aged(48 * HOUR), expired),
+        (made(Duration::ZERO), expired),
+        (made(now() + 4 * MINUTE), None),
+        (made(now() + 6 * MINUTE), ahead),
+        (made(now() + 24 * 365 * HOUR), ahead),
+    ] {
+        let shop = shop.with_key(Some(key));
+        for replayed in [false, true] {
+            match (shop.touch("a").await, refused) {
+                (Ok(seen), None) => seen.assert("completed", replayed),
+                (outcome, refused) => {
+                    let (code, reason) = refused.unwrap_or_else(|| panic!("{key}: {outcome:?}"));
+                    let status = assert_refused(outcome, code, reason);
+                    assert!(!status.metadata().contains_key("idempotency-expires"), "{key}: {status:?}");
+                    assert_eq!(status.message().contains("clock"), reason == Reason::KeyInvalid, "{key}: {status:?}");
+                }
+            }
         }
+        runs += usize::from(refused.is_none());
+        assert_eq!((shop.handler.started(), store.len()), (runs, runs), "{key}");
+        by_default.with_key(Some(key)).touch("a").await.expect("a call").assert("completed", false);
     }
-    assert_eq!((shop.handler.started(), store.len()), (0, 0));
-}
-
-#[tokio::test]
-async fn run_as_long_as_they_are_not_older_than_the_retention_and_five_minutes() {
-    let shop = Shop::with(|builder| refusing(builder).store(MemoryStore::new())).await;
-    for (runs, age) in [Duration::ZERO, HOUR / 2, HOUR + 4 * MINUTE].into_iter().enumerate() {
-        let shop = shop.with_key(Some(aged(age)));
-        shop.touch("a").await.expect("the first call").assert("completed", false);
-        shop.touch("a").await.expect("a replay").assert("completed", true);
-        assert_eq!(shop.handler.started(), runs + 1);
-    }
-}
-
-/// It would never expire.
-#[tokio::test]
-async fn of_the_future_are_refused() {
-    let shop = Shop::with(|builder| refusing(builder).store(MemoryStore::new())).await;
-    shop.with_key(Some(made(now() + 4 * MINUTE))).touch("a").await.expect("a clock may be ahead a little");
-    for ahead in [6 * MINUTE, 24 * 365 * HOUR] {
-        let refused = assert_refused(
-            shop.with_key(Some(made(now() + ahead))).touch("a").await,
-            Code::InvalidArgument,
-            Reason::KeyInvalid,
-        );
-        assert!(refused.message().contains("clock"), "{refused:?}");
-    }
-    assert_eq!(shop.handler.started(), 1);
-}
-
-#[tokio::test]
-async fn run_by_default() {
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new())).await;
-    for key in [made(Duration::ZERO), aged(48 * HOUR), made(now() + HOUR)] {
-        shop.with_key(Some(key)).touch("a").await.expect("a call").assert("completed", false);
-    }
-}
-
-/// Whatever their bytes would be as a time.
-#[tokio::test]
-async fn are_of_version_7_alone() {
-    let shop = Shop::with(|builder| refusing(builder).store(MemoryStore::new())).await;
-    let old = made(Duration::ZERO);
+    // Whatever their bytes would be as a time: only version 7 has one.
     for version in (0..16).filter(|version| *version != 7) {
-        let mut bytes = *old.as_bytes();
+        let mut bytes = *made(Duration::ZERO).as_bytes();
         bytes[6] = version << 4;
-        let key = Uuid::from_bytes(bytes);
-        shop.with_key(Some(key)).touch("a").await.expect("a call").assert("completed", false);
+        let shop = shop.with_key(Some(Uuid::from_bytes(bytes)));
+        shop.touch("a").await.expect("a call").assert("completed", false);
     }
 }
 
@@ -96,13 +79,8 @@ async fn are_of_version_7_alone() {
 async fn are_refused_if_a_call_has_left_no_outcome() {
     let store = MemoryStore::new();
     for (age, runs) in [(2 * HOUR, 0), (HOUR / 2, 1)] {
-        let build = |builder: IdempotencyLayerBuilder| {
-            refusing(builder).adjust_procedures(|procedure| {
-                let procedure = procedure.on_lease_ended(LeasePolicy::Rerun);
-                procedure.retention(HOUR).expired_keys(ExpiredKeyPolicy::Refuse)
-            })
-        };
-        let shop = Shop::with(|builder| build(builder).store(store.clone())).await.with_key(Some(aged(age)));
+        // The policy of the layer is to run it again.
+        let shop = Shop::with(|builder| refusing(builder).store(store.clone())).await.with_key(Some(aged(age)));
         shop.die(&store, TOUCH, "a").await;
         for _ in 0..2 {
             assert_eq!(shop.touch("a").await.is_ok(), runs == 1);

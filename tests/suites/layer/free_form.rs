@@ -70,26 +70,32 @@ async fn that_are_uuids_keep_their_records_in_either_format() {
 
 #[tokio::test]
 async fn are_refused_if_they_are_not_one_key() {
-    let shop = shop().await;
     let (too_long, letters) = ("k".repeat(256), "k".repeat(255));
-    for keys in [
-        [""].as_slice(),
-        &["\"\""],
-        &["a,b"],
-        &["a", "b"],
-        &["order 17"],
-        &["\"order-17"],
-        &["order\"17"],
-        &["\"order\\17\""],
-        &[&too_long],
+    let [uuid, other] = [(); 2].map(|()| Uuid::new_v4().to_string());
+    for (format, keys) in [
+        (KeyFormat::Any, [""].as_slice()),
+        (KeyFormat::Any, &["\"\""]),
+        (KeyFormat::Any, &["a,b"]),
+        (KeyFormat::Any, &["a", "b"]),
+        (KeyFormat::Any, &["order 17"]),
+        (KeyFormat::Any, &["\"order-17"]),
+        (KeyFormat::Any, &["order\"17"]),
+        (KeyFormat::Any, &["\"order\\17\""]),
+        (KeyFormat::Any, &[&too_long]),
+        (KeyFormat::Uuid, &[""]),
+        (KeyFormat::Uuid, &["\""]),
+        (KeyFormat::Uuid, &["order-17"]),
+        (KeyFormat::Uuid, &[&uuid, &other]),
+        (KeyFormat::Uuid, &[&too_long]),
     ] {
+        let shop = on(MemoryStore::new(), format).await;
         let status = assert_refused(create(&shop, keys).await, Code::InvalidArgument, Reason::KeyInvalid);
         let violations = status.get_details_bad_request().expect("a BadRequest").field_violations;
         assert_eq!(violations[0].field, "idempotency-key", "{keys:?}");
         assert!(violations[0].description.contains("; "), "it says what to do: {keys:?}");
+        assert_eq!(shop.handler.started(), 0, "{keys:?}");
     }
-    assert_eq!(shop.handler.started(), 0);
-    create(&shop, &[&letters]).await.expect("the longest key").assert("processing", false);
+    create(&shop().await, &[&letters]).await.expect("the longest key").assert("processing", false);
 }
 
 #[tokio::test]

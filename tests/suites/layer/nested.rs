@@ -5,7 +5,7 @@ use tonic_idempotency::run::{self, Call, Operation, RunError};
 
 use crate::{
     prelude::*,
-    run::{CHARGE, ChargeError, Charged, billing, bytes, charge, layer, never, reason},
+    run::{CHARGE, ChargeError, Charged, billing, bytes, charge, never, reason},
 };
 
 const SHIP: &str = "billing.v1/Ship";
@@ -120,29 +120,18 @@ async fn a_transaction_on_a_pool_of_its_own_is_not_inside_of_others() {
     outer.run(&billing(), "1", b"", handler).await.expect("it ends");
 }
 
-/// As a consumer starts them: all that it was given.
 #[tokio::test]
 async fn those_that_a_caller_may_not_have_at_once_wait_for_their_turn() {
     let database = Database::new().await;
-    let transactional: Operation<run::Bytes> =
-        layer(postgres(database.pool(4)), |it| it.mode(Mode::Transactional)).operation(CHARGE).expect("it is declared");
-    for operation in [bytes(|it| it), transactional] {
-        let ids: Vec<_> = (0..400).map(|id: u32| id.to_string()).collect();
-        let runs = ids.iter().map(|id| charge(&operation, id, b"", Vec::new()));
+    let [transactional, _] = two(&database, 4, [Mode::Transactional; 2]).await;
+    // Of both modes: they are calls of one caller.
+    let both = two(&database, 8, [Mode::Transactional, Mode::Reserved]).await;
+    for operations in [vec![bytes(|it| it)], vec![transactional], both.into()] {
+        let ids: Vec<_> = (0..400).map(|_| Uuid::new_v4().to_string()).collect();
+        let runs = ids.iter().zip(operations.iter().cycle()).map(|(id, it)| charge(it, id, b"", Vec::new()));
         let ended = futures_util::future::join_all(runs).await;
         assert!(ended.iter().all(Result::is_ok), "{:?}", ended.iter().find(|ended| ended.is_err()));
     }
-}
-
-/// They are calls of one caller.
-#[tokio::test]
-async fn those_of_both_modes_wait_for_each_other() {
-    let database = Database::new().await;
-    let both = two(&database, 8, [Mode::Transactional, Mode::Reserved]).await;
-    let ids: Vec<_> = (0..300).map(|id: u32| id.to_string()).collect();
-    let runs = ids.iter().zip(both.iter().cycle()).map(|(id, operation)| charge(operation, id, b"", Vec::new()));
-    let ended = futures_util::future::join_all(runs).await;
-    assert!(ended.iter().all(Result::is_ok), "{:?}", ended.iter().find(|ended| ended.is_err()));
 }
 
 /// A layer in which one run at a time is allowed, and a run that goes on until its sender is dropped.

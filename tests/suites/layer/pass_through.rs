@@ -138,22 +138,6 @@ async fn refuses_a_call_with_a_key_in_a_protocol_that_the_layer_cannot_read_what
     }
 }
 
-#[tokio::test]
-async fn takes_the_caller_from_the_caller_resolver() {
-    let alice = Uuid::new_v4();
-    let shop = Shop::with(|builder| {
-        builder.store(MemoryStore::new()).caller_resolver(move |headers: &http::HeaderMap, _: &http::Extensions| {
-            Ok(headers.contains_key("x-alice").then(|| Caller::new(UserId::new(alice))))
-        })
-    })
-    .await;
-    for replayed in [false, true] {
-        let mut request = shop::request("a", None, shop.key);
-        request.metadata_mut().insert("x-alice", "1".parse().expect("metadata"));
-        shop.client.clone().create_order(request).await.map(Seen::of).expect("a call").assert("processing", replayed);
-    }
-}
-
 #[test]
 fn refuses_a_layer_without_procedures_unless_they_are_allowed_to_be_missing() {
     let lossy = shop::LOSSY_FILE_DESCRIPTOR_SET;

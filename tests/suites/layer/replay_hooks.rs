@@ -82,27 +82,30 @@ async fn an_authorizer_is_asked_for_replays_from_memory_and_of_final_errors() {
     }
 }
 
+/// Has two calls at once, of which one waits for the other. Returns the first answer, and what the other gets.
+async fn one_waits(
+    build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+    meanwhile: impl FnOnce(),
+) -> (Seen, Result<Seen, Status>) {
+    let policies = Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() };
+    let shop = Shop::in_memory(|builder| build(builder.store(MemoryStore::new()).policies(policies))).await;
+    let calls = shop.spawn_all(2, |shop| async move { shop.create("hold").await });
+    quiet().await;
+    meanwhile();
+    shop.handler.open(1);
+    let (first, waited): (Vec<_>, Vec<_>) = (calls.join_all().await.into_iter())
+        .partition(|answer| answer.as_ref().is_ok_and(|seen| seen.replayed.is_none()));
+    assert_eq!((first.len(), waited.len(), shop.handler.started()), (1, 1, 1));
+    let first = first.into_iter().flatten().next().expect("a response");
+    (first, waited.into_iter().next().expect("an answer"))
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_authorizer_is_asked_for_calls_that_waited() {
     let members = Membership::default();
-    let policies = Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() };
-    let build = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).policies(policies);
-    let shop = Shop::in_memory(|builder| members.clone().authorizes(build(builder))).await;
-    let calls = [shop.spawn_create("hold"), shop.spawn_create("hold")];
-    quiet().await;
-    members.end();
-    shop.handler.open(1);
-    let mut denied = 0;
-    for call in calls {
-        match call.await.expect("no panic") {
-            Ok(first) => first.assert("processing", false),
-            Err(status) => {
-                assert_denied(&status);
-                denied += 1;
-            }
-        }
-    }
-    assert_eq!((denied, shop.handler.started()), (1, 1));
+    let (first, waited) = one_waits(|builder| members.clone().authorizes(builder), || members.end()).await;
+    first.assert("processing", false);
+    assert_denied(&waited.expect_err("no replay"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,22 +221,11 @@ async fn a_response_of_any_size_is_rebuilt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waited_gets_a_rebuilt_response() {
-    let policies = Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() };
-    let build = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).policies(policies);
     let name = named("rebuilt");
-    let shop = Shop::in_memory(|builder| rebuilds(build(builder), &name)).await;
-    let calls = [shop.spawn_create("hold"), shop.spawn_create("hold")];
-    quiet().await;
-    shop.handler.open(1);
-    let mut rebuilt = 0;
-    for call in calls {
-        let seen = call.await.expect("no panic").expect("a response");
-        if seen.replayed.is_some() {
-            assert!(seen.message.contains("rebuilt"), "{seen:?}");
-            rebuilt += 1;
-        }
-    }
-    assert_eq!((rebuilt, shop.handler.started()), (1, 1));
+    let (_, waited) = one_waits(|builder| rebuilds(builder, &name), || {}).await;
+    let waited = waited.expect("a response");
+    assert!(waited.message.contains("rebuilt"), "{waited:?}");
+    waited.assert("processing", true);
 }
 
 #[tokio::test]
