@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tonic_idempotency::policy::{ExpiredKeyPolicy, LeasePolicy};
 use uuid::Timestamp;
 
-use super::harness::{call, create, harness, hold};
+use super::harness::{call, create, harness, hold, running};
 use super::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -36,24 +36,19 @@ async fn ends_the_lease_of_a_call_when_it_is_advanced_by_it() {
     let gate = Arc::new(Semaphore::new(0));
     let (harness, orders) = harness(hold(&gate), |procedure| procedure.lease(60 * SECOND));
     let key = Uuid::new_v4();
-    let first = tokio::spawn({
-        let (harness, orders) = (harness.clone(), orders.clone());
-        async move { call(&harness, &orders, key, "lamp").await.executed_once().into_message() }
-    });
-    until("the handler runs", async || harness.runs() == 1).await;
+    let first = running(&harness, &orders, key, "lamp").await;
     harness.advance(59 * SECOND);
     call(&harness, &orders, key, "lamp").await.refused_with(Reason::InProgress);
     assert_eq!(harness.record(key).await, Record::Reserved);
 
     harness.advance(SECOND);
     assert_eq!(harness.record(key).await, Record::Unknown);
-    let second = tokio::spawn({
-        let (harness, orders) = (harness.clone(), orders.clone());
-        async move { call(&harness, &orders, key, "lamp").await.executed_once().into_message() }
-    });
-    until("the handler runs again", async || harness.runs() == 2).await;
+    let second = running(&harness, &orders, key, "lamp").await;
     gate.add_permits(2);
-    let (first, second) = (first.await.expect("no panic"), second.await.expect("no panic"));
+    let (first, second) = (
+        first.await.expect("no panic").executed_once().into_message(),
+        second.await.expect("no panic").executed_once().into_message(),
+    );
     assert_ne!(first, second);
     assert_eq!(harness.record(key).await.completed::<CreateOrderResponse>(), second);
 }
@@ -64,15 +59,11 @@ async fn ends_a_lease_whose_call_must_not_run_again() {
     let refuse = LeasePolicy::Refuse;
     let (harness, orders) = harness(hold(&gate), |procedure| procedure.on_lease_ended(refuse));
     let key = Uuid::new_v4();
-    let first = tokio::spawn({
-        let (harness, orders) = (harness.clone(), orders.clone());
-        async move { call(&harness, &orders, key, "lamp").await.runs() }
-    });
-    until("the handler runs", async || harness.runs() == 1).await;
+    let first = running(&harness, &orders, key, "lamp").await;
     harness.advance(61 * SECOND);
     call(&harness, &orders, key, "lamp").await.refused_with(Reason::OutcomeUnknown);
     gate.add_permits(1);
-    assert_eq!(first.await.expect("no panic"), 1);
+    assert_eq!(first.await.expect("no panic").runs(), 1);
 }
 
 /// Minute by minute: the record is there until the key is too old to run.

@@ -10,7 +10,7 @@ use uuid::Timestamp;
 use super::prelude::*;
 use super::{
     assertions::panic_of,
-    harness::{Orders, call, create, harness, hold, on, order, transactional},
+    harness::{Orders, call, create, harness, hold, on, order, running, transactional},
 };
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -94,13 +94,9 @@ async fn roll_back_on_postgres() {
 
     harness.crash_before_record();
     call(&harness, &orders, key, "lamp").await.unanswered();
-    let running = tokio::spawn({
-        let (harness, orders) = (harness.clone(), orders.clone());
-        async move { call(&harness, &orders, key, "lamp").await.unanswered().runs() }
-    });
-    until("the handler runs", async || harness.runs() == 2).await;
+    let running = running(&harness, &orders, key, "lamp").await;
     harness.restart().await;
-    assert_eq!(running.await.expect("no panic"), 1);
+    assert_eq!(running.await.expect("no panic").unanswered().runs(), 1);
     gate.add_permits(1);
     call(&harness, &orders, key, "lamp").await.executed_once();
     call(&harness, &orders, key, "lamp").await.replayed();
@@ -135,14 +131,10 @@ async fn end_running_handlers_and_renew_nothing() {
         };
         let (harness, orders) = harness(handler, describe);
         let key = Uuid::new_v4();
-        let running = tokio::spawn({
-            let (harness, orders) = (harness.clone(), orders.clone());
-            async move { call(&harness, &orders, key, "lamp").await.unanswered().runs() }
-        });
-        until("the handler runs", async || harness.runs() == 1).await;
+        let running = running(&harness, &orders, key, "lamp").await;
         harness.restart().await;
         gate.add_permits(2);
-        assert_eq!(running.await.expect("no panic"), 1);
+        assert_eq!(running.await.expect("no panic").unanswered().runs(), 1);
         harness.advance(LEASE);
         call(&harness, &orders, key, "lamp").await.executed_once();
         assert_eq!((ended.load(Ordering::SeqCst), gate.available_permits()), (1, 1), "the second one alone has ended");
@@ -193,11 +185,7 @@ async fn die_though_the_caller_has_gone() {
         let (harness, orders) = harness(hold(&gate), describe);
         harness.crash_before_record();
         let key = Uuid::new_v4();
-        let gone = tokio::spawn({
-            let (harness, orders) = (harness.clone(), orders.clone());
-            async move { call(&harness, &orders, key, "lamp").await.runs() }
-        });
-        until("the handler runs", async || harness.runs() == 1).await;
+        let gone = running(&harness, &orders, key, "lamp").await;
         gone.abort();
         gate.add_permits(1);
         until("the handler has ended", async || gate.available_permits() == 0).await;

@@ -2,6 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use quickstart::proto::order_service_server::OrderService;
+use tokio::task::JoinHandle;
 use tonic::Response;
 use tonic_idempotency::{
     layer::BuildError,
@@ -105,4 +106,17 @@ pub(crate) async fn call<S: Store>(
 ) -> Called<CreateOrderResponse> {
     let mut client = client.clone();
     harness.call(key, order(item), |request| client.create_order(request)).await
+}
+
+/// Orders an item in a task of its own, and waits until the handler runs.
+pub(crate) async fn running<S: Store>(
+    harness: &Harness<S>,
+    client: &OrderServiceClient<InProcess>,
+    key: Uuid,
+    item: &'static str,
+) -> JoinHandle<Called<CreateOrderResponse>> {
+    let (runs, calling, client) = (harness.runs(), harness.clone(), client.clone());
+    let running = tokio::spawn(async move { call(&calling, &client, key, item).await });
+    until("the handler runs", async || harness.runs() > runs).await;
+    running
 }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use tonic_idempotency::{Execution, policy::Mode};
 
-use super::harness::{CREATE, call, create, harness, hold, order, transactional};
+use super::harness::{CREATE, call, create, harness, hold, order, running, transactional};
 use super::prelude::*;
 
 #[tokio::test]
@@ -57,17 +57,13 @@ async fn holds_the_key_while_the_handler_runs() {
     let gate = Arc::new(Semaphore::new(0));
     let (harness, orders) = harness(hold(&gate), transactional);
     let key = Uuid::new_v4();
-    let first = tokio::spawn({
-        let (harness, orders) = (harness.clone(), orders.clone());
-        async move { call(&harness, &orders, key, "lamp").await.executed_once() }
-    });
-    until("the handler runs", async || harness.runs() == 1).await;
+    let first = running(&harness, &orders, key, "lamp").await;
     assert_eq!(harness.record(key).await, Record::Reserved);
     for item in ["lamp", "chair"] {
         call(&harness, &orders, key, item).await.refused_with(Reason::InProgress);
     }
     gate.add_permits(1);
-    first.await.expect("no panic");
+    first.await.expect("no panic").executed_once();
     call(&harness, &orders, key, "lamp").await.replayed();
     call(&harness, &orders, key, "chair").await.refused_with(Reason::KeyReused);
 }
@@ -79,12 +75,7 @@ async fn does_not_hold_the_key_of_a_handler_that_hangs() {
     let idle = Duration::from_secs(300);
     let (harness, orders) = harness(hold(&gate), |procedure| transactional(procedure).transaction_idle(idle));
     let key = Uuid::new_v4();
-    let spawned = || {
-        let (harness, orders) = (harness.clone(), orders.clone());
-        tokio::spawn(async move { call(&harness, &orders, key, "lamp").await })
-    };
-    let hanging = spawned();
-    until("the handler runs", async || harness.runs() == 1).await;
+    let hanging = running(&harness, &orders, key, "lamp").await;
     harness.advance(idle);
     harness.record(key).await.absent();
     gate.add_permits(1);

@@ -6,7 +6,7 @@ use tonic_idempotency_tests::proceeding;
 use super::prelude::*;
 use super::{
     assertions::panic_of,
-    harness::{Orders, call, create, harness, hold, on, order, transactional},
+    harness::{Orders, call, create, harness, hold, on, order, running, transactional},
 };
 
 #[tokio::test]
@@ -74,14 +74,10 @@ async fn takes_the_outcome_of_a_reserved_call_when_it_is_back() {
     let gate = Arc::new(Semaphore::new(0));
     let (harness, orders) = harness(hold(&gate), |procedure| procedure);
     let key = Uuid::new_v4();
-    let first = tokio::spawn({
-        let (harness, orders) = (harness.clone(), orders.clone());
-        async move { call(&harness, &orders, key, "lamp").await.executed_once().into_message() }
-    });
-    until("the handler runs", async || harness.runs() == 1).await;
+    let first = running(&harness, &orders, key, "lamp").await;
     harness.set_store_available(false);
     gate.add_permits(1);
-    let first = first.await.expect("no panic");
+    let first = first.await.expect("no panic").executed_once().into_message();
     assert_eq!(harness.record(key).await, Record::Reserved);
     harness.set_store_available(true);
     until("it is recorded", async || harness.record(key).await != Record::Reserved).await;
@@ -94,14 +90,10 @@ async fn commits_no_transaction_that_was_open_before() {
     let gate = Arc::new(Semaphore::new(0));
     let (harness, orders) = on(database.store(), hold(&gate), transactional);
     let key = Uuid::new_v4();
-    let first = tokio::spawn({
-        let (harness, orders) = (harness.clone(), orders.clone());
-        async move { call(&harness, &orders, key, "lamp").await.refused_with(Reason::StoreUnavailable).runs() }
-    });
-    until("the handler runs", async || harness.runs() == 1).await;
+    let first = running(&harness, &orders, key, "lamp").await;
     harness.set_store_available(false);
     gate.add_permits(2);
-    assert_eq!(first.await.expect("no panic"), 1);
+    assert_eq!(first.await.expect("no panic").refused_with(Reason::StoreUnavailable).runs(), 1);
     harness.record(key).await.absent();
     harness.set_store_available(true);
     call(&harness, &orders, key, "lamp").await.executed_once();

@@ -3,7 +3,7 @@
 use tokio_postgres::types::Type;
 use tonic_idempotency_tests::API_ROLE;
 
-use super::harness::{call, create, hold, on, transactional};
+use super::harness::{call, create, hold, on, running, transactional};
 use super::prelude::*;
 
 async fn insert(request: Request<CreateOrderRequest>) -> Result<String, Status> {
@@ -43,14 +43,10 @@ async fn tells_what_the_database_keeps_of_a_key() {
         let (harness, orders) = on(database.store(), hold(&gate), describe);
         let key = Uuid::new_v4();
         harness.record(key).await.absent();
-        let first = tokio::spawn({
-            let (harness, orders) = (harness.clone(), orders.clone());
-            async move { call(&harness, &orders, key, "lamp").await.executed_once().into_message() }
-        });
-        until("the handler runs", async || harness.runs() == 1).await;
+        let first = running(&harness, &orders, key, "lamp").await;
         assert_eq!(harness.record(key).await, Record::Reserved);
         gate.add_permits(1);
-        let first = first.await.expect("no panic");
+        let first = first.await.expect("no panic").executed_once().into_message();
         assert_eq!(harness.record(key).await.completed::<CreateOrderResponse>(), first);
         let keys = "SELECT count(*) FROM tenant.idempotency_keys";
         let count: i64 = database.owner().await.query_one(keys, &[]).await.expect("the count").get(0);
