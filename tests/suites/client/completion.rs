@@ -40,6 +40,19 @@ async fn pending(client: &mut Client) -> Completion {
     completed(&client.create_order(order("shop")).await.expect("an order"))
 }
 
+/// How the waiting has ended.
+fn ended(result: Result<(), CompletionError>) -> String {
+    match result {
+        Ok(()) => "completed".to_owned(),
+        Err(CompletionError::Failed) => "failed".to_owned(),
+        Err(CompletionError::Forgotten) => "forgotten".to_owned(),
+        Err(CompletionError::NoStatus) => "no status".to_owned(),
+        Err(CompletionError::NotReplayed) => "not replayed".to_owned(),
+        Err(CompletionError::Refused(status)) => format!("refused: {:?}", status.code()),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
 /// A server whose first answer is that the work has not ended.
 async fn foreign() -> (Foreign, Client) {
     let server = Foreign::default();
@@ -64,32 +77,18 @@ async fn is_looked_for_with_replays_of_the_same_call_at_growing_intervals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_an_error_if_the_work_failed() {
-    let (server, mut client) = foreign().await;
-    let work = pending(&mut client).await;
-    server.answers([told("failed", true)]);
-    assert!(matches!(work.await, Err(CompletionError::Failed)));
-}
-
-#[tokio::test(start_paused = true)]
 async fn is_known_at_once_if_the_response_says_so() {
     let server = Foreign::default();
     let mut client = server.client(|layer| layer).await;
-    server.answers([told("completed", false), told("failed", false)]);
-    pending(&mut client).await.await.expect("it is completed");
-    assert!(matches!(pending(&mut client).await.await, Err(CompletionError::Failed)));
-    server.lacks_status(true);
-    assert!(matches!(pending(&mut client).await.await, Err(CompletionError::NoStatus)), "a response without a status");
-    assert_eq!(server.seen().len(), 3);
-}
-
-/// The layer gives the calls of this procedure no key, so that it cannot ask again.
-#[tokio::test(start_paused = true)]
-async fn is_not_known_of_a_call_without_a_key() {
-    let (server, mut client) = foreign().await;
+    server.answers([told("completed", false), told("failed", false), Answer::Headers(Vec::new())]);
+    for expected in ["completed", "failed", "no status"] {
+        assert_eq!(ended(pending(&mut client).await.await), expected);
+    }
+    // The layer gives the calls of this procedure no key, so that it cannot ask again.
+    server.answers([told("processing", false)]);
     let response = client.get_order(order("shop")).await.expect("an order");
-    assert!(matches!(completed(&response).await, Err(CompletionError::NoStatus)));
-    assert_eq!(server.seen().len(), 1);
+    assert_eq!(ended(completed(&response).await), "no status");
+    assert_eq!(server.seen().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,33 +192,23 @@ async fn is_looked_for_longer_if_a_replay_says_that_the_key_lives_longer() {
     assert!(asked.elapsed() > 60 * SECOND);
 }
 
-/// A server that forgot the key ran the call again: once is too often.
+/// A server that forgot the key, and did not replay, ran the call again: once is too often.
 #[tokio::test(start_paused = true)]
-async fn is_not_looked_for_again_if_the_server_did_not_replay() {
-    let (server, mut client) = foreign().await;
-    let work = pending(&mut client).await;
-    server.answers([told("processing", false)]);
-    assert!(matches!(work.await, Err(CompletionError::NotReplayed)));
-    assert_eq!(server.seen().len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn is_not_looked_for_again_if_the_server_refuses() {
-    let (server, mut client) = foreign().await;
-    let work = pending(&mut client).await;
-    server.fails([Status::unauthenticated("the token has expired")]);
-    let Err(CompletionError::Refused(status)) = work.await else { panic!("a refusal") };
-    assert_eq!((status.code(), server.seen().len()), (Code::Unauthenticated, 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn is_not_looked_for_again_if_the_server_has_forgotten_the_key() {
-    let (server, mut client) = foreign().await;
-    let work = pending(&mut client).await;
+async fn is_not_looked_for_again_after_an_answer_that_ends_the_waiting() {
     let details = ErrorDetails::with_error_info(Reason::KeyExpired.as_str(), "tonic-idempotency", []);
-    server.fails([Status::with_error_details(Code::FailedPrecondition, "", details)]);
-    assert!(matches!(work.await, Err(CompletionError::Forgotten)));
-    assert_eq!(server.seen().len(), 2);
+    let expired = Status::with_error_details(Code::FailedPrecondition, "", details);
+    let expired_token = Status::unauthenticated("the token has expired");
+    for (answer, expected) in [
+        (told("failed", true), "failed"),
+        (told("processing", false), "not replayed"),
+        (Answer::Error(expired_token), "refused: Unauthenticated"),
+        (Answer::Error(expired), "forgotten"),
+    ] {
+        let (server, mut client) = foreign().await;
+        let work = pending(&mut client).await;
+        server.answers([answer]);
+        assert_eq!((&*ended(work.await), server.seen().len()), (expected, 2));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -312,13 +301,8 @@ async fn is_that_of_the_operation() {
         (State::Expired, Work::Unspecified, "forgotten"),
     ] {
         let (server, _, mut client) = waiting(Some(operation(state, work))).await;
-        let ended = match pending(&mut client).await.await {
-            Ok(()) => "completed",
-            Err(CompletionError::Failed) => "failed",
-            Err(CompletionError::Forgotten) => "forgotten",
-            Err(_) => "else",
-        };
-        assert_eq!((ended, server.seen().len()), (expected, 1), "{state:?} {work:?}");
+        let ended = ended(pending(&mut client).await.await);
+        assert_eq!((&*ended, server.seen().len()), (expected, 1), "{state:?} {work:?}");
     }
 }
 
