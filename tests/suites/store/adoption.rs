@@ -6,6 +6,10 @@ use crate::{
     migrations::{schema, works},
 };
 
+/// The Go service's types of resources.
+const KINDS: [&str; 8] =
+    ["project", "project_member", "cluster", "node_pool", "namespace", "api_key", "install", "organization_user"];
+
 /// The shape of the Go service's table: its columns, the foreign keys of eight resource types, its checks, indexes,
 /// policies, user function and grants. `{owner}` owns it; the Go service logs in as `{go}`.
 const GO_SERVICE: &str = "
@@ -14,14 +18,7 @@ const GO_SERVICE: &str = "
     SET ROLE {owner};
     CREATE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE sql STABLE
         AS $$ SELECT current_setting('app.current_user_id')::uuid $$;
-    CREATE TABLE tenant.projects (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
-    CREATE TABLE tenant.project_members (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
-    CREATE TABLE tenant.clusters (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
-    CREATE TABLE tenant.node_pools (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
-    CREATE TABLE tenant.namespaces (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
-    CREATE TABLE tenant.api_keys (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
-    CREATE TABLE tenant.installs (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
-    CREATE TABLE tenant.organization_users (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    {tables}
     CREATE TABLE tenant.idempotency_keys (
         id uuid NOT NULL DEFAULT gen_random_uuid(),
         idempotency_key uuid NOT NULL,
@@ -31,26 +28,10 @@ const GO_SERVICE: &str = "
         response_bytes bytea,
         created timestamptz NOT NULL DEFAULT now(),
         expires timestamptz NOT NULL,
-        project_id uuid,
-        project_member_id uuid,
-        cluster_id uuid,
-        node_pool_id uuid,
-        namespace_id uuid,
-        api_key_id uuid,
-        install_id uuid,
-        organization_user_id uuid,
+        {columns}
         CONSTRAINT keys_pk PRIMARY KEY (id),
-        CONSTRAINT keys_fk_project FOREIGN KEY (project_id) REFERENCES tenant.projects (id),
-        CONSTRAINT keys_fk_project_member FOREIGN KEY (project_member_id) REFERENCES tenant.project_members (id),
-        CONSTRAINT keys_fk_cluster FOREIGN KEY (cluster_id) REFERENCES tenant.clusters (id),
-        CONSTRAINT keys_fk_node_pool FOREIGN KEY (node_pool_id) REFERENCES tenant.node_pools (id),
-        CONSTRAINT keys_fk_namespace FOREIGN KEY (namespace_id) REFERENCES tenant.namespaces (id),
-        CONSTRAINT keys_fk_api_key FOREIGN KEY (api_key_id) REFERENCES tenant.api_keys (id),
-        CONSTRAINT keys_fk_install FOREIGN KEY (install_id) REFERENCES tenant.installs (id),
-        CONSTRAINT keys_fk_organization_user FOREIGN KEY (organization_user_id) REFERENCES tenant.organization_users (id),
-        CONSTRAINT keys_ck_single_resource CHECK (num_nonnulls(
-            project_id, project_member_id, cluster_id, node_pool_id, namespace_id, api_key_id, install_id,
-            organization_user_id) <= 1)
+        {keys}
+        CONSTRAINT keys_ck_single_resource CHECK (num_nonnulls({ids}) <= 1)
     );
     CREATE UNIQUE INDEX keys_uq_key_user ON tenant.idempotency_keys (idempotency_key, user_id);
     CREATE INDEX keys_idx_expires ON tenant.idempotency_keys (expires);
@@ -83,8 +64,7 @@ async fn rights(client: &Client) -> Vec<String> {
              WHERE oid = 'authn.current_user_id()'::regprocedure
              UNION ALL SELECT format('%s %s %s %s', polname, polroles::regrole[], polcmd, pg_get_expr(polqual, polrelid))
              FROM pg_policy";
-    let rows = client.query(sql, &[]).await.expect("the catalogue");
-    rows.iter().map(|row| row.get(0)).collect()
+    values(client, sql).await
 }
 
 /// A Go server's database after our migrations, its owner's name, and the resource types.
@@ -101,27 +81,24 @@ impl Adopted {
     async fn new() -> Self {
         let database = Database::empty().await;
         let superuser = database.owner().await;
-        let name = Uuid::new_v4().simple().to_string();
-        let (owner, go) = (format!("idempotency_tests_owner_{name}"), format!("idempotency_tests_go_{name}"));
-        let roles = format!(
-            "CREATE ROLE {owner}; CREATE ROLE {go};
-             DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {owner}', current_database()); END $$;
-             GRANT CREATE ON SCHEMA public TO {owner};"
-        );
-        superuser.batch_execute(&roles).await.expect("the roles");
-        let service = GO_SERVICE.replace("{owner}", &owner).replace("{go}", &go);
+        let ((owner, mut client), (go, _)) = (plain_owner(&database).await, plain_owner(&database).await);
+        let each = |text: &str| KINDS.map(|kind| text.replace("{kind}", kind)).concat();
+        let service = GO_SERVICE
+            .replace("{tables}", &each("CREATE TABLE tenant.{kind}s (id uuid PRIMARY KEY DEFAULT gen_random_uuid());"))
+            .replace("{columns}", &each("{kind}_id uuid, "))
+            .replace(
+                "{keys}",
+                &each("CONSTRAINT keys_fk_{kind} FOREIGN KEY ({kind}_id) REFERENCES tenant.{kind}s (id), "),
+            )
+            .replace("{ids}", &KINDS.map(|kind| format!("{kind}_id")).join(", "));
+        let service = service.replace("{owner}", &owner).replace("{go}", &go);
         superuser.batch_execute(&service).await.expect("the Go service's migrations");
         let before = (schema(&superuser).await, rights(&superuser).await);
         let file = file(&superuser).await;
 
-        let mut client = database.owner().await;
-        client.batch_execute(&format!("SET ROLE {owner}")).await.expect("the owner");
         migrations::run(&mut client, &Schema::default()).await.expect("the core migrations");
-        let kinds = ["project", "project_member", "cluster", "node_pool", "namespace", "api_key", "install"];
-        let types = kinds.iter().chain(&["organization_user"]);
-        let types = ResourceTypes::new(
-            types.map(|kind| ResourceType::new(*kind, format!("{kind}_id"), format!("tenant.{kind}s"))),
-        );
+        let types = KINDS.map(|kind| ResourceType::new(kind, format!("{kind}_id"), format!("tenant.{kind}s")));
+        let types = ResourceTypes::new(types);
         migrations::register(&mut client, &Schema::default(), &types).await.expect("the registration");
         migrations::grant(&client, &Schema::default(), API_ROLE).await.expect("the grant");
 
@@ -142,20 +119,13 @@ impl Adopted {
     }
 
     async fn drop_roles(self) {
-        let Self { superuser, owner, go, .. } = self;
-        let drop = format!("DROP OWNED BY {owner}, {go} CASCADE; DROP ROLE {owner}; DROP ROLE {go}");
-        superuser.batch_execute(&drop).await.expect("the roles go");
+        drop_roles(&self.superuser, &[&self.owner, &self.go]).await;
     }
 }
 
 /// The file of the table. It changes whenever the table is rewritten.
 async fn file(client: &Client) -> u32 {
-    let select = "SELECT pg_relation_filenode('tenant.idempotency_keys')";
-    client.query_one(select, &[]).await.expect("the file").get(0)
-}
-
-async fn count(client: &Client) -> i64 {
-    client.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count").get(0)
+    value(client, "SELECT pg_relation_filenode('tenant.idempotency_keys')").await
 }
 
 #[tokio::test]
@@ -164,7 +134,7 @@ async fn changes_nothing_for_the_owner_of_the_table() {
     let owner = adopted.as_role(&adopted.owner).await;
     // As pg_dump reads it. With row-level security forced, the Go service's function would raise an error.
     owner.batch_execute("SET row_security = off").await.expect("the setting");
-    assert_eq!(count(&owner).await, 1);
+    assert_eq!(count(&owner, "tenant.idempotency_keys").await, 1);
     let updated = owner.execute("UPDATE tenant.idempotency_keys SET procedure = procedure", &[]).await;
     assert_eq!(updated.expect("the owner may"), 1);
 
@@ -187,8 +157,7 @@ async fn leaves_out_a_function_of_the_user_that_returns_no_uuid() {
         let schema = Schema::default();
         migrations::run(&mut owner, &schema).await.expect(kind);
         migrations::limits(&owner, &schema).await.expect(kind);
-        let index = "CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)";
-        owner.batch_execute(index).await.expect("the index of users");
+        execute(&owner, "CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)").await;
         for partitioned in [false, true] {
             if partitioned {
                 migrations::move_to_partitions(&owner, &schema, 2).await.expect(kind);
@@ -214,18 +183,15 @@ async fn leaves_out_a_function_of_the_user_that_returns_no_uuid() {
 async fn forces_row_level_security_if_the_owner_says_so() {
     let adopted = Adopted::new().await;
     let mut owner = adopted.as_role(&adopted.owner).await;
-    let force = "ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY";
-    owner.batch_execute(force).await.expect("the owner may");
-    let nil = "SET app.current_user_id = '00000000-0000-0000-0000-000000000000'";
-    owner.batch_execute(nil).await.expect("the setting");
-    assert_eq!(count(&owner).await, 0);
+    execute(&owner, "ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY").await;
+    execute(&owner, "SET app.current_user_id = '00000000-0000-0000-0000-000000000000'").await;
+    assert_eq!(count(&owner, "tenant.idempotency_keys").await, 0);
     for file in super::migrations::core() {
         owner.batch_execute(&file).await.expect("a migration, again");
     }
-    assert_eq!(count(&owner).await, 0, "running the migrations again keeps it");
+    assert_eq!(count(&owner, "tenant.idempotency_keys").await, 0, "running the migrations again keeps it");
     let store = PostgresStore::new(adopted.database.pool(1), ResourceTypes::none());
-    let expire = "UPDATE tenant.idempotency_keys SET expires = now()";
-    adopted.superuser.batch_execute(expire).await.expect("time");
+    execute(&adopted.superuser, "UPDATE tenant.idempotency_keys SET expires = now()").await;
     assert_eq!(store.sweep(10).await.expect("the store answers"), 1);
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run again");
     adopted.drop_roles().await;
@@ -249,31 +215,9 @@ async fn replays_what_a_go_server_recorded_and_serves_every_operation() {
     commit(&store, &first, created).await;
     assert_eq!(replay_of(&store, &first).await.resource, Some(cluster.into()));
     acquire(&store, &new_claim()).await;
-    let expire = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'";
-    adopted.superuser.batch_execute(expire).await.expect("time");
+    execute(&adopted.superuser, "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'").await;
     assert_eq!(store.sweep(10).await.expect("the store answers"), 4);
-    assert_eq!(count(&adopted.superuser).await, 0);
-    adopted.drop_roles().await;
-}
-
-/// Its statements, as its own role.
-#[tokio::test]
-async fn leaves_the_go_service_its_statements() {
-    let adopted = Adopted::new().await;
-    let go = adopted.as_role(&adopted.go).await;
-    let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
-    let set = "SELECT set_config('app.current_user_id', $1, false)";
-    go.query_typed(set, &[(&user.to_string(), Type::TEXT)]).await.expect("the user is set");
-    let reserve = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-                   VALUES ($1, $2, $3, $4, now() + interval '24 hours') ON CONFLICT DO NOTHING";
-    let parameters: Parameters<'_> =
-        &[(&key, Type::UUID), (&user, Type::UUID), (&PROCEDURE, Type::TEXT), (&HASH.as_slice(), Type::BYTEA)];
-    assert_eq!(go.execute_typed(reserve, parameters).await.expect("the reservation"), 1);
-    let complete = "UPDATE tenant.idempotency_keys SET response_bytes = 'go' WHERE response_bytes IS NULL";
-    assert_eq!(go.execute(complete, &[]).await.expect("the completion"), 1);
-    let store = PostgresStore::new(adopted.database.pool(1), ResourceTypes::none());
-    let outcome = store.claim(&claim(user, key)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    assert_eq!(count(&adopted.superuser, "tenant.idempotency_keys").await, 0);
     adopted.drop_roles().await;
 }
 
@@ -300,7 +244,7 @@ async fn leaves_the_go_service_its_statements_on_the_way_to_partitions() {
         if step == "before" {
             loop {
                 let done = "SELECT s.step = 'mirrored' FROM tenant.idempotency_move_step(4, 500, NULL) s";
-                if owner.query_one(done, &[]).await.expect("a step").get(0) {
+                if value(&owner, done).await {
                     break;
                 }
             }
@@ -331,42 +275,34 @@ async fn leaves_the_go_service_its_statements_on_the_way_to_partitions() {
     adopted.drop_roles().await;
 }
 
-/// Then the Go service's own policy applies to our statements, too, and its function raises an error without a user.
-#[tokio::test]
-async fn serves_every_operation_as_the_role_of_the_go_service() {
-    let adopted = Adopted::new().await;
-    let shared = format!(
+/// Has the Go service's own policy and function apply to the API's role.
+fn shared() -> String {
+    format!(
         "ALTER POLICY idempotency_keys_fundament_api_policy ON tenant.idempotency_keys TO {API_ROLE};
          GRANT EXECUTE ON FUNCTION authn.current_user_id() TO {API_ROLE}"
-    );
-    adopted.superuser.batch_execute(&shared).await.expect("the policy");
-    let store = PostgresStore::new(adopted.database.pool(1), adopted.types.clone());
-    let [completed, released, abandoned, begun] = [(); 4].map(|()| new_claim());
-    for claim in [&completed, &released, &abandoned] {
-        acquire(&store, claim).await;
-        store.extend(&claim.reservation, HOUR).await.expect("the store answers");
-    }
-    store.complete(&completed.reservation, &completion("done")).await.expect("the store answers");
-    store.release(&released.reservation).await.expect("the store answers");
-    store.abandon(&abandoned.reservation).await.expect("the store answers");
-    commit(&store, &begun, completion("done")).await;
-    for claim in [&completed, &begun] {
-        replay_of(&store, claim).await;
-    }
-    adopted.drop_roles().await;
+    )
 }
 
-/// Several calls in one statement, by the layer's own policy, and then by that of the Go service, too. That one's function may
+/// Also several calls in one statement, by the layer's own policy, and then by that of the Go service, too. That one's function may
 /// fail the look: the planner calls it before there is a user. The calls go alone then.
 #[tokio::test]
-async fn serves_several_calls_in_one_statement() {
+async fn serves_every_operation_and_several_calls_in_one_statement() {
     let adopted = Adopted::new().await;
-    let shared = format!(
-        "ALTER POLICY idempotency_keys_fundament_api_policy ON tenant.idempotency_keys TO {API_ROLE};
-         GRANT EXECUTE ON FUNCTION authn.current_user_id() TO {API_ROLE}"
-    );
-    for policies in ["", &shared] {
-        adopted.superuser.batch_execute(policies).await.expect("the policy");
+    for policies in ["", &shared()] {
+        execute(&adopted.superuser, policies).await;
+        let store = PostgresStore::new(adopted.database.pool(1), adopted.types.clone());
+        let [recorded, released, abandoned, begun] = [(); 4].map(|()| new_claim());
+        for claim in [&recorded, &released, &abandoned] {
+            acquire(&store, claim).await;
+            extend(&store, claim, HOUR).await;
+        }
+        record(&store, &recorded, "done").await;
+        release(&store, &released).await;
+        abandon(&store, &abandoned).await;
+        commit(&store, &begun, completion("done")).await;
+        for claim in [&recorded, &begun] {
+            replay_of(&store, claim).await;
+        }
         let api = adopted.as_role(API_ROLE).await;
         let claims = [(); 3].map(|()| new_claim());
         let all = claims.each_ref();

@@ -280,6 +280,6 @@ async fn an_operation_that_loses_against_others_is_tried_again_until_it_wins() {
                      RETURN NEW;
                  END $$;
              CREATE TRIGGER lose BEFORE UPDATE ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION tenant.lose()";
-    owner.batch_execute(sql).await.expect("a trigger");
+    execute(&owner, sql).await;
     store.complete(&first.reservation, &completion("done")).await.expect("it wins in the end");
 }

@@ -1,9 +1,7 @@
 //! [`PostgresStore`] behind PgBouncer in transaction mode: the conformance suite, and the isolation of clients that
 //! share a server connection.
 
-use deadpool_postgres::Object;
-
-use crate::prelude::*;
+use crate::{prelude::*, prepared::every_operation};
 
 /// More clients than there are server connections.
 const CLIENTS: usize = 4 * PgBouncer::SERVER_CONNECTIONS;
@@ -78,43 +76,36 @@ pub(crate) async fn at_every_server_connection(pool: &Pool, query: &str) -> Vec<
 
 /// The state that is left at each server connection.
 async fn server_connections(pool: &Pool) -> Vec<Found> {
-    let look = "
-        SELECT pg_backend_pid(),
-               concat_ws('; ',
-                   'owner ' || nullif(current_setting('idempotency.owner', true), ''),
-                   'user ' || nullif(current_setting('app.current_user_id', true), ''),
-                   'sight ' || nullif(current_setting('app.idempotency_sight', true), ''),
-                   'search_path ' || nullif(current_setting('search_path'), '\"$user\", public'),
-                   'lock_timeout ' || nullif(current_setting('lock_timeout'), '0'),
-                   -- Those of PgBouncer are each client's own.
-                   'prepared ' || (SELECT string_agg(statement, ', ') FROM pg_prepared_statements
-                                   WHERE name !~ '^PGBOUNCER_'),
-                   'rows ' || (SELECT nullif(count(*), 0) FROM tenant.idempotency_keys),
-                   'locks ' || (SELECT nullif(count(*), 0) FROM pg_locks
-                                WHERE pid = pg_backend_pid() AND locktype = 'advisory'))";
-    let rows = at_every_server_connection(pool, look).await;
+    // The statements of PgBouncer are each client's own.
+    let look = format!("SELECT pg_backend_pid(), {}", left("name !~ '^PGBOUNCER_'"));
+    let rows = at_every_server_connection(pool, &look).await;
     let found: Vec<_> = rows.iter().map(|row| Found { backend: row.get(0), left: row.get(1) }).collect();
     let backends: HashSet<i32> = found.iter().map(|found| found.backend).collect();
     assert_eq!(backends.len(), PgBouncer::SERVER_CONNECTIONS, "{found:?}");
     found
 }
 
+/// Tells, in SQL, what is left on a connection of those that have used it before: statements only that fulfil this condition.
+pub(crate) fn left(prepared: &str) -> String {
+    format!(
+        "concat_ws('; ',
+             'owner ' || nullif(current_setting('idempotency.owner', true), ''),
+             'user ' || nullif(current_setting('app.current_user_id', true), ''),
+             'tenant ' || nullif(current_setting('app.tenant_id', true), ''),
+             'sight ' || nullif(current_setting('app.idempotency_sight', true), ''),
+             'search_path ' || nullif(current_setting('search_path'), '\"$user\", public'),
+             'lock_timeout ' || nullif(current_setting('lock_timeout'), '0'),
+             'prepared ' || (SELECT string_agg(statement, ', ') FROM pg_prepared_statements WHERE {prepared}),
+             'rows ' || (SELECT nullif(count(*), 0) FROM tenant.idempotency_keys),
+             'locks ' || (SELECT nullif(count(*), 0) FROM pg_locks
+                          WHERE pid = pg_backend_pid() AND locktype = 'advisory'))"
+    )
+}
+
 async fn assert_nothing_left(pool: &Pool) {
     for found in server_connections(pool).await {
         assert_eq!(found.left, "", "{found:?}");
     }
-}
-
-/// Runs every operation, as two users of its own.
-async fn every_operation(store: PostgresStore, project: Resource) {
-    let first = new_claim();
-    complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("done") }).await;
-    assert_eq!(replay_of(&store, &first).await.status.expect("a status"), Some(OutboxStatus::Completed));
-    let second = new_claim();
-    acquire(&store, &second).await;
-    store.release(&second.reservation).await.expect("the store answers");
-    store.status(&second.session, &project).await.expect("the store answers");
-    store.sweep(10).await.expect("the store answers");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,7 +115,8 @@ async fn no_operation_leaves_anything_on_a_server_connection() {
     for _ in 0..4 {
         let mut users = JoinSet::new();
         for _ in 0..CLIENTS {
-            users.spawn(every_operation(store(&pool), project.clone()));
+            let (store, project) = (store(&pool), project.clone());
+            users.spawn(async move { every_operation(&store, &project, |_| {}).await });
         }
         users.join_all().await;
         assert_nothing_left(&pool).await;
@@ -146,62 +138,6 @@ async fn a_user_set_for_a_session_is_left_for_the_next_client() {
 
     let found = server_connections(&pool).await;
     assert!(found.iter().any(|found| found.left == format!("user {alice}")), "{found:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_level_security_keeps_users_apart() {
-    let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
-    let mut users = JoinSet::new();
-    for _ in 0..CLIENTS {
-        let pool = pool.clone();
-        users.spawn(async move {
-            let user = Uuid::new_v4();
-            for records in 1..=8_i64 {
-                complete(&store(&pool), &claim(user, Uuid::new_v4()), &completion("done")).await;
-                assert_eq!(rows(&pool, Some(user)).await, (records, records));
-                assert_eq!(rows(&pool, None).await, (0, 0));
-            }
-        });
-    }
-    users.join_all().await;
-    let sql = "SELECT count(*) FROM tenant.idempotency_keys";
-    let all: i64 = database.owner().await.query_one(sql, &[]).await.expect("the count").get(0);
-    assert_eq!(usize::try_from(all), Ok(8 * CLIENTS));
-}
-
-/// The number of rows that a transaction of this user sees, and how many of them are this user's.
-async fn rows(pool: &Pool, user: Option<Uuid>) -> (i64, i64) {
-    let mut client = pool.get().await.expect("a connection");
-    let transaction = client.transaction().await.expect("a transaction");
-    if let Some(user) = user {
-        let sql = "SELECT set_config('app.current_user_id', $1, true)";
-        transaction.query_typed(sql, &[(&user.to_string(), Type::TEXT)]).await.expect("the user is set");
-    }
-    let count = "SELECT count(*), count(*) FILTER (WHERE user_id = $1) FROM tenant.idempotency_keys";
-    let rows = transaction.query_typed(count, &[(&user, Type::UUID)]).await.expect("the count");
-    transaction.commit().await.expect("the commit");
-    (rows[0].get(0), rows[0].get(1))
-}
-
-#[tokio::test]
-async fn a_client_that_disconnects_in_a_transaction_leaves_nothing() {
-    let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
-    for _ in 0..2 * PgBouncer::SERVER_CONNECTIONS {
-        let client = pool.get().await.expect("a connection");
-        client.batch_execute("BEGIN").await.expect("a transaction");
-        let sql = "SELECT set_config('app.current_user_id', gen_random_uuid()::text, true), pg_advisory_xact_lock(1)";
-        client.query_typed(sql, &[]).await.expect("the user is set, and the lock is free");
-        drop(Object::take(client));
-    }
-
-    assert_nothing_left(&pool).await;
-    let owner = database.owner().await;
-    until("the transactions end", async || {
-        let open = "SELECT count(*) FROM pg_stat_activity
-                    WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
-        owner.query_one(open, &[]).await.expect("the count").get::<_, i64>(0) == 0
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -248,7 +184,7 @@ async fn migrations_run_concurrently() {
     let owner = database.owner().await;
     let left = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    assert_eq!(owner.query_one(left, &[]).await.expect("the locks").get::<_, i64>(0), 0);
+    assert_eq!(value::<i64>(&owner, left).await, 0);
 }
 
 /// If a client leaves between two answers, PgBouncer before version 1.21 gives its server to another client, which then gets the

@@ -100,21 +100,11 @@ async fn waits_for_the_disk_unless_the_effect_is_in_the_same_server() {
             };
             assert!(durable.flushes(complete).await, "a completion, {effect:?}");
             assert!(durable.flushes(release).await, "a release, {effect:?}");
+            let connection = durable.pool.get().await.expect("a connection");
+            assert_eq!(value::<String>(&connection, "SHOW synchronous_commit").await, "on", "what is left there");
         }
     }
     assert!(spared.iter().all(|spared| *spared > 1), "claims and takeovers that were not flushed: {spared:?}");
-    durable.server.stop().await;
-}
-
-#[tokio::test]
-async fn leaves_no_setting_on_the_connection() {
-    let Some(durable) = Durable::start().await else { return };
-    for _ in 0..2 {
-        acquire(&durable.store, &with_effect(EffectPolicy::SameServer)).await;
-        let connection = durable.pool.get().await.expect("a connection");
-        let row = connection.query_typed_one("SHOW synchronous_commit", &[]).await.expect("the setting");
-        assert_eq!(row.get::<_, &str>(0), "on");
-    }
     durable.server.stop().await;
 }
 

@@ -41,11 +41,6 @@ impl Scene {
     }
 }
 
-fn look_up(claim: &Claim) -> LookUp {
-    let reservation = &claim.reservation;
-    LookUp { owner: reservation.owner, key: reservation.key, session: claim.session.clone(), with_status: false }
-}
-
 fn assert_replays(outcome: Result<ClaimOutcome, StoreError>) {
     match outcome.expect("the store answers") {
         ClaimOutcome::Replay(replay) => assert!(matches!(replay.response, StoredResponse::Message(_)), "{replay:?}"),
@@ -126,19 +121,32 @@ async fn what_was_acknowledged_is_there_after_a_failover_and_what_was_refused_ma
     }
 }
 
+/// Also a serializable transaction, at whose BEGIN the server answers with the SQLSTATE of a prepared statement that is stale.
 #[tokio::test]
-async fn a_claim_at_a_standby_is_refused_and_its_connection_is_closed() {
+async fn a_standby_does_nothing_and_the_connection_to_it_is_closed() {
     let Some(scene) = Scene::new().await else { return };
     let (pool, store) = scene.through_proxy(1);
     scene.proxy.lead_to(scene.pair.address_of_standby());
-    assert_refused(store.claim(&new_claim()).await, &pool);
     let held = new_claim();
+    assert_refused(store.claim(&held).await, &pool);
     assert_refused(store.extend(&held.reservation, Duration::from_secs(1)).await, &pool);
     assert_refused(store.complete(&held.reservation, &completion("done")).await, &pool);
     assert_refused(store.release(&held.reservation).await, &pool);
     assert_refused(store.abandon(&held.reservation).await, &pool);
     assert_refused(store.sweep(10).await, &pool);
+    let serializable = TransactionOptions { isolation: Isolation::Serializable, ..TransactionOptions::default() };
+    assert_refused(store.begin(&held, serializable).await, &pool);
+    for options in [TransactionOptions::default(), serializable] {
+        assert_refused(store.begin_without_key(None, &held.session, options).await, &pool);
+    }
     assert_eq!(visible(&scene.database).await, 0);
+}
+
+/// A new key, and the transaction of its call.
+async fn begun(store: &PostgresStore) -> (Claim, Box<dyn StoreTransaction>) {
+    let claim = new_claim();
+    let transaction = open_transaction(store, &claim).await;
+    (claim, transaction)
 }
 
 #[tokio::test]
@@ -185,7 +193,7 @@ async fn a_standby_answers_nothing_about_a_key() {
     for claim in [&done, &reserved, &abandoned, &absent] {
         assert_refused(store.claim(&again(claim)).await, &pool);
         assert_refused(store.begin(&again(claim), TransactionOptions::default()).await, &pool);
-        assert_refused(store.look_up(&look_up(claim)).await, &pool);
+        assert_refused(store.look_up(&question(claim, false)).await, &pool);
     }
     // Not even to the call that holds the reservation.
     assert_refused(store.claim(&reserved).await, &pool);
@@ -216,31 +224,14 @@ async fn calls_that_share_a_statement_at_a_standby_get_no_replay() {
     }
 }
 
-#[tokio::test]
-async fn no_transaction_without_a_key_begins_at_a_standby() {
-    let Some(scene) = Scene::new().await else { return };
-    let (pool, store) = scene.through_proxy(1);
-    let session = new_claim().session;
-    let begun = store.begin_without_key(None, &session, TransactionOptions::default()).await;
-    begun.expect("the primary").roll_back().await;
-    until("the connection is back", async || pool.status().available == 1).await;
-
-    scene.proxy.lead_to(scene.pair.address_of_standby());
-    scene.proxy.cut_connections();
-    let begun = store.begin_without_key(None, &session, TransactionOptions::default()).await;
-    assert_refused(begun, &pool);
-}
-
 /// The records that others see at the primary.
 async fn visible(database: &Database) -> i64 {
-    let count = "SELECT count(*) FROM tenant.idempotency_keys";
-    database.owner().await.query_one(count, &[]).await.expect("a count").get(0)
+    count(&database.owner().await, "tenant.idempotency_keys").await
 }
 
 /// How many statements wait for the standby.
 async fn waiting(database: &Database) -> i64 {
-    let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    database.owner().await.query_one(count, &[]).await.expect("a count").get(0)
+    count(&database.owner().await, "pg_stat_activity WHERE wait_event = 'SyncRep'").await
 }
 
 /// A server that is asked to cancel such a statement answers that it has succeeded, and a failover takes the record back.
@@ -266,7 +257,7 @@ async fn a_commit_that_waits_for_a_synchronous_standby_is_not_cancelled() {
     let Some(scene) = Scene::new().await else { return };
     let (pool, store) = scene.at(&scene.pair.primary(), 4);
     let store = store.timeout(Duration::from_secs(5));
-    let [given_up, dropped] = [begin(&store).await, begin(&store).await];
+    let [given_up, dropped] = [begun(&store).await, begun(&store).await];
     scene.pair.kill_standby().await.expect("it is killed");
 
     let error = given_up.1.commit(Some(completion("done"))).await.expect_err("the standby has not got it");
@@ -288,7 +279,7 @@ async fn a_lost_commit_is_not_looked_up_at_a_standby() {
     let Some(scene) = Scene::new().await else { return };
     let (_, store) = scene.through_proxy(2);
     let store = store.timeout(Duration::from_secs(5));
-    let (claim, transaction) = begin(&store).await;
+    let (claim, transaction) = begun(&store).await;
     pause_replay(&scene.pair.standby()).await;
     scene.proxy.lead_to(scene.pair.address_of_standby());
     scene.proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
@@ -310,7 +301,7 @@ async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
     owner.batch_execute("SELECT pg_reload_conf()").await.expect("the setting");
     let (pool, store) = scene.through_proxy(4);
     let store = store.timeout(Duration::from_secs(5));
-    let (claim, transaction) = begin(&store).await;
+    let (claim, transaction) = begun(&store).await;
     let to_old = pool.get().await.expect("a connection");
     pause_replay(&scene.pair.standby()).await;
     let commit = tokio::spawn(transaction.commit(Some(completion("done"))));
@@ -319,7 +310,7 @@ async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
     let written = "SELECT (pg_current_wal_flush_lsn() - '0/0')::int8";
     let written: i64 = value(&owner, written).await;
     let standby = Database::of(&scene.pair.standby()).owner().await;
-    let has_it = async || standby.query_one(received, &[]).await.expect("a position").get::<_, i64>(0) >= written;
+    let has_it = async || value::<i64>(&standby, received).await >= written;
     until("the standby has it", has_it).await;
     // Otherwise the standby might report the replay just before it is promoted.
     let part = "SELECT pg_terminate_backend(pid) FROM pg_stat_replication";
@@ -347,7 +338,7 @@ async fn a_lost_commit_is_not_looked_up_at_an_old_primary_that_is_not_fenced() {
     let to_old = pool.get().await.expect("a connection");
     scene.pair.split().await.expect("the standby is promoted");
     scene.proxy.lead_to(scene.pair.address_of_primary());
-    let (claim, transaction) = begin(&store).await;
+    let (claim, transaction) = begun(&store).await;
     // It is the first to be used.
     drop(to_old);
     scene.proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
@@ -357,21 +348,12 @@ async fn a_lost_commit_is_not_looked_up_at_an_old_primary_that_is_not_fenced() {
     assert_replays(store.claim(&again(&claim)).await);
 }
 
-/// A new key, and the transaction of its call.
-async fn begin(store: &PostgresStore) -> (Claim, Box<dyn StoreTransaction>) {
-    let claim = new_claim();
-    match store.begin(&claim, TransactionOptions::default()).await.expect("the store answers") {
-        BeginOutcome::Open { transaction, .. } => (claim, transaction),
-        other => panic!("expected a transaction, got {other:?}"),
-    }
-}
-
 /// Lets a standby receive everything, and show nothing of it until it is promoted.
 async fn pause_replay(standby: &str) {
     let owner = Database::of(standby).owner().await;
     owner.batch_execute("SELECT pg_wal_replay_pause()").await.expect("a standby");
     let is_paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'";
-    until("it pauses", async || owner.query_one(is_paused, &[]).await.expect("a state").get(0)).await;
+    until("it pauses", async || value(&owner, is_paused).await).await;
 }
 
 /// As after a wait that an operator has cancelled, or a restart of the primary.
@@ -389,16 +371,4 @@ async fn a_reservation_that_the_standby_may_lack_is_not_taken_for_one_of_the_sam
     until("the reservation is visible", async || visible(&scene.database).await == 1).await;
     let error = store.claim(&claim).await.expect_err("the standby still has not got it");
     assert!(error.may_have_happened(), "{error:?}");
-}
-
-/// The server refuses BEGIN with the SQLSTATE of a prepared statement that is stale.
-#[tokio::test]
-async fn no_serializable_transaction_begins_at_a_standby() {
-    let Some(scene) = Scene::new().await else { return };
-    scene.proxy.lead_to(scene.pair.address_of_standby());
-    let (pool, store) = scene.through_proxy(1);
-    let options = TransactionOptions { isolation: Isolation::Serializable, ..TransactionOptions::default() };
-    let claim = new_claim();
-    assert_refused(store.begin(&claim, options).await, &pool);
-    assert_refused(store.begin_without_key(None, &claim.session, options).await, &pool);
 }

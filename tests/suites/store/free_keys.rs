@@ -104,7 +104,7 @@ async fn are_recorded_with_an_error_after_another_record_has_expired() {
     let outcome = transaction.commit(Some(Completion { response, resource: None, retention: HOUR })).await;
     assert_eq!(outcome.expect("the store answers"), CommitOutcome::Committed);
     let count = "SELECT count(*) FROM tenant.idempotency_keys WHERE error_bytes = 'final' AND expires > now()";
-    assert_eq!(owner.query_one(count, &[]).await.expect("a count").get::<_, i64>(0), 1);
+    assert_eq!(value::<i64>(&owner, count).await, 1);
 }
 
 /// One and two settings are set by the plain statement, and more by the function. The last one set wins, also over the layer's.
@@ -120,16 +120,14 @@ async fn are_taken_with_the_settings_of_the_application_however_many() {
         let session = CallSession { user: Some(user), settings: (count > 0).then(|| Arc::new(settings)) };
         let claim = Claim { session, ..claim(user, Uuid::new_v4()) };
         let transaction = open(&store, &claim, TransactionOptions::default()).await;
-        let mut extensions = http::Extensions::new();
-        transaction.hand_out(&mut extensions);
-        let handle = Transaction::from_extensions(&extensions).expect("a transaction");
+        let handle = handle_of(&*transaction);
         for (place, name) in names.iter().enumerate() {
             let select = format!("SELECT coalesce(current_setting('{name}', true), '')");
             let seen: String = handle.query_one(&select, &[]).await.expect("a setting").get(0);
             let own = if place == 0 { user.to_string() } else { String::new() };
             assert_eq!(seen, if place < count { other.clone() } else { own }, "{count}: {name}");
         }
-        drop((handle, extensions));
+        drop(handle);
         let outcome = transaction.commit(Some(completion("done"))).await.expect("the store answers");
         assert_eq!(outcome, CommitOutcome::Committed, "{count}");
     }
@@ -162,11 +160,11 @@ async fn are_left_to_the_functions_where_no_key_is_free() {
 #[tokio::test]
 async fn are_not_taken_for_recorded_if_a_constraint_of_the_handler_is_violated() {
     let (database, owner) = Database::with_owner().await;
-    let made = "CREATE TABLE public.seats (seat integer UNIQUE DEFERRABLE INITIALLY DEFERRED);
+    let sql = "CREATE TABLE public.seats (seat integer UNIQUE DEFERRABLE INITIALLY DEFERRED);
                 CREATE FUNCTION public.sit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
                     $$ BEGIN INSERT INTO public.seats VALUES (1); RETURN NEW; END $$;
                 CREATE TRIGGER sit BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.sit()";
-    owner.batch_execute(made).await.expect("a table");
+    execute(&owner, sql).await;
     let store = store(&database);
     let commit = || async {
         let transaction = open(&store, &new_claim(), TransactionOptions::default()).await;

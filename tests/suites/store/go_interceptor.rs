@@ -13,7 +13,8 @@ struct GoInterceptor {
 }
 
 impl GoInterceptor {
-    async fn new(database: &Database, user: Uuid, key: Uuid) -> Self {
+    async fn new(database: &Database, claim: &Claim) -> Self {
+        let (user, key) = (*claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid());
         Self { client: database.api().await, user, key }
     }
 
@@ -47,30 +48,6 @@ impl GoInterceptor {
         )
         .await
     }
-
-    async fn unreserve(&mut self) -> u64 {
-        let (key, user) = (self.key, self.user);
-        self.as_user(
-            "DELETE FROM tenant.idempotency_keys
-             WHERE idempotency_key = $1 AND user_id = $2 AND response_bytes IS NULL",
-            &[(&key, Type::UUID), (&user, Type::UUID)],
-        )
-        .await
-    }
-}
-
-#[tokio::test]
-async fn reserves_completes_and_unreserves() {
-    let database = Database::new().await;
-    let project = database.project(None).await;
-    let mut go = GoInterceptor::new(&database, Uuid::new_v4(), Uuid::new_v4()).await;
-    assert_eq!(go.reserve().await, 1);
-    assert_eq!(go.reserve().await, 0);
-    assert_eq!(go.unreserve().await, 1);
-    assert_eq!(go.reserve().await, 1);
-    assert_eq!(go.complete(uuid_of(&project)).await, 1);
-    assert_eq!(go.complete(uuid_of(&project)).await, 0);
-    assert_eq!(go.unreserve().await, 0);
 }
 
 #[tokio::test]
@@ -78,8 +55,7 @@ async fn its_response_is_replayed_by_our_store() {
     let database = Database::new().await;
     let project = database.project(Some(OutboxStatus::Completed)).await;
     let claim = new_claim();
-    let mut go =
-        GoInterceptor::new(&database, *claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid()).await;
+    let mut go = GoInterceptor::new(&database, &claim).await;
     go.reserve().await;
 
     let outcome = database.store().claim(&claim).await.expect("the store answers");
@@ -96,28 +72,15 @@ async fn its_response_is_replayed_by_our_store() {
     }
 }
 
-#[tokio::test]
-async fn does_not_reserve_a_key_of_our_store() {
-    let (database, store) = Database::with_store().await;
-    let (reserved, done) = (new_claim(), new_claim());
-    acquire(&store, &reserved).await;
-    complete(&store, &done, &completion("rust")).await;
-    for claim in [reserved, done] {
-        let user = *claim.reservation.owner.as_uuid();
-        assert_eq!(GoInterceptor::new(&database, user, *claim.reservation.key.as_uuid()).await.reserve().await, 0);
-    }
-}
-
 /// A key that a Go server reserved two hours ago, without an outcome. Its record lives for 22 hours more.
 async fn left_by_a_go_server(database: &Database) -> Claim {
     let claim = new_claim();
-    let mut go =
-        GoInterceptor::new(database, *claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid()).await;
+    let mut go = GoInterceptor::new(database, &claim).await;
     go.reserve().await;
     let owner = database.owner().await;
     let sql = "UPDATE tenant.idempotency_keys
              SET created = created - interval '2 hours', expires = expires - interval '2 hours'";
-    owner.batch_execute(sql).await.expect("time");
+    execute(&owner, sql).await;
     claim
 }
 
@@ -134,10 +97,8 @@ async fn its_reservation_is_in_progress_until_it_expires() {
             }
             other => panic!("expected a call in flight, got {other:?}"),
         }
-        match store.begin(&again(&claim), TransactionOptions::default()).await.expect("the store answers") {
-            BeginOutcome::Refused(ClaimOutcome::InFlight { .. }) => {}
-            other => panic!("expected a call in flight, got {other:?}"),
-        }
+        let outcome = refusal(&store, &again(&claim)).await;
+        assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
     }
     let owner = database.owner().await;
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now()").await.expect("time");
@@ -166,18 +127,4 @@ async fn its_reservation_is_taken_over_once_a_lease_has_passed_if_that_is_the_po
             assert_in_flight(&store, &claim).await;
         }
     }
-}
-
-/// The policy is for reservations without a lease only.
-#[tokio::test]
-async fn a_reservation_with_a_lease_is_not_taken_over_as_if_it_were_foreign() {
-    let (_database, store) = Database::with_store().await;
-    let ended = Claim {
-        lease: Duration::ZERO,
-        on_lease_ended: LeasePolicy::Refuse,
-        on_foreign_reservation: ForeignPolicy::Rerun,
-        ..new_claim()
-    };
-    acquire(&store, &ended).await;
-    assert_unknown(&store, &again(&ended)).await;
 }

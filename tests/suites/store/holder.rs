@@ -2,54 +2,6 @@
 
 use crate::prelude::*;
 
-fn of_another_request(claim: &Claim) -> Claim {
-    Claim { request: RequestHash::from([8; 32]).into(), ..again(claim) }
-}
-
-/// Begins a transaction for a claim, as a server does, and leaves it open. Returns the state.
-async fn begin(client: &Client, claim: &Claim) -> String {
-    client.batch_execute("BEGIN").await.expect("a transaction");
-    let statement =
-        "SELECT state FROM tenant.idempotency_begin($1, $2, $3, $4, $5, $6, 60, 60, 'rerun', 'in_progress', NULL, NULL,
-             NULL, 'Infinity')";
-    let row = client
-        .query_typed_one(
-            statement,
-            &[
-                (claim.reservation.owner.as_uuid(), Type::UUID),
-                (claim.reservation.key.as_uuid(), Type::UUID),
-                (&claim.reservation.token, Type::UUID),
-                (&claim.procedure, Type::TEXT),
-                (&claim.request.canonical().as_bytes().as_slice(), Type::BYTEA),
-                (&claim.request.as_arrived().map(|hash| hash.as_bytes().as_slice()), Type::BYTEA),
-            ],
-        )
-        .await
-        .expect("the function answers");
-    row.get(0)
-}
-
-async fn refused(store: &impl Store, claim: &Claim) -> ClaimOutcome {
-    match store.begin(claim, TransactionOptions::default()).await.expect("the store answers") {
-        BeginOutcome::Refused(outcome) => outcome,
-        other => panic!("expected a refusal, got {other:?}"),
-    }
-}
-
-/// Only a record has the request.
-#[tokio::test]
-async fn is_in_progress_while_a_handler_runs_whatever_its_request() {
-    let database = Database::new().await;
-    let (store, other) = (database.store(), database.api().await);
-    let running = new_claim();
-    assert_eq!(begin(&other, &running).await, "acquired");
-    let procedure = "/a.B/C".to_owned();
-    for claim in [again(&running), of_another_request(&running), Claim { procedure, ..again(&running) }] {
-        let outcome = refused(&store, &claim).await;
-        assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
-    }
-}
-
 /// A call that misuses the key holds the key's lock until its ROLLBACK arrives. Meanwhile, the legitimate call is not refused as the
 /// misuse.
 #[tokio::test]
@@ -58,8 +10,15 @@ async fn is_in_progress_while_a_misuse_of_the_key_is_refused() {
     let (store, misuse) = (database.store(), database.api().await);
     let legitimate = new_claim();
     acquire(&store, &Claim { lease: std::time::Duration::ZERO, ..again(&legitimate) }).await;
-    assert_eq!(begin(&misuse, &of_another_request(&legitimate)).await, "abandoned");
-    let outcome = refused(&store, &legitimate).await;
+    let Reservation { owner, key, .. } = legitimate.reservation;
+    let (user, key) = (owner.as_uuid(), key.as_uuid());
+    let of_another_request = format!(
+        "SELECT state FROM tenant.idempotency_begin('{user}', '{key}', '{key}', '{PROCEDURE}', decode(repeat('08', 32), 'hex'), NULL, 60,
+             60, 'rerun', 'in_progress', NULL, NULL, NULL, 'Infinity')"
+    );
+    execute(&misuse, "BEGIN").await;
+    assert_eq!(value::<String>(&misuse, &of_another_request).await, "abandoned");
+    let outcome = refusal(&store, &legitimate).await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 
     misuse.batch_execute("ROLLBACK").await.expect("the lock is gone");
@@ -81,7 +40,7 @@ async fn is_in_progress_while_something_else_holds_the_keys_lock() {
     let parameters: Parameters<'_> =
         &[(legitimate.reservation.owner.as_uuid(), Type::UUID), (legitimate.reservation.key.as_uuid(), Type::UUID)];
     other.query_typed(lock, parameters).await.expect("the locks");
-    let outcome = refused(&store, &legitimate).await;
+    let outcome = refusal(&store, &legitimate).await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 }
 
@@ -89,7 +48,7 @@ async fn is_in_progress_while_something_else_holds_the_keys_lock() {
 async fn lock_id(client: &Client) -> i64 {
     let select = "SELECT tenant.idempotency_lock_id('00000000-0000-7000-8000-000000000001',
                                                     '00000000-0000-7000-8000-000000000002')";
-    client.query_one(select, &[]).await.expect("the number").get(0)
+    value(client, select).await
 }
 
 /// A client that knows the code cannot choose keys by the numbers of their locks: they depend on a secret of the

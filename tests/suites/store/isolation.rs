@@ -1,6 +1,6 @@
 //! Row-level security, on the API's own role.
 
-use crate::prelude::*;
+use crate::{bouncer::left, prelude::*};
 
 #[tokio::test]
 async fn the_api_role_is_not_a_superuser_and_owns_nothing() {
@@ -27,51 +27,30 @@ async fn another_user_neither_sees_nor_touches_a_row_and_is_not_blocked_by_it() 
 
     // As bob, with alice's own token.
     let stolen = Reservation { owner: OwnerId::new(bob), ..reserved.reservation };
-    let outcome = store.complete(&stolen, &completion("bob's")).await.expect("the store answers");
-    assert_eq!(outcome, CompleteOutcome::Fenced);
+    let thief = Claim { reservation: stolen, ..reserved.clone() };
+    assert_eq!(completed(&store, &thief, "bob's").await, CompleteOutcome::Fenced);
     assert_eq!(store.release(&stolen).await.expect("the store answers"), ReleaseOutcome::NotHeld);
 
-    let mut api = database.api().await;
-    let transaction = api.transaction().await.expect("a transaction");
-    let sql = "SELECT set_config('app.current_user_id', $1, true)";
-    transaction.execute(sql, &[&bob.to_string()]).await.expect("the user is set");
+    let api = database.api().await;
+    execute(&api, &format!("SET app.current_user_id = '{bob}'")).await;
     for statement in [
         "SELECT FROM tenant.idempotency_keys",
         "UPDATE tenant.idempotency_keys SET response_bytes = ''",
         "UPDATE tenant.idempotency_keys SET token = NULL WHERE response_bytes IS NULL",
         "DELETE FROM tenant.idempotency_keys",
     ] {
-        assert_eq!(transaction.execute(statement, &[]).await.expect(statement), 0, "{statement}");
+        assert_eq!(api.execute(statement, &[]).await.expect(statement), 0, "{statement}");
     }
-    transaction.commit().await.expect("the commit");
-
+    let of_another = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+                      VALUES (gen_random_uuid(), gen_random_uuid(), '', '', now() + interval '1 hour')";
+    let error = api.batch_execute(of_another).await.expect_err("a row of another user");
+    assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE));
     // The same key is bob's own, and alice's is untouched.
     complete(&store, &claim(bob, key), &completion("bob's")).await;
     store.complete(&reserved.reservation, &completion("alice's")).await.expect("the store answers");
     for (user, message) in [(alice, "alice's"), (bob, "bob's")] {
-        match store.claim(&claim(user, key)).await.expect("the store answers") {
-            ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message(message)),
-            other => panic!("expected a replay, got {other:?}"),
-        }
+        assert_eq!(replay_of(&store, &claim(user, key)).await.response, StoredResponse::message(message));
     }
-}
-
-#[tokio::test]
-async fn a_row_of_another_user_cannot_be_written() {
-    let database = Database::new().await;
-    let mut api = database.api().await;
-    let transaction = api.transaction().await.expect("a transaction");
-    let sql = "SELECT set_config('app.current_user_id', $1, true)";
-    transaction.execute(sql, &[&Uuid::new_v4().to_string()]).await.expect("the user is set");
-    let error = transaction
-        .execute(
-            "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-             VALUES (gen_random_uuid(), gen_random_uuid(), '', '', now() + interval '1 hour')",
-            &[],
-        )
-        .await
-        .expect_err("a row of another user");
-    assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE));
 }
 
 #[tokio::test]
@@ -96,8 +75,7 @@ async fn row_level_security_binds_the_owner_of_the_table_too() {
     let database = Database::new().await;
     complete(&database.store(), &new_claim(), &completion("done")).await;
     let owner = database.owner().await;
-    let sql = format!("ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE}");
-    owner.batch_execute(&sql).await.expect("the owner changes");
+    execute(&owner, &format!("ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE}")).await;
     assert_eq!(count(&database.api().await, "tenant.idempotency_keys").await, 0);
 }
 
@@ -106,28 +84,16 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     let database = Database::new().await;
     // One connection for all users.
     let pool = database.pool(1);
-    let store = tonic_idempotency::store::PostgresStore::new(pool.clone(), organization::resource_types());
+    let store = PostgresStore::new(pool.clone(), organization::resource_types());
     let first = new_claim();
     let owner = database.owner().await;
     let unset = async || {
         let connection = pool.get().await.expect("the connection");
-        // First, before the queries below prepare statements of their own. The store's have no values.
-        let prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement !~ 'tenant.idempotency_.*[$]1|clock_timestamp|pg_backend_pid'";
-        let prepared: i64 = value(&connection, prepared).await;
-        assert_eq!(prepared, 0);
-        let open = "SELECT count(*) FROM pg_stat_activity
-                    WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
-        let open: i64 = value(&owner, open).await;
-        assert_eq!(open, 0);
-        let settings = "SELECT current_setting('search_path'), concat(current_setting('app.idempotency_sight', true),
-                               current_setting('idempotency.owner', true), current_setting('app.tenant_id', true))";
-        let settings = connection.query_typed_one(settings, &[]).await.expect("the settings");
-        assert_eq!((settings.get::<_, &str>(0), settings.get::<_, &str>(1)), ("\"$user\", public", ""));
-        let user: Option<Uuid> = value(&connection, "SELECT authn.current_user_id()").await;
-        assert_eq!(user, None);
-        let seen = "SELECT count(*) FROM tenant.idempotency_keys";
-        let seen: i64 = value(&connection, seen).await;
-        assert_eq!(seen, 0);
+        // The store's own statements have no values.
+        let left = left("statement !~ 'tenant.idempotency_.*[$]1|clock_timestamp|pg_backend_pid'");
+        assert_eq!(value::<String>(&connection, &format!("SELECT {left}")).await, "");
+        let open = "pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+        assert_eq!(count(&owner, open).await, 0);
     };
 
     acquire(&store, &first).await;
@@ -150,9 +116,7 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     let second = Claim { session: session.clone(), ..new_claim() };
     for commits in [false, true] {
         match store.begin(&again(&second), TransactionOptions::default()).await.expect("the store answers") {
-            BeginOutcome::Open { transaction, .. } if commits => {
-                transaction.commit(Some(completion("done"))).await.expect("the commit");
-            }
+            BeginOutcome::Open { transaction, .. } if commits => committed(transaction, completion("done")).await,
             BeginOutcome::Open { transaction, .. } => roll_back(transaction).await,
             other => panic!("expected a transaction, got {other:?}"),
         }
@@ -172,7 +136,7 @@ async fn does_not_depend_on_the_applications_user() {
     let (database, owner) = Database::with_owner().await;
     let sql = "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE plpgsql STABLE
              AS $$ BEGIN RAISE EXCEPTION 'the application looks for its user elsewhere'; END $$";
-    owner.batch_execute(sql).await.expect("the function");
+    execute(&owner, sql).await;
     let store = database.store();
     let nobody = |claim| Claim { session: CallSession::default(), resource_type: None, ..claim };
     let first = nobody(new_claim());
@@ -246,9 +210,7 @@ async fn an_owner_that_was_left_on_a_connection_counts_for_nothing() {
     assert_eq!(store.sweep(10).await.expect("the store answers"), 0);
     let anybody = store.begin_without_key(None, &CallSession::default(), TransactionOptions::default()).await;
     let anybody = anybody.expect("the store answers");
-    let mut extensions = http::Extensions::new();
-    anybody.hand_out(&mut extensions);
-    let handle = Transaction::from_extensions(&extensions).expect("a transaction");
+    let handle = handle_of(&*anybody);
     let seen = handle.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count");
     assert_eq!(seen.get::<_, i64>(0), 0);
     anybody.roll_back().await;

@@ -54,9 +54,9 @@ async fn keeps_nothing_that_it_wrote_after_a_wait() {
         let waits = async {
             let blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()";
             let is_over = format!("SELECT clock_timestamp() > to_timestamp({until})");
-            let waits = async || owner.query_typed_one(blocked, &[]).await.expect("a count").get::<_, i64>(0) > 0;
+            let waits = async || value::<i64>(&owner, blocked).await > 0;
             tonic_idempotency_tests::until("the claim waits", waits).await;
-            let is_over = async || owner.query_typed_one(&is_over, &[]).await.expect("an answer").get::<_, bool>(0);
+            let is_over = async || value::<bool>(&owner, &is_over).await;
             tonic_idempotency_tests::until("its time is over", is_over).await;
             owner.batch_execute("ROLLBACK").await.expect("the key is free");
         };

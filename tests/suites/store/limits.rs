@@ -74,39 +74,6 @@ async fn refuse_new_calls_of_a_user_alone_and_answer_retries() {
 }
 
 #[tokio::test]
-async fn count_the_records_of_transactions() {
-    let database = partitioned().await;
-    let store = limited(store(&database), 5);
-    let user = Uuid::new_v4();
-    for _ in 0..5 {
-        match begin(&store, &of(user)).await.expect("below the limit") {
-            BeginOutcome::Open { transaction, .. } => {
-                committed(transaction, completion("done")).await;
-            }
-            other => panic!("a new key: {other:?}"),
-        }
-    }
-    assert_full(begin(&store, &of(user)).await);
-    assert_full(store.claim(&of(user)).await);
-}
-
-/// A transaction that has not ended will leave a record.
-#[tokio::test]
-async fn count_open_transactions() {
-    let database = partitioned().await;
-    let store = limited(store(&database), 1);
-    let user = Uuid::new_v4();
-    let open = begin(&store, &of(user)).await.expect("below the limit");
-    assert_full(store.claim(&of(user)).await);
-    match open {
-        BeginOutcome::Open { transaction, .. } => roll_back(transaction).await,
-        other => panic!("a new key: {other:?}"),
-    }
-    let claim = of(user);
-    until("the user has room again", async || store.claim(&claim).await.is_ok()).await;
-}
-
-#[tokio::test]
 async fn let_calls_run_again_when_records_have_expired() {
     let database = partitioned().await;
     let owner = database.owner().await;
@@ -114,8 +81,7 @@ async fn let_calls_run_again_when_records_have_expired() {
     let user = Uuid::new_v4();
     assert_eq!(fill(&store, user, 10).await.len(), 3);
     // Not swept: an expired record counts as absent.
-    let expire = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'";
-    owner.batch_execute(expire).await.expect("time");
+    execute(&owner, "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'").await;
     let claim = of(user);
     until("the next count", async || store.claim(&claim).await.is_ok()).await;
 }
@@ -174,8 +140,7 @@ async fn claim_everywhere(servers: &[PostgresStore], user: Uuid) -> usize {
 
 /// Ends all allowances, as if their time had passed, so that records are counted again.
 async fn let_time_pass(owner: &Client) {
-    let later = "UPDATE tenant.idempotency_allowances SET until = '-infinity'";
-    owner.batch_execute(later).await.expect("time");
+    execute(owner, "UPDATE tenant.idempotency_allowances SET until = '-infinity'").await;
 }
 
 #[tokio::test]
@@ -186,8 +151,7 @@ async fn are_exceeded_by_no_record_whatever_a_user_does_on_ten_servers() {
         let user = Uuid::new_v4();
         let servers = servers(&database, |store| limited(store, limit));
         let made = claim_everywhere(&servers, user).await;
-        let records = "SELECT count(*) FROM tenant.idempotency_keys WHERE user_id = $1";
-        let count = async || owner.query_one(records, &[&user]).await.expect("a count").get::<_, i64>(0);
+        let count = async || count(&owner, &format!("tenant.idempotency_keys WHERE user_id = '{user}'")).await;
         assert_eq!(usize::try_from(count().await), Ok(made));
         let limit = usize::try_from(limit).expect("it is small");
         assert!((limit * 9 / 10..=limit).contains(&made), "{made} records of {limit}");
@@ -213,7 +177,8 @@ async fn are_exceeded_by_no_transaction_on_ten_servers() {
     let owner = database.owner().await;
     let user = Uuid::new_v4();
     let mut callers = JoinSet::new();
-    for store in servers(&database, |store| limited(store, LIMIT)) {
+    let servers = servers(&database, |store| limited(store, LIMIT));
+    for store in &servers {
         for _ in 0..4 {
             let store = store.clone();
             callers.spawn(async move {
@@ -224,9 +189,9 @@ async fn are_exceeded_by_no_transaction_on_ten_servers() {
         }
     }
     callers.join_all().await;
-    let records = "SELECT count(*) FROM tenant.idempotency_keys WHERE user_id = $1";
-    let made: i64 = owner.query_one(records, &[&user]).await.expect("a count").get(0);
+    let made = count(&owner, &format!("tenant.idempotency_keys WHERE user_id = '{user}'")).await;
     assert!((10..=15).contains(&made), "{made} records");
+    assert_full(servers[0].claim(&of(user)).await);
 }
 
 /// Until then, its allowance counts as if it were used up.
@@ -241,20 +206,22 @@ async fn get_back_what_a_server_that_died_was_allowed() {
     assert_eq!(fill(&store, user, 20).await.len(), 4);
 }
 
-/// A transaction may be open for longer than an allowance lives: other servers must not count without it.
+/// It will leave a record, and may be open for longer than an allowance lives: other servers must not count without it.
 #[tokio::test]
-async fn keep_the_allowance_of_an_open_transaction() {
-    let database = partitioned().await;
+async fn count_an_open_transaction_and_keep_its_allowance() {
+    let (database, user) = (partitioned().await, Uuid::new_v4());
     let owner = database.owner().await;
     let store = limited(store(&database), 1);
-    let user = Uuid::new_v4();
-    let open = begin(&store, &of(user)).await.expect("below the limit");
+    let open = open_transaction(&store, &of(user)).await;
+    assert_full(store.claim(&of(user)).await);
     let valid = "SELECT min(until)::text FROM tenant.idempotency_allowances WHERE server <> '00000000-0000-0000-0000-000000000000'";
-    let valid = async || owner.query_one(valid, &[]).await.expect("an allowance").get::<_, String>(0);
+    let valid = async || value::<String>(&owner, valid).await;
     let first = valid().await;
     until("it is kept", async || valid().await != first).await;
     assert_full(begin(&servers(&database, |store| limited(store, 1))[0], &of(user)).await);
-    drop(open);
+    roll_back(open).await;
+    let claim = of(user);
+    until("the user has room again", async || store.claim(&claim).await.is_ok()).await;
 }
 
 /// Each sees its own user's alone.
@@ -312,10 +279,9 @@ async fn count_entries_of_the_index_of_users_alone() {
 #[tokio::test]
 async fn answer_in_time_while_records_cannot_be_counted() {
     let database = partitioned().await;
-    let mut owner = database.owner().await;
+    let owner = database.owner().await;
     let store = limited(store(&database), 10).timeout(Duration::from_secs(3));
-    let lock = owner.transaction().await.expect("a transaction");
-    lock.batch_execute("LOCK TABLE tenant.idempotency_keys").await.expect("the lock");
+    execute(&owner, "BEGIN; LOCK TABLE tenant.idempotency_keys").await;
     let user = Uuid::new_v4();
     let mut calls = JoinSet::new();
     for _ in 0..20 {
@@ -324,7 +290,7 @@ async fn answer_in_time_while_records_cannot_be_counted() {
     }
     let answers = tokio::time::timeout(Duration::from_secs(30), calls.join_all()).await;
     assert_eq!(answers.expect("not one after the other"), vec![Err(StoreErrorKind::Overloaded); 20]);
-    lock.rollback().await.expect("the end");
+    execute(&owner, "ROLLBACK").await;
     assert_eq!(fill(&store.timeout(Duration::from_secs(30)), user, 20).await.len(), 10);
 }
 
@@ -349,12 +315,7 @@ async fn need_an_index_of_users() {
     let database = plain().await;
     let owner = database.owner().await;
     let limited = limited(PostgresStore::new(database.pool_of_login(2).await, ResourceTypes::none()), 2);
-    match limited.verify().await {
-        Err(VerifyError::Problems(problems)) => {
-            assert!(matches!(&*problems, [SetupProblem::NoIndexOfUsers { .. }]), "{problems:?}");
-        }
-        other => panic!("expected a problem, got {other:?}"),
-    }
+    assert!(matches!(problems(&limited).await[..], [SetupProblem::NoIndexOfUsers { .. }]));
     let error = limited.claim(&of(Uuid::new_v4())).await.expect_err("no index");
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
     owner.batch_execute(&INDEX.replace("INDEX", "INDEX CONCURRENTLY")).await.expect("an index of one's own");

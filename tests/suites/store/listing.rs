@@ -51,8 +51,7 @@ async fn told(api: &Client, explain: &str, condition: &str, user: Uuid) -> Strin
         "{explain} SELECT FROM tenant.idempotency_keys WHERE {}",
         condition.replace("$1", &format!("'{user}'"))
     );
-    let rows = api.query(&statement, &[]).await.expect("a plan");
-    let lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let lines: Vec<String> = values(api, &statement).await;
     lines.into_iter().take_while(|line| !line.starts_with("Planning")).collect::<Vec<_>>().join("\n").replace(&user, "")
 }
 
@@ -81,9 +80,7 @@ async fn found(api: &Client, explain: &str, condition: &str) -> Vec<Uuid> {
 }
 
 async fn users(owner: &Client) -> Vec<Uuid> {
-    let others = "SELECT DISTINCT user_id FROM tenant.idempotency_keys WHERE user_id <> $1 ORDER BY 1";
-    let rows = owner.query(others, &[&OWN]).await.expect("users");
-    rows.iter().map(|row| row.get(0)).collect()
+    values(owner, &format!("SELECT DISTINCT user_id FROM tenant.idempotency_keys WHERE user_id <> '{OWN}'")).await
 }
 
 const CONDITIONS: [&str; 5] = [
@@ -105,33 +102,16 @@ const PLANS: [&str; 3] = [
 ];
 
 #[tokio::test]
-async fn no_estimate_tells_a_user() {
+async fn no_estimate_and_no_number_of_rows_that_are_read_tells_a_user() {
     for partitions in [None, Some(4)] {
         let (database, owner) = filled(partitions).await;
         assert_eq!(users(&owner).await.len(), USERS);
         let api = database.api().await;
-        for plan in PLANS {
-            api.batch_execute(plan).await.expect("a setting");
-            api.batch_execute(&format!("SET idempotency.owner = '{}'", OWN)).await.expect("an owner");
+        for (plan, explain) in PLANS.into_iter().flat_map(|plan| ["EXPLAIN", READ].map(|explain| (plan, explain))) {
+            execute(&api, &format!("{plan}; SET idempotency.owner = '{OWN}'")).await;
             for condition in CONDITIONS {
-                let found = found(&api, "EXPLAIN", condition).await;
-                assert_eq!(found.len(), 0, "of {USERS} users, {partitions:?}, {plan}, {condition}: {found:?}");
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn no_number_of_rows_that_are_read_tells_a_user() {
-    for partitions in [None, Some(4)] {
-        let (database, _owner) = filled(partitions).await;
-        let api = database.api().await;
-        for plan in PLANS {
-            api.batch_execute(plan).await.expect("a setting");
-            api.batch_execute(&format!("SET idempotency.owner = '{}'", OWN)).await.expect("an owner");
-            for condition in CONDITIONS {
-                let found = found(&api, READ, condition).await;
-                assert_eq!(found.len(), 0, "of {USERS} users, {partitions:?}, {plan}, {condition}: {found:?}");
+                let found = found(&api, explain, condition).await;
+                assert_eq!(found.len(), 0, "{explain}, {USERS} users, {partitions:?}, {plan}, {condition}: {found:?}");
             }
         }
     }
@@ -141,9 +121,9 @@ async fn no_number_of_rows_that_are_read_tells_a_user() {
 #[tokio::test]
 async fn another_policy_for_the_role_lets_it_count_the_rows_that_are_read() {
     let (database, owner) = filled(Some(4)).await;
-    let other = "CREATE POLICY other ON tenant.idempotency_keys FOR SELECT
+    let sql = "CREATE POLICY other ON tenant.idempotency_keys FOR SELECT
                  USING (CASE WHEN user_id = authn.current_user_id() THEN true ELSE false END)";
-    owner.batch_execute(other).await.expect("a policy");
+    execute(&owner, sql).await;
     let api = database.api().await;
     let mut tells = false;
     for plan in PLANS {
@@ -173,18 +153,11 @@ async fn the_planner_has_no_values_that_belong_to_users() {
                          SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = 'tenant.idempotency_keys'::regclass
                          UNION SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = 'tenant.idempotency_keys'::regclass
                      ) ORDER BY 1";
-        let rows = owner.query(known, &[]).await.expect("columns");
-        assert_eq!(
-            rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(),
-            KNOWN_TO_PLANNER,
-            "{partitions:?}"
-        );
-
+        assert_eq!(values::<String>(&owner, known).await, KNOWN_TO_PLANNER, "{partitions:?}");
         // Nor does the role see the statistics that there are.
         let api = database.api().await;
         for view in ["pg_stats", "pg_stats_ext"] {
-            let query = format!("SELECT count(*) FROM {view} WHERE tablename LIKE 'idempotency_keys%'");
-            let seen: i64 = api.query_one(&query, &[]).await.expect(view).get(0);
+            let seen = count(&api, &format!("{view} WHERE tablename LIKE 'idempotency_keys%'")).await;
             assert_eq!(seen, 0, "{view}");
         }
     }

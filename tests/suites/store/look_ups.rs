@@ -1,14 +1,6 @@
 //! Look-ups in PostgreSQL, beyond the conformance suite.
 
-use tonic_idempotency::store::KeyRecord;
-
-use crate::operators::open;
 use crate::prelude::*;
-
-async fn look_up(store: &impl Store, claim: &Claim) -> KeyRecord {
-    let (Reservation { owner, key, .. }, session) = (claim.reservation, claim.session.clone());
-    store.look_up(&LookUp { owner, key, session, with_status: true }).await.expect("the store answers")
-}
 
 /// The look-up's own condition on the owner is taken away: only row-level security is left.
 #[tokio::test]
@@ -47,7 +39,7 @@ async fn keeps_no_call_from_beginning() {
     let (looking, asked) = (store.clone(), first.clone());
     let looking = tokio::spawn(async move { look_up(&looking, &asked).await });
     until_held(&owner).await;
-    let transaction = open(&store, &first).await;
+    let transaction = open_transaction(&store, &first).await;
     let_go(&owner).await;
     assert_eq!(looking.await.expect("the look-up ends").state, KeyState::Absent);
     assert_eq!(look_up(&store, &first).await.state, KeyState::Running);
@@ -62,7 +54,7 @@ async fn finds_nothing_of_an_expired_call_while_another_runs_in_its_place() {
     let first = new_claim();
     complete(&store, &first, &Completion { retention: Default::default(), ..completion("first") }).await;
     assert_eq!(look_up(&store, &first).await.state, KeyState::Expired);
-    let transaction = open(&store, &again(&first)).await;
+    let transaction = open_transaction(&store, &again(&first)).await;
     let found = look_up(&store, &first).await;
     assert_eq!((found.state, found.procedure, found.expires), (KeyState::Running, None, None));
     transaction.roll_back().await;
@@ -90,12 +82,11 @@ async fn finds_a_call_whose_status_is_locked() {
     let project = database.project(Some(OutboxStatus::Completed)).await;
     let first = new_claim();
     complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("first") }).await;
-    let mut owner = database.owner().await;
-    let locks = owner.transaction().await.expect("a transaction");
-    locks.batch_execute("LOCK TABLE authz.outbox IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let owner = database.owner().await;
+    execute(&owner, "BEGIN; LOCK TABLE authz.outbox IN ACCESS EXCLUSIVE MODE").await;
     let found = look_up(&store, &first).await;
     assert_eq!((found.state, found.resource), (KeyState::Completed, Some(project)));
     assert!(found.status.is_err(), "{:?}", found.status);
-    locks.rollback().await.expect("the lock goes");
+    execute(&owner, "ROLLBACK").await;
     assert_eq!(look_up(&store, &first).await.status.ok(), Some(Some(OutboxStatus::Completed)));
 }

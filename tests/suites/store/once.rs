@@ -77,9 +77,7 @@ async fn are_refused_if_the_database_has_them_with_other_sql() {
     let before = versions(&owner).await;
     let renamed = Schema::default().table("operations").expect("a name");
     let error = migrations::run(&mut owner, &renamed).await.expect_err("the table has another name");
-    let error = error.source().and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-    let error = error.and_then(tokio_postgres::Error::as_db_error).expect("the database refuses");
-    assert_eq!(error.message(), "migration 1 of tonic-idempotency, table, was run with other SQL");
+    assert_eq!(of_server(&error).message(), "migration 1 of tonic-idempotency, table, was run with other SQL");
     assert_eq!(versions(&owner).await, before);
 }
 
@@ -87,8 +85,7 @@ async fn are_refused_if_the_database_has_them_with_other_sql() {
 #[tokio::test]
 async fn leave_nothing_if_they_fail() {
     let (database, mut owner) = Database::empty_with_owner().await;
-    let sql = "CREATE SCHEMA tenant; CREATE VIEW tenant.idempotency_keys AS SELECT 1 AS one";
-    owner.batch_execute(sql).await.expect("a view");
+    execute(&owner, "CREATE SCHEMA tenant; CREATE VIEW tenant.idempotency_keys AS SELECT 1 AS one").await;
     migrations::run(&mut owner, &Schema::default()).await.expect_err("a view is in the way");
     let made = "SELECT to_regclass('tenant.idempotency_migrations') IS NULL, current_setting('search_path')";
     let row = owner.query_one(made, &[]).await.expect("the catalogue");

@@ -6,9 +6,6 @@ use crate::prelude::*;
 const LEFT: [&str; 4] =
     ["BEGIN", "BEGIN; SELECT 1", "BEGIN; SELECT 1/0", "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"];
 
-/// The advisory lock that each left transaction holds.
-const MARK: i64 = 4711;
-
 /// Leaves a transaction open on all connections of a pool of two, and gives them back.
 async fn leave_open(pool: &Pool, left: &str) {
     let connections = [pool.get().await.expect("a connection"), pool.get().await.expect("a connection")];
@@ -73,26 +70,4 @@ async fn are_closed_behind_pgbouncer_too() {
     for left in LEFT {
         does_every_operation(&store, &pool, &owner, left).await;
     }
-}
-
-/// A transaction that was left open after its BEGIN alone is as good as a new one.
-#[tokio::test]
-async fn do_not_carry_a_handlers_transaction() {
-    let (database, owner) = Database::with_owner().await;
-    let pool = database.pool(2);
-    let store = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(HOUR / 60);
-    for store in [store.clone(), store.prepared_statements(PreparedStatements::Never)] {
-        for left in ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN; SELECT 1/0"] {
-            let mark = format!("{left}; SELECT pg_advisory_xact_lock_shared({MARK})");
-            leave_open(&pool, &mark).await;
-            let claim = new_claim();
-            let transaction = open_transaction(&store, &claim).await;
-            // The server has rolled the left transactions back, while ours is open.
-            let locks = format!("pg_locks WHERE locktype = 'advisory' AND objid = {MARK}");
-            until("the left transactions end", async || count(&owner, &locks).await == 0).await;
-            let committed = transaction.commit(Some(completion("done"))).await.expect("the store answers");
-            assert_eq!(committed, CommitOutcome::Committed, "{left}");
-        }
-    }
-    assert_eq!(count(&owner, "tenant.idempotency_keys").await, 6);
 }

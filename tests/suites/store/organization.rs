@@ -83,11 +83,9 @@ async fn the_outbox_of_another_organisation_is_not_visible() {
 async fn the_mail_of_an_invitation_cannot_be_taken_by_another_organisation() {
     let database = sample().await;
     let user = as_user(&database, database.user().await.id).await;
-    let invitation: Uuid = value(
-        &user,
-        "INSERT INTO tenant.organization_users (email, role) VALUES ('a@example.com', 'viewer') RETURNING id",
-    )
-    .await;
+    let invitation =
+        "INSERT INTO tenant.organization_users (email, role) VALUES ('a@example.com', 'viewer') RETURNING id";
+    let invitation: Uuid = value(&user, invitation).await;
     let send = "INSERT INTO tenant.mails (invitation_id, recipient) VALUES ($1, 'a@example.com')
                 ON CONFLICT (organization_id, invitation_id) DO NOTHING";
     let parameters: Parameters<'_> = &[(&invitation, Type::UUID)];
@@ -105,6 +103,5 @@ async fn nobody_can_execute_a_function_that_was_not_granted() {
     let public = "SELECT p.oid::regprocedure::text FROM pg_proc p
                   CROSS JOIN aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
                   WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn', 'authz') AND a.grantee = 0";
-    let rows = database.owner().await.query(public, &[]).await.expect("the functions");
-    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<String>>(), Vec::<String>::new());
+    assert_eq!(values::<String>(&database.owner().await, public).await, [""; 0]);
 }

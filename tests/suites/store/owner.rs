@@ -77,8 +77,7 @@ async fn is_the_same_in_the_database() {
         let row = owner.query_typed_one(select, &[(&scope, Type::TEXT), (&user, Type::TEXT)]).await.expect("an owner");
         assert_eq!(row.get::<_, Uuid>(0).to_string(), expected, "{scope:?} {user}");
     }
-    let none = owner.query_one("SELECT tenant.idempotency_owner('acme', NULL)", &[]).await.expect("no owner");
-    assert_eq!(none.get::<_, Option<Uuid>>(0), None);
+    assert_eq!(value::<Option<Uuid>>(&owner, "SELECT tenant.idempotency_owner('acme', NULL)").await, None);
 }
 
 #[tokio::test]

@@ -79,30 +79,6 @@ async fn no_more_transactions_are_open_than_the_layer_allows() {
     }
 }
 
-/// The calls of one user that wait do not stand in front of another user's.
-#[tokio::test]
-async fn a_user_whose_calls_wait_does_not_block_another() {
-    let database = Database::new().await;
-    let (_, store) = pool_of(&database, 4);
-    let user = Uuid::new_v4();
-    let open = [begin(&store, user).await, begin(&store, user).await];
-    let waiting: Vec<_> = (0..16)
-        .map(|_| {
-            let store = store.clone();
-            tokio::spawn(async move { begin(&store, user).await.expect("a transaction").roll_back().await })
-        })
-        .collect();
-    for _ in 0..4 {
-        begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await;
-    }
-    for transaction in open {
-        transaction.expect("a transaction").roll_back().await;
-    }
-    for call in waiting {
-        call.await.expect("no panic");
-    }
-}
-
 /// A call that waits for a transaction looks for its record, and begins then: it does not meet its own look.
 #[tokio::test]
 async fn a_call_that_looks_for_its_record_meanwhile_does_not_hold_its_key() {
@@ -153,11 +129,10 @@ async fn a_permit_is_held_until_the_connection_is_given_back_or_closed() {
     let database = Database::new().await;
     let (_, store) = pool_of(&database, 2);
     let transaction = begin(&store, Uuid::new_v4()).await.expect("a transaction");
-    let mut extensions = http::Extensions::new();
-    transaction.hand_out(&mut extensions);
+    let handle = handle_of(&*transaction);
     assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::TransactionLimit);
     drop(transaction);
-    drop(extensions);
+    drop(handle);
     let transaction = begin(&store, Uuid::new_v4()).await.expect("a transaction");
     transaction.commit(None).await.expect("a commit");
     begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await;

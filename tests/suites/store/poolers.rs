@@ -110,7 +110,7 @@ async fn a_connection_whose_caller_goes_away_while_it_is_probed_is_closed() {
     let owner = database.owner().await;
     let probing = "SELECT count(*) FROM pg_stat_activity \
                    WHERE datname = current_database() AND query IN ('BEGIN', 'SELECT 1 AS idempotency_probe')";
-    let is_probing = async || owner.query_one(probing, &[]).await.expect("a count").get::<_, i64>(0) == 1;
+    let is_probing = async || value::<i64>(&owner, probing).await == 1;
     until("the probe has begun", is_probing).await;
     claiming.abort();
     proxy.delay_answers(Duration::ZERO);
@@ -142,7 +142,7 @@ async fn another_clients_statement_is_neither_executed_nor_deallocated() {
     assert_eq!(lines.count(GIVEN_UP), 1);
     let connection = pool.get().await.expect("a connection");
     let count = "SELECT count(*) FROM pg_prepared_statements";
-    assert_eq!(connection.query_typed_one(count, &[]).await.expect("the count").get::<_, i64>(0), 2_000);
+    assert_eq!(value::<i64>(&connection, count).await, 2_000);
     drop(one);
 }
 

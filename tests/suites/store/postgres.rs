@@ -2,15 +2,16 @@
 
 use crate::prelude::*;
 
-struct Postgres;
+/// Stores on databases of the sample.
+pub(crate) struct On<F>(pub(crate) F);
 
-impl Harness for Postgres {
+impl<F: Fn(&Database) -> PostgresStore + Send + Sync> Harness for On<F> {
     type Store = PostgresStore;
     type Fixture = Database;
 
     async fn store(&self) -> (PostgresStore, Database) {
         let database = Database::new().await;
-        (database.store(), database)
+        ((self.0)(&database), database)
     }
 
     async fn resource(&self, _: &PostgresStore, database: &Database, status: Option<OutboxStatus>) -> Resource {
@@ -18,4 +19,4 @@ impl Harness for Postgres {
     }
 }
 
-conformance_tests!(Postgres);
+conformance_tests!(On(Database::store));

@@ -20,7 +20,7 @@ pub(crate) use tcp_proxy::{Cut, Moment};
 pub(crate) use tokio::task::{JoinHandle, JoinSet};
 pub(crate) use tokio_postgres::{
     Client, Config, Error, NoTls, Row,
-    error::SqlState,
+    error::{DbError, SqlState},
     types::{FromSqlOwned, ToSql, Type},
 };
 pub(crate) use tonic_idempotency::{
@@ -43,8 +43,9 @@ pub(crate) use tonic_idempotency_tests::{
 pub(crate) use uuid::Uuid;
 
 pub(crate) use crate::record::{
-    HASH, HOLD, HOUR, PROCEDURE, Parameters, abandon, acquire, again, assert_in_flight, assert_unknown, claim, commit,
-    committed, complete, completed, completion, count, ended, execute, extend, hold_at, let_go, limited, look_up,
-    new_claim, open_transaction, patient, question, record, refusal, release, replay_of, roll_back, take_over,
-    until_held, value, values, waiting,
+    HASH, HOLD, HOUR, PROCEDURE, Parameters, abandon, acquire, again, any, assert_in_flight, assert_unknown, claim,
+    commit, committed, complete, completed, completion, core_alone, count, drop_roles, ended, execute, extend,
+    handle_of, hold_at, insert, insert_into, let_go, limited, look_up, new_claim, of_server, open_transaction, patient,
+    plain_owner, problems, question, record, refusal, release, replay_of, roll_back, take_over, until_held, value,
+    values, waiting,
 };

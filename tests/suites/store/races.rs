@@ -3,32 +3,27 @@
 use crate::prelude::*;
 
 /// Claims a key of which a transaction has inserted a row, and ends the transaction when the claim waits for it.
-async fn claim_beside_an_uncommitted_row(response: Option<&[u8]>, end: &str) -> ClaimOutcome {
+async fn claim_beside_an_uncommitted_row(response: Option<&str>, end: &str) -> ClaimOutcome {
     let (database, owner) = Database::with_owner().await;
     let (observer, store, claim) = (database.owner().await, database.store(), new_claim());
-    let Reservation { owner: user, key, .. } = claim.reservation;
-    let insert = "INSERT INTO tenant.idempotency_keys
-                      (idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
-                  VALUES ($1, $2, $3, $4, $5, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')";
-    owner.batch_execute("BEGIN").await.expect("a transaction");
-    let row: [&(dyn ToSql + Sync); 5] = [key.as_uuid(), user.as_uuid(), &PROCEDURE, &HASH.as_slice(), &response];
-    owner.execute(insert, &row).await.expect("the row");
+    execute(&owner, "BEGIN").await;
+    insert(&owner, &claim, response).await;
     let ending = async {
         until_held(&observer).await;
-        owner.batch_execute(end).await.expect("its end");
+        execute(&owner, end).await;
     };
     tokio::join!(store.claim(&claim), ending).0.expect("the store answers")
 }
 
 #[tokio::test]
 async fn finds_a_row_that_appears_between_two_snapshots() {
-    match claim_beside_an_uncommitted_row(Some(b"first"), "COMMIT").await {
+    match claim_beside_an_uncommitted_row(Some("first"), "COMMIT").await {
         ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("first")),
         other => panic!("expected a replay, got {other:?}"),
     }
     let outcome = claim_beside_an_uncommitted_row(None, "COMMIT").await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
-    let outcome = claim_beside_an_uncommitted_row(Some(b"never"), "ROLLBACK").await;
+    let outcome = claim_beside_an_uncommitted_row(Some("never"), "ROLLBACK").await;
     assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
 }
 
@@ -43,25 +38,6 @@ async fn claim_at_once(store: &PostgresStore, claim: &Claim) -> (usize, usize) {
     let acquired = |outcome: &&_| matches!(outcome, ClaimOutcome::Acquired | ClaimOutcome::TakenOver);
     let in_flight = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::InFlight { .. })).count();
     (outcomes.iter().filter(acquired).count(), in_flight)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_many_takes_over_an_expired_record() {
-    let (database, store) = Database::with_store().await;
-    let claim = new_claim();
-    complete(&store, &claim, &completion("old")).await;
-    let owner = database.owner().await;
-    let sql = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'";
-    owner.batch_execute(sql).await.expect("time");
-    assert_eq!(claim_at_once(&store, &claim).await, (1, 23));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_many_takes_over_an_ended_lease() {
-    let (_database, store) = Database::with_store().await;
-    let claim = new_claim();
-    acquire(&store, &Claim { lease: Duration::ZERO, ..claim.clone() }).await;
-    assert_eq!(claim_at_once(&store, &Claim { lease: HOUR, ..claim }).await, (1, 23));
 }
 
 /// A transaction replaces the reservation that it has found, and none that has come since: nothing is known of the effect of that call.
@@ -79,14 +55,18 @@ async fn does_not_commit_over_a_reservation_that_came_meanwhile() {
 
 /// A role or a database may have another default than READ COMMITTED.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_many_acquires_under_every_isolation_level() {
+async fn one_of_many_acquires_or_takes_over_under_every_isolation_level() {
     for level in ["read committed", "repeatable read", "serializable"] {
         let database = Database::new().await;
         let pool = database.pool_with(8, &format!("SET default_transaction_isolation = '{level}'"));
         let store = patient(pool);
         for _ in 0..8 {
-            let claim = new_claim();
-            assert_eq!(claim_at_once(&store, &claim).await, (1, 23), "{level}");
+            let [free, expired, ended] = [(); 3].map(|()| new_claim());
+            complete(&store, &expired, &Completion { retention: Duration::ZERO, ..completion("old") }).await;
+            acquire(&store, &Claim { lease: Duration::ZERO, ..ended.clone() }).await;
+            for (claim, what) in [(free, "free"), (expired, "expired"), (ended, "ended")] {
+                assert_eq!(claim_at_once(&store, &claim).await, (1, 23), "{level}: {what}");
+            }
         }
     }
 }

@@ -130,6 +130,13 @@ pub(crate) async fn open_transaction(store: &impl Store, claim: &Claim) -> Box<d
     }
 }
 
+/// The handler's handle of a transaction.
+pub(crate) fn handle_of(transaction: &dyn StoreTransaction) -> Transaction {
+    let mut extensions = http::Extensions::new();
+    transaction.hand_out(&mut extensions);
+    Transaction::from_extensions(&extensions).expect("a transaction")
+}
+
 /// Why no transaction begins.
 pub(crate) async fn refusal(store: &impl Store, claim: &Claim) -> ClaimOutcome {
     match store.begin(claim, TransactionOptions::default()).await.expect("the store answers") {
@@ -155,6 +162,68 @@ pub(crate) async fn ended(transaction: Box<dyn StoreTransaction>, completion: Co
 
 pub(crate) async fn roll_back(transaction: Box<dyn StoreTransaction>) {
     assert_eq!(transaction.roll_back().await, RollBackOutcome::RolledBack);
+}
+
+/// A claim of a new user with a new key, which creates nothing.
+pub(crate) fn any() -> Claim {
+    Claim { resource_type: None, ..new_claim() }
+}
+
+/// Inserts a row for the claim's key, as a server with the Go interceptor does: a reservation, or a record with this response.
+pub(crate) async fn insert(client: &Client, claim: &Claim, response: Option<&str>) {
+    insert_into(client, "tenant.idempotency_keys", claim, response).await;
+}
+
+pub(crate) async fn insert_into(client: &Client, table: &str, claim: &Claim, response: Option<&str>) {
+    let Reservation { owner, key, .. } = &claim.reservation;
+    let (hash, response) = (claim.request.canonical().as_bytes().as_slice(), response.map(str::as_bytes));
+    let insert = format!(
+        "INSERT INTO {table} (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
+         VALUES ($1, $2, $3, $4, $5, now() + interval '1 hour')"
+    );
+    let row: [&(dyn ToSql + Sync); 5] = [key.as_uuid(), owner.as_uuid(), &claim.procedure, &hash, &response];
+    client.execute(&insert, &row).await.expect("the row");
+}
+
+/// Makes a role that is no superuser and may make schemas, and a connection as this role.
+pub(crate) async fn plain_owner(database: &Database) -> (String, Client) {
+    let (role, client) = (format!("idempotency_tests_owner_{}", Uuid::new_v4().simple()), database.owner().await);
+    let make = format!(
+        "CREATE ROLE {role}; GRANT CREATE ON SCHEMA public TO {role};
+         DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {role}', current_database()); END $$;
+         SET ROLE {role}"
+    );
+    execute(&client, &make).await;
+    (role, client)
+}
+
+pub(crate) async fn drop_roles(superuser: &Client, roles: &[&str]) {
+    for role in roles {
+        execute(superuser, &format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await;
+    }
+}
+
+/// A database with the core's migrations alone, granted to the API's role.
+pub(crate) async fn core_alone() -> (Database, Client) {
+    let (database, mut owner) = Database::empty_with_owner().await;
+    migrate(&mut owner, &Schema::default()).await;
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+    (database, owner)
+}
+
+/// The answer of the server behind an error of migrations.
+pub(crate) fn of_server(error: &migrations::MigrationError) -> &DbError {
+    let error = error.source().and_then(|source| source.downcast_ref::<Error>());
+    error.and_then(Error::as_db_error).expect("an answer of the server")
+}
+
+/// The problems that the store finds in its database.
+pub(crate) async fn problems(store: &PostgresStore) -> Vec<SetupProblem> {
+    match store.verify().await {
+        Ok(()) => Vec::new(),
+        Err(VerifyError::Problems(problems)) => problems,
+        Err(error) => panic!("{error}: {:?}", error.source()),
+    }
 }
 
 /// Runs statements.

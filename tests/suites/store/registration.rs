@@ -45,9 +45,8 @@ async fn changes_and_locks_nothing_if_the_types_are_registered() {
 #[tokio::test]
 async fn gives_up_on_a_lock_before_claims_have_waited_for_long() {
     let (database, _) = with_billing().await;
-    let (mut owner, mut reader) = (database.owner().await, database.owner().await);
-    let read = reader.transaction().await.expect("a transaction");
-    read.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS SHARE MODE").await.expect("the lock");
+    let (mut owner, reader) = (database.owner().await, database.owner().await);
+    execute(&reader, "BEGIN; LOCK TABLE tenant.idempotency_keys IN ACCESS SHARE MODE").await;
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
     let types = ResourceTypes::new([ResourceType::new("receipt", "receipt_id", "billing.invoices")]);
     let registered = types.clone();
@@ -62,10 +61,9 @@ async fn gives_up_on_a_lock_before_claims_have_waited_for_long() {
     }
     let (mut owner, ended) = registration.await.expect("no panic");
     let error = ended.expect_err("the table is locked");
-    let error = error.source().and_then(|source| source.downcast_ref::<Error>());
-    assert_eq!(error.and_then(Error::code), Some(&SqlState::LOCK_NOT_AVAILABLE));
+    assert_eq!(of_server(&error).code(), &SqlState::LOCK_NOT_AVAILABLE);
     assert!(claims > 1, "claims get through, with the default timeout");
-    read.rollback().await.expect("the lock goes");
+    execute(&reader, "ROLLBACK").await;
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
 }
 

@@ -155,14 +155,13 @@ async fn have_columns_of_the_kind_of_their_keys() {
                    WHERE i.indrelid = 'tenant.idempotency_keys'::regclass AND i.indpred IS NOT NULL ORDER BY 1";
     assert_eq!(values::<String>(&owner, columns).await, TYPES.map(|(name, ..)| format!("{name}_id")));
     // Registered types change nothing and lock nothing.
-    let reader = owner.transaction().await.expect("a transaction");
-    reader.batch_execute("SELECT FROM tenant.idempotency_keys; SET LOCAL lock_timeout = '1ms'").await.expect("a read");
+    execute(&owner, "BEGIN; SELECT FROM tenant.idempotency_keys; SET LOCAL lock_timeout = '1ms'").await;
     for known in types.iter() {
-        reader.batch_execute(&known.registration_sql(&Schema::default())).await.expect("nothing to do");
+        owner.batch_execute(&known.registration_sql(&Schema::default())).await.expect("nothing to do");
     }
     let locks = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode LIKE '%ExclusiveLock'
                  AND relation IN ('tenant.idempotency_keys'::regclass, 'shop.products'::regclass)";
-    assert_eq!(reader.query_one(locks, &[]).await.expect("the locks").get::<_, i64>(0), 0);
+    assert_eq!(value::<i64>(&owner, locks).await, 0);
 }
 
 #[tokio::test]
@@ -223,7 +222,7 @@ async fn may_be_of_a_domain() {
     let sql = "CREATE DOMAIN shop.code AS text CHECK (VALUE LIKE 'c%');
              CREATE TABLE shop.coupons (id shop.code PRIMARY KEY);
              INSERT INTO shop.coupons VALUES ('c1')";
-    owner.batch_execute(sql).await.expect("a domain");
+    execute(&owner, sql).await;
     let types = ResourceTypes::new([ResourceType::new("coupon", "coupon_id", "shop.coupons").ids(IdKind::Text)]);
     migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     let (store, first) = (store(&database, &types), of("coupon"));
@@ -239,7 +238,7 @@ async fn are_corrupt_if_the_column_holds_what_is_no_id() {
     complete(&store, &first, &Completion { resource: Some(resource("product", "17")), ..completion("done") }).await;
     let sql = "INSERT INTO shop.products VALUES (repeat('x', 256));
              UPDATE tenant.idempotency_keys SET product_id = repeat('x', 256)";
-    owner.batch_execute(sql).await.expect("a long id");
+    execute(&owner, sql).await;
     let error = store.claim(&again(&first)).await.expect_err("a corrupt record");
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error:?}");
 }

@@ -4,13 +4,11 @@ use crate::prelude::*;
 
 /// Seconds until the only record expires.
 async fn left(owner: &Client) -> f64 {
-    let left = "SELECT extract(epoch FROM expires - now())::float8 FROM tenant.idempotency_keys";
-    owner.query_one(left, &[]).await.expect("the record").get(0)
+    value(owner, "SELECT extract(epoch FROM expires - now())::float8 FROM tenant.idempotency_keys").await
 }
 
 async fn expires(owner: &Client) -> String {
-    let expires = "SELECT expires::text FROM tenant.idempotency_keys";
-    owner.query_one(expires, &[]).await.expect("the record").get(0)
+    value(owner, "SELECT expires::text FROM tenant.idempotency_keys").await
 }
 
 #[tokio::test]
@@ -77,8 +75,7 @@ async fn of_an_infinite_record_is_long_and_the_record_is_replayed() {
     let store = database.store();
     let first = new_claim();
     complete(&store, &first, &completion("done")).await;
-    let sql = "UPDATE tenant.idempotency_keys SET expires = 'infinity'";
-    owner.batch_execute(sql).await.expect("the record is changed");
+    execute(&owner, "UPDATE tenant.idempotency_keys SET expires = 'infinity'").await;
     let replay = replay_of(&store, &first).await;
     assert!(replay.expires_in > 24 * 365 * HOUR, "{:?}", replay.expires_in);
 }

@@ -26,14 +26,6 @@ fn unprotected() -> SetupProblem {
     SetupProblem::NoRowLevelSecurity { table: "tenant.idempotency_keys".to_owned() }
 }
 
-/// A database with the core migrations, granted to the API's role.
-async fn core() -> (Database, Client) {
-    let (database, mut owner) = Database::empty_with_owner().await;
-    migrate(&mut owner, &Schema::default()).await;
-    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
-    (database, owner)
-}
-
 /// Lists the rights of all roles but the owners on what the migrations make: the role, the object and the privilege.
 const RIGHTS: &str = "
     SELECT format('%s: %s %s', CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, o.name, a.privilege_type)
@@ -64,7 +56,7 @@ async fn are_the_owners_alone_whatever_default_privileges_say() {
     let schema = Schema::default();
     for migration in migrations::all(&schema) {
         owner.batch_execute(migration.sql()).await.expect("a migration");
-        assert_eq!(names(&owner, RIGHTS).await, Vec::<String>::new(), "{}", migration.name());
+        assert_eq!(values::<String>(&owner, RIGHTS).await, [""; 0], "{}", migration.name());
     }
     let by_hand = format!(
         "SELECT tenant.idempotency_grant('{API_ROLE}'); {grant}
@@ -75,7 +67,7 @@ async fn are_the_owners_alone_whatever_default_privileges_say() {
         grant = on_the_page("my_analyst_role").replace("my_analyst_role", &analyst),
     );
     owner.batch_execute(&by_hand).await.expect("grants");
-    let granted = names(&owner, RIGHTS).await;
+    let granted: Vec<String> = values(&owner, RIGHTS).await;
     assert!(granted.len() > 60 && !granted.iter().any(|right| right.starts_with("PUBLIC")), "{granted:?}");
 
     let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
@@ -83,21 +75,21 @@ async fn are_the_owners_alone_whatever_default_privileges_say() {
     migrations::limits(&owner, &schema).await.expect("the limits");
     migrations::partitions(&owner, &schema).await.expect("what partitions need");
     migrations::run(&mut owner, &schema).await.expect("the migrations run again");
-    assert_eq!(names(&owner, RIGHTS).await, granted);
+    assert_eq!(values::<String>(&owner, RIGHTS).await, granted);
     let mut steps = 0;
-    while names(&owner, "SELECT s.step FROM tenant.idempotency_move_step(2, 500, NULL) s").await != ["done"] {
-        let held = names(&owner, RIGHTS).await;
+    while value::<String>(&owner, "SELECT s.step FROM tenant.idempotency_move_step(2, 500, NULL) s").await != "done" {
+        let held: Vec<String> = values(&owner, RIGHTS).await;
         let new: Vec<_> = held.iter().filter(|right| !granted.contains(right)).collect();
         let as_granted = |right: &&String| right.contains("tenant.idempotency_keys_") || right.contains(".of_row(");
         assert!(new.iter().all(as_granted) && !new.iter().any(|right| right.contains(&anyone)), "{new:?}");
         steps += 1;
     }
-    assert_eq!((names(&owner, RIGHTS).await, steps > 8), (granted, true));
+    assert_eq!((values(&owner, RIGHTS).await, steps > 8), (granted, true));
     let listed = format!(
         "SELECT concat_ws(' ', grantee, name, privilege_type) FROM ({}) r",
         on_the_page("information_schema").trim_end().trim_end_matches(';')
     );
-    let listed = names(&owner, &listed).await;
+    let listed: Vec<String> = values(&owner, &listed).await;
     for (role, rights) in [
         (&analyst, &["idempotency_keys SELECT", "of_row EXECUTE"][..]),
         (&anyone, &["idempotency_version EXECUTE"]),
@@ -109,16 +101,13 @@ async fn are_the_owners_alone_whatever_default_privileges_say() {
     }
     let store = PostgresStore::new(database.pool_of_login(2).await, types);
     assert_eq!(problems(&store).await, []);
-    owner
-        .batch_execute(&format!("DROP OWNED BY {anyone}, {analyst}; DROP ROLE {anyone}, {analyst}"))
-        .await
-        .expect("the roles go");
+    drop_roles(&owner, &[&anyone, &analyst]).await;
 }
 
 /// A right that no other role should have, and the remedy that the message says.
 #[tokio::test]
 async fn are_verified_and_too_many_are_found() {
-    let (database, owner) = core().await;
+    let (database, owner) = core_alone().await;
     let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
     for (privilege, object, role) in [
         ("SELECT", "table tenant.idempotency_keys", "PUBLIC"),
@@ -142,39 +131,34 @@ async fn are_verified_and_too_many_are_found() {
         owner.batch_execute(remedy).await.expect(remedy);
         assert_eq!(problems(&store).await, [], "{remedy}");
     }
-    let of_column = "GRANT SELECT (user_id) ON tenant.idempotency_keys TO PUBLIC";
-    owner.batch_execute(of_column).await.expect("a right");
+    execute(&owner, "GRANT SELECT (user_id) ON tenant.idempotency_keys TO PUBLIC").await;
     assert!(matches!(problems(&store).await[..], [SetupProblem::ExcessPrivilege { .. }]));
-}
-
-async fn names(client: &Client, query: &str) -> Vec<String> {
-    client.query(query, &[]).await.expect(query).iter().map(|row| row.get(0)).collect()
 }
 
 #[tokio::test]
 async fn nobody_can_execute_a_routine_that_was_not_granted() {
-    let (_database, owner) = core().await;
+    let (_database, owner) = core_alone().await;
     migrations::limits(&owner, &Schema::default()).await.expect("the limits");
     migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let public = "SELECT p.oid::regprocedure::text FROM pg_proc p
                   CROSS JOIN aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
                   WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn') AND a.grantee = 0";
-    assert_eq!(names(&owner, public).await, Vec::<String>::new());
+    assert_eq!(values::<String>(&owner, public).await, [""; 0]);
 
     let denied = format!(
         "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn')
          AND NOT has_function_privilege('{API_ROLE}', p.oid, 'EXECUTE') ORDER BY 1"
     );
     let owners: Vec<_> = OWNERS.split(' ').map(|name| format!("idempotency_{name}")).collect();
-    assert_eq!(names(&owner, &denied).await, owners);
+    assert_eq!(values::<String>(&owner, &denied).await, owners);
     let all = "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'tenant'::regnamespace";
-    assert!(names(&owner, all).await.len() > 25);
+    assert!(values::<String>(&owner, all).await.len() > 25);
 }
 
 #[tokio::test]
 async fn a_superuser_and_a_role_that_bypasses_row_level_security_are_refused() {
-    let (_database, owner) = core().await;
+    let (_database, owner) = core_alone().await;
     let role = format!("idempotency_tests_{}", Uuid::new_v4().simple());
     owner.batch_execute(&format!("CREATE ROLE {role}")).await.expect("the role");
     for (exempt, plain) in [("SUPERUSER", "NOSUPERUSER"), ("BYPASSRLS", "NOBYPASSRLS")] {
@@ -182,17 +166,17 @@ async fn a_superuser_and_a_role_that_bypasses_row_level_security_are_refused() {
         let error = migrations::grant(&owner, &Schema::default(), &role).await.expect_err(exempt);
         let error = std::error::Error::source(&error).expect("the cause").to_string();
         assert!(!error.is_empty(), "{error}");
-        let granted = format!("SELECT has_table_privilege('{role}', 'tenant.idempotency_keys', 'SELECT')::text");
+        let granted = format!("SELECT has_table_privilege('{role}', 'tenant.idempotency_keys', 'SELECT')");
         owner.batch_execute(&format!("ALTER ROLE {role} {plain}")).await.expect("the role");
-        assert_eq!(names(&owner, &granted).await, ["false"], "{exempt}");
+        assert_eq!(value::<bool>(&owner, &granted).await, false, "{exempt}");
     }
     migrations::grant(&owner, &Schema::default(), &role).await.expect("the grant");
-    owner.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("the role goes");
+    drop_roles(&owner, &[&role]).await;
 }
 
 #[tokio::test]
 async fn the_owner_of_the_table_is_warned_of() {
-    let (database, owner) = core().await;
+    let (database, owner) = core_alone().await;
     let (client, mut connection) = tokio_postgres::connect(database.url(), NoTls).await.expect("a connection");
     let messages =
         tokio::spawn(
@@ -217,59 +201,43 @@ async fn are_granted_by_many_at_once_and_again_without_a_lock() {
     let (database, mut owner) = Database::empty_with_owner().await;
     migrate(&mut owner, &Schema::default()).await;
     let roles: Vec<_> = (0..4).map(|_| format!("idempotency_tests_{}", Uuid::new_v4().simple())).collect();
-    let mut servers = tokio::task::JoinSet::new();
+    let grant = async |client: &Client, role: &str| {
+        migrations::grant(client, &Schema::default(), role).await.expect("the grant");
+        migrations::grant_operator(client, &Schema::default(), role).await.expect("the grant");
+    };
     for role in &roles {
-        owner.batch_execute(&format!("CREATE ROLE {role}")).await.expect("the role");
-        for _ in 0..4 {
-            let (client, role) = (database.owner().await, role.clone());
-            servers
-                .spawn(async move { migrations::grant(&client, &Schema::default(), &role).await.expect("the grant") });
-        }
+        execute(&owner, &format!("CREATE ROLE {role}")).await;
     }
-    servers.join_all().await;
-
-    let mut writer = database.owner().await;
-    let locks = writer.transaction().await.expect("a transaction");
-    let sql = "LOCK TABLE tenant.idempotency_keys, tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE";
-    locks.batch_execute(sql).await.expect("the locks");
+    join_all(roles.iter().flat_map(|role| [role; 4]).map(async |role| grant(&database.owner().await, role).await))
+        .await;
+    let locks = database.owner().await;
+    let lock =
+        "BEGIN; LOCK TABLE tenant.idempotency_keys, tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE";
+    execute(&locks, lock).await;
     let version = "SELECT xmin::text FROM pg_class WHERE oid = 'tenant.idempotency_keys'::regclass
                    UNION ALL SELECT xmin::text FROM pg_proc WHERE pronamespace = 'tenant'::regnamespace ORDER BY 1";
-    let before = names(&owner, version).await;
-    owner.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
+    let before: Vec<String> = values(&owner, version).await;
+    execute(&owner, "SET lock_timeout = '1s'").await;
     for role in &roles {
-        migrations::grant(&owner, &Schema::default(), role).await.expect("nothing is locked");
+        grant(&owner, role).await;
     }
-    assert_eq!(names(&owner, version).await, before, "nothing is changed");
-    locks.rollback().await.expect("the locks go");
-    for role in roles {
-        owner.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("the role goes");
-    }
-}
-
-async fn problems(store: &PostgresStore) -> Vec<SetupProblem> {
-    match store.verify().await {
-        Ok(()) => Vec::new(),
-        Err(VerifyError::Problems(problems)) => problems,
-        Err(error) => panic!("{error}"),
-    }
+    assert_eq!(values::<String>(&owner, version).await, before, "nothing is changed");
+    execute(&locks, "ROLLBACK").await;
+    drop_roles(&owner, &roles.iter().map(String::as_str).collect::<Vec<_>>()).await;
 }
 
 #[tokio::test]
-async fn are_verified_and_nothing_is_missing() {
+async fn are_verified_and_nothing_is_missing_nor_left_on_the_connection() {
     let database = Database::new().await;
     let pool = database.pool_of_login(1).await;
-    let store = PostgresStore::new(pool.clone(), organization::resource_types());
-    for _ in 0..2 {
-        assert_eq!(problems(&store).await, []);
-    }
+    assert_eq!(problems(&PostgresStore::new(pool.clone(), organization::resource_types())).await, []);
     let connection = pool.get().await.expect("a connection");
-    let path: String = value(&connection, "SHOW search_path").await;
-    assert_eq!(path, "\"$user\", public");
+    assert_eq!(value::<String>(&connection, "SHOW search_path").await, "\"$user\", public");
 }
 
 #[tokio::test]
 async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
-    let (database, owner) = core().await;
+    let (database, owner) = core_alone().await;
     let pool = database.pool_of_login(1).await;
     let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
     let store = PostgresStore::new(pool, types);
@@ -303,7 +271,7 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
 
 #[tokio::test]
 async fn are_verified_together_with_the_resource_types() {
-    let (database, owner) = core().await;
+    let (database, owner) = core_alone().await;
     let create = |kind: &str| format!("CREATE TABLE billing.{kind}s (id {kind} PRIMARY KEY)");
     owner.batch_execute("CREATE SCHEMA billing").await.expect("a schema");
     let kinds = [("bigint", IdKind::Integer), ("text", IdKind::Text), ("uuid", IdKind::Uuid)];
@@ -343,7 +311,7 @@ async fn are_verified_together_with_the_resource_types() {
 /// Checks the text that a `main` prints if it returns the error.
 #[tokio::test]
 async fn that_are_all_missing_are_a_line_for_each_kind_of_object() {
-    let (database, owner) = core().await;
+    let (database, owner) = core_alone().await;
     let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
     let sql = format!(
             "REVOKE ALL ON ALL TABLES IN SCHEMA tenant FROM {API_ROLE}; REVOKE ALL ON ALL ROUTINES IN SCHEMA tenant FROM {API_ROLE};
@@ -363,19 +331,17 @@ async fn that_are_all_missing_are_a_line_for_each_kind_of_object() {
 
 #[tokio::test]
 async fn are_verified_one_by_one() {
-    let (database, owner) = core().await;
+    let (database, owner) = core_alone().await;
     migrations::limits(&owner, &Schema::default()).await.expect("the limits");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
-    let index = "CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)";
-    owner.batch_execute(index).await.expect("the index of users");
+    execute(&owner, "CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)").await;
     let store = limited(PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none()), 10);
     let granted = format!(
         "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn')
          AND has_function_privilege('{API_ROLE}', p.oid, 'EXECUTE')"
     );
-    for routine in names(&owner, &granted).await {
-        let sql = format!("REVOKE EXECUTE ON ROUTINE {routine} FROM {API_ROLE}");
-        owner.batch_execute(&sql).await.expect("the grant goes");
+    for routine in values::<String>(&owner, &granted).await {
+        execute(&owner, &format!("REVOKE EXECUTE ON ROUTINE {routine} FROM {API_ROLE}")).await;
         let wrong = problems(&store).await;
         assert!(matches!(wrong[..], [SetupProblem::MissingPrivilege { .. }]), "{routine}: {wrong:?}");
         migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
@@ -399,7 +365,7 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
     assert_eq!(problems(&store).await, expected);
 
     // The owner of an adopted table is exempt, unless row-level security is forced.
-    let (database, owner) = core().await;
+    let (database, owner) = core_alone().await;
     let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
     let sql = format!(
         "ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE};
@@ -410,17 +376,4 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
     assert_eq!(problems(&store).await, [unprotected()]);
     owner.batch_execute("ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY").await.expect("forced");
     assert_eq!(problems(&store).await, []);
-}
-
-/// The error of the database says which privilege is missing.
-#[tokio::test]
-async fn the_api_role_cannot_execute_the_owners_routines() {
-    let (database, _owner) = core().await;
-    let api = database.api().await;
-    for call in
-        ["tenant.idempotency_validate()", "tenant.idempotency_grant('x')", "tenant.idempotency_write_statements()"]
-    {
-        let error = api.query(&format!("SELECT {call}"), &[]).await.expect_err(call);
-        assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{call}");
-    }
 }

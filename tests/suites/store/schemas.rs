@@ -51,7 +51,7 @@ async fn rows(owner: &Client, schemas: &[Schema]) -> Vec<i64> {
     let mut rows = Vec::new();
     for schema in schemas {
         let count = format!("SELECT count(*) FROM \"{}\".\"{}\"", schema.name(), schema.table_name());
-        rows.push(owner.query_one(&count, &[]).await.expect("the count").get(0));
+        rows.push(value(owner, &count).await);
     }
     rows
 }
@@ -109,18 +109,18 @@ async fn has_no_name_of_the_default_schema_in_it() {
              UNION ALL SELECT concat(pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)) FROM pg_policy
              UNION ALL SELECT pg_get_constraintdef(oid) FROM pg_constraint
              WHERE connamespace = '\"My-Tenant\"'::regnamespace";
-    let definitions = owner.query(sql, &[]).await.expect("the catalogue");
+    let definitions: Vec<String> = values(&owner, sql).await;
     assert!(definitions.len() > 25, "{}", definitions.len());
     for definition in definitions {
-        let definition: String = definition.get(0);
         let code: String = definition.lines().map(|line| line.split("--").next().unwrap_or_default()).collect();
         assert!(!code.contains("tenant."), "{definition}");
     }
     // Packs have numbers from 101.
     let history = "SELECT name FROM \"My-Tenant\".idempotency_migrations WHERE version < 101 ORDER BY version";
-    let history = owner.query(history, &[]).await.expect("the history");
-    let history: Vec<String> = history.iter().map(|row| row.get(0)).collect();
-    assert_eq!(history, migrations::all(&odd()).iter().map(Migration::name).collect::<Vec<_>>());
+    assert_eq!(
+        values::<String>(&owner, history).await,
+        migrations::all(&odd()).iter().map(Migration::name).collect::<Vec<_>>()
+    );
 }
 
 /// The SQL for another migration tool makes the same schema as the crate.
@@ -138,11 +138,7 @@ async fn is_made_by_plain_sql_too() {
     plain.batch_execute(&migrations::grant_sql(&odd(), API_ROLE)).await.expect("the grant");
     let functions = "SELECT pg_get_functiondef(p.oid) FROM pg_proc p
                      WHERE p.pronamespace = '\"My-Tenant\"'::regnamespace AND p.proname <> 'idempotency_seed' ORDER BY 1";
-    let text = async |client: &Client| {
-        let rows = client.query(functions, &[]).await.expect("the functions");
-        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
-    };
-    assert_eq!(text(&ran).await, text(&plain).await);
+    assert_eq!(values::<String>(&ran, functions).await, values::<String>(&plain, functions).await);
 }
 
 #[tokio::test]
@@ -156,18 +152,9 @@ async fn an_existing_table_with_another_name_is_adopted() {
                  UNIQUE (user_id, idempotency_key)
              );
              CREATE TABLE shop.orders (id uuid PRIMARY KEY);";
-    owner.batch_execute(sql).await.expect("the table");
+    execute(&owner, sql).await;
     let old = new_claim();
-    let insert =
-        "INSERT INTO shop.operations (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
-                  VALUES ($1, $2, $3, $4, 'old', now() + interval '1 day')";
-    let parameters: Parameters<'_> = &[
-        (old.reservation.key.as_uuid(), Type::UUID),
-        (old.reservation.owner.as_uuid(), Type::UUID),
-        (&old.procedure, Type::TEXT),
-        (&old.request.canonical().as_bytes().as_slice(), Type::BYTEA),
-    ];
-    owner.execute_typed(insert, parameters).await.expect("a record");
+    insert_into(&owner, "shop.operations", &old, Some("old")).await;
     let schema = Schema::new("shop").and_then(|schema| schema.table("operations")).expect("names");
     let types = ResourceTypes::new([ResourceType::new("order", "order_id", "shop.orders")]);
     migrations::run(&mut owner, &schema).await.expect("the migrations run");
@@ -187,12 +174,7 @@ async fn an_existing_table_with_another_name_is_adopted() {
 async fn a_store_with_other_names_than_its_database_does_not_find_its_table() {
     let database = Database::new().await;
     let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none()).schema(odd());
-    match store.verify().await {
-        Err(VerifyError::Problems(problems)) => {
-            let table = SetupProblem::MissingTable { table: "\"My-Tenant\".\"Keys-of-all\"".to_owned() };
-            assert!(problems.contains(&table), "{problems:?}");
-        }
-        other => panic!("expected problems, got {other:?}"),
-    }
+    let (problems, table) = (problems(&store).await, "\"My-Tenant\".\"Keys-of-all\"".to_owned());
+    assert!(problems.contains(&SetupProblem::MissingTable { table }), "{problems:?}");
     store.claim(&new_claim()).await.expect_err("there is no such schema");
 }

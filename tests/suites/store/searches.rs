@@ -50,7 +50,7 @@ async fn are_made_page_by_page() {
              ) RETURNS TABLE (
                  user_id uuid, idempotency_key uuid, procedure text, request_hash bytea, arrival_hash bytea, reached uuid
              ) LANGUAGE sql SECURITY DEFINER AS 'SELECT * FROM tenant.idempotency_search($1, $2, $3, $4, $5, 0)'";
-    owner.batch_execute(sql).await.expect("hurried searches");
+    execute(&owner, sql).await;
     let store = patient(database.pool(1));
     for batch in [3, 10] {
         let found = store.abandoned(&query(batch)).await.expect("the store answers");

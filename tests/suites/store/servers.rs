@@ -57,8 +57,7 @@ async fn that_were_upgraded_keep_a_function_that_the_role_may_not_replace() {
     run(&mut other).await;
     assert_eq!(body(&owner).await, "RETURN gen_random_uuid()");
 
-    let give = format!("ALTER FUNCTION tenant.idempotency_uuidv7() OWNER TO {role}");
-    owner.batch_execute(&give).await.expect("another owner");
+    execute(&owner, &format!("ALTER FUNCTION tenant.idempotency_uuidv7() OWNER TO {role}")).await;
     run(&mut other).await;
     assert_eq!(body(&owner).await, "RETURN gen_random_uuid()");
 }
@@ -79,7 +78,7 @@ async fn that_are_too_old_are_refused_and_nothing_is_made() {
         assert_eq!(error.as_db_error().map(|error| error.message()), Some(expected.as_str()));
     }
     let made = "SELECT count(*) FROM pg_namespace WHERE nspname IN ('tenant', 'authn')";
-    assert_eq!(owner.query_typed_one(made, &[]).await.expect("the schemas").get::<_, i64>(0), 0);
+    assert_eq!(value::<i64>(&owner, made).await, 0);
 }
 
 #[tokio::test]
@@ -92,7 +91,7 @@ async fn without_uuidv7_get_a_function_in_its_place() {
     }
     assert!(body(&owner).await.contains("gen_random_uuid()"));
     let version = "SELECT get_byte(uuid_send(tenant.idempotency_uuidv7()), 6) >> 4";
-    assert_eq!(owner.query_typed_one(version, &[]).await.expect("an id").get::<_, i32>(0), 7);
+    assert_eq!(value::<i32>(&owner, version).await, 7);
     // The part of the time is that of the server's clock, in milliseconds.
     let near = "SELECT abs(('x' || encode(substring(uuid_send(tenant.idempotency_uuidv7()) FROM 1 FOR 6), 'hex'))::bit(48)::bigint
                 - 1000 * date_part('epoch', clock_timestamp())) < $1";

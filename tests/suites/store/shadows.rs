@@ -91,7 +91,7 @@ async fn shadowed() -> Database {
     let (database, owner) = Database::empty_with_owner().await;
     owner.batch_execute(OPERATORS).await.expect("the operators");
     let operators = "SELECT count(*) FROM pg_operator WHERE oprnamespace = 'public'::regnamespace";
-    assert!(owner.query_one(operators, &[]).await.expect("the count").get::<_, i64>(0) > 500);
+    assert!(value::<i64>(&owner, operators).await > 500);
     owner.batch_execute(FUNCTIONS).await.expect("the maker of shadows");
     let words = words();
     let sql = "SELECT pg_temp.shadow_functions($1)";
@@ -101,7 +101,7 @@ async fn shadowed() -> Database {
     let sql = "DO $$ BEGIN
                  EXECUTE pg_catalog.format('ALTER DATABASE %I SET search_path = public, pg_catalog', pg_catalog.current_database());
              END $$";
-    owner.batch_execute(sql).await.expect("the search_path");
+    execute(&owner, sql).await;
     database
 }
 

@@ -14,25 +14,17 @@ async fn open_all(pool: &deadpool_postgres::Pool) {
     }
 }
 
+/// The others are not tried one after the other.
 #[tokio::test]
 async fn a_silent_connection_does_not_take_the_time_of_the_next_attempt() {
     let database = Database::new().await;
-    let claims_twice = async |size| {
+    let does_all_twice = async |size| {
         let (proxy, pool) = database.pool_through_proxy(size).await;
         open_all(&pool).await;
         proxy.silence_connections();
-        acquire(&store(&pool), &new_claim()).await;
-        // The others are not tried one after the other.
-        acquire(&store(&pool), &new_claim()).await;
-    };
-    join_all([1, 4, 16].map(claims_twice)).await;
-}
-
-#[tokio::test]
-async fn a_transaction_begins_on_another_connection_if_the_first_is_silent() {
-    let database = Database::new().await;
-    let begins_twice = async |size| {
-        let (proxy, pool) = database.pool_through_proxy(size).await;
+        for _ in 0..2 {
+            acquire(&store(&pool), &new_claim()).await;
+        }
         open_all(&pool).await;
         proxy.silence_connections();
         let claim = new_claim();
@@ -41,7 +33,7 @@ async fn a_transaction_begins_on_another_connection_if_the_first_is_silent() {
         let transaction = store(&pool).begin_without_key(owner, &claim.session, TransactionOptions::default()).await;
         transaction.expect("the store answers").roll_back().await;
     };
-    join_all([1, 4].map(begins_twice)).await;
+    join_all([1, 4, 16].map(does_all_twice)).await;
 }
 
 /// A server that cannot be asked at all is not one that is slow.
@@ -60,14 +52,20 @@ async fn a_server_that_is_silent_altogether_cannot_be_asked() {
     proxy.release();
 }
 
-/// No connection can be made, and nothing says why.
+/// No connection can be made, and nothing says why, or that nobody listens.
 #[tokio::test]
-async fn a_server_that_is_silent_before_the_first_connection_is_unreachable() {
+async fn a_server_that_is_silent_or_away_before_the_first_connection_is_unreachable() {
     let database = Database::new().await;
-    let (proxy, pool) = database.pool_through_proxy(4).await;
-    proxy.hold();
-    let store = store(&pool).timeout(Duration::from_secs(1));
-    let error = store.claim(&new_claim()).await.expect_err("silence");
-    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false));
-    proxy.release();
+    for is_silent in [true, false] {
+        let (proxy, pool) = database.pool_through_proxy(4).await;
+        if is_silent {
+            proxy.hold()
+        } else {
+            proxy.cut()
+        }
+        let store = store(&pool).timeout(Duration::from_secs(1));
+        let error = store.claim(&new_claim()).await.expect_err("no connection");
+        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{is_silent}");
+        proxy.release();
+    }
 }

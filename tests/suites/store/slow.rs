@@ -13,6 +13,9 @@ const SLOW_STATUS: &str =
     "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
      RETURNS text LANGUAGE sql AS $$ SELECT 'completed'::text FROM pg_sleep(600) $$";
 
+/// Begins a transaction that keeps everybody from the table of keys.
+const LOCK: &str = "BEGIN; LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE";
+
 /// A status whose error cannot be caught.
 const BROKEN_STATUS: &str =
     "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
@@ -44,37 +47,22 @@ fn hasty(pool: Pool) -> PostgresStore {
 }
 
 #[tokio::test]
-async fn a_completed_call_is_replayed_whatever_its_status_does() {
+async fn a_completed_call_is_replayed_in_either_mode_whatever_its_status_does() {
     let database = Database::new().await;
     let claim = completed(&database).await;
     let owner = database.owner().await;
     for status in [SLOW_STATUS, BROKEN_STATUS, DEADLY_STATUS] {
-        owner.batch_execute(status).await.expect(status);
-        let outcome = hasty(database.pool(4)).claim(&again(&claim)).await.expect(status);
-        replay(outcome).status.expect_err("the status is not known");
+        execute(&owner, status).await;
         // Alone in its pool, the claim keeps its connection while the status is read.
-        match hasty(database.pool(1)).claim(&again(&claim)).await {
-            Ok(outcome) => drop(replay(outcome).status.expect_err("the status is not known")),
-            Err(error) => assert_eq!((error.kind(), status), (StoreErrorKind::Overloaded, SLOW_STATUS), "{error:?}"),
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_completed_call_is_replayed_in_transactional_mode_whatever_its_status_does() {
-    let database = Database::new().await;
-    let claim = completed(&database).await;
-    let owner = database.owner().await;
-    for status in [SLOW_STATUS, BROKEN_STATUS, DEADLY_STATUS] {
-        owner.batch_execute(status).await.expect(status);
         for size in [4, 1] {
-            let begun = hasty(database.pool(size)).begin(&again(&claim), TransactionOptions::default()).await;
-            match begun.expect(status) {
-                BeginOutcome::Refused(outcome) => {
-                    replay(outcome).status.expect_err("the status is not known");
+            match hasty(database.pool(size)).claim(&again(&claim)).await {
+                Ok(outcome) => drop(replay(outcome).status.expect_err("the status is not known")),
+                Err(error) => {
+                    assert_eq!((error.kind(), status, size), (StoreErrorKind::Overloaded, SLOW_STATUS, 1), "{error:?}");
                 }
-                other => panic!("expected a replay, got {other:?}"),
             }
+            let refused = refusal(&hasty(database.pool(size)), &again(&claim)).await;
+            replay(refused).status.expect_err("the status is not known");
         }
     }
 }
@@ -90,19 +78,6 @@ async fn a_status_has_the_time_that_the_layer_gives_it() {
     store.clone().set_up(&StoreSettings { limits: Limits::default(), status_timeout: Some(Duration::from_millis(50)) });
     let outcome = store.claim(&again(&claim)).await.expect("the store answers");
     assert!(matches!(replay(outcome).status, Err(StatusError::TimedOut)));
-}
-
-/// A locked outbox is no different from one that is read for long.
-#[tokio::test]
-async fn a_completed_call_is_replayed_while_its_outbox_is_locked() {
-    let database = Database::new().await;
-    let claim = completed(&database).await;
-    let mut owner = database.owner().await;
-    let lock = owner.transaction().await.expect("a transaction");
-    lock.batch_execute("LOCK TABLE authz.outbox IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
-    let outcome = hasty(database.pool(4)).claim(&claim).await.expect("the store answers");
-    replay(outcome).status.expect_err("the status is not known");
-    lock.rollback().await.expect("the lock is gone");
 }
 
 /// The connection of the slow status goes back to the pool when it has answered, and not before.
@@ -145,29 +120,16 @@ async fn slow_statuses_leave_connections_to_other_claims() {
     assert!((1..=2).contains(&slow), "{slow} of 8 connections wait for a status");
 }
 
-#[tokio::test]
-async fn a_pool_without_a_free_connection_is_overloaded() {
-    let database = Database::new().await;
-    let pool = database.pool(1);
-    let _taken = pool.get().await.expect("a connection");
-    let store = patient(pool).timeout(Duration::from_secs(1));
-    let error = store.claim(&new_claim()).await.expect_err("no connection");
-    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false));
-}
-
-/// The server is asked so late that it has no time to answer; or so late that it is asked whether it answers in the last moment.
+/// Or never. The server is asked so late that it has no time to answer; or so late that it is asked whether it answers in the last moment.
 #[tokio::test]
 async fn a_pool_whose_connection_comes_too_late_is_overloaded() {
-    let database = Database::new().await;
-    let mut owner = database.owner().await;
-    let lock = owner.transaction().await.expect("a transaction");
-    lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let (database, owner) = Database::with_owner().await;
+    execute(&owner, LOCK).await;
     let time = Duration::from_secs(2);
-    for (size, part) in [(1, 0.85), (2, 0.6)] {
+    for (size, part) in [(1, 2.0), (1, 0.85), (2, 0.6)] {
         let pool = database.pool(size);
         let taken = join_all((0..size).map(|_| pool.get())).await;
-        let store = patient(pool).timeout(time);
-        let claimed = new_claim();
+        let (store, claimed) = (patient(pool).timeout(time), new_claim());
         let gives = async {
             tokio::time::sleep(time.mul_f64(part)).await;
             drop(taken);
@@ -175,6 +137,7 @@ async fn a_pool_whose_connection_comes_too_late_is_overloaded() {
         let (claimed, ()) = tokio::join!(store.claim(&claimed), gives);
         let error = claimed.expect_err("the table is locked");
         assert_eq!(error.kind(), StoreErrorKind::Overloaded, "pool of {size}");
+        assert!(part < 1.0 || !error.may_have_happened(), "{error:?}");
     }
 }
 
@@ -186,9 +149,8 @@ async fn a_statement_that_takes_too_long_is_overload_and_leaves_its_connection_t
         let pool = database.pool(size);
         let store = patient(pool.clone()).timeout(Duration::from_secs(3));
         complete(&patient(pool.clone()), &new_claim(), &completion("warm")).await;
-        let mut owner = database.owner().await;
-        let lock = owner.transaction().await.expect("a transaction");
-        lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+        let owner = database.owner().await;
+        execute(&owner, LOCK).await;
 
         let first = new_claim();
         let error = store.claim(&first).await.expect_err("a locked table");
@@ -199,13 +161,13 @@ async fn a_statement_that_takes_too_long_is_overload_and_leaves_its_connection_t
         // The next caller does not get a connection that still waits, and the pool does not grow beyond its size.
         if size == 1 {
             assert!(pool.get().now_or_never().is_none());
-            lock.batch_execute("ROLLBACK").await.expect("the lock is gone");
+            execute(&owner, "ROLLBACK").await;
         }
         let next = timeout(Duration::from_secs(30), pool.get()).await.expect("it comes").expect("a connection");
         let answer = timeout(Duration::from_secs(30), next.query_one("SELECT 1", &[])).await;
         answer.expect("it waits for nothing").expect("an answer");
         drop(next);
-        lock.rollback().await.expect("the lock is gone");
+        execute(&owner, "ROLLBACK").await;
 
         // Whether the claim took effect or not, the same claim now acquires the key.
         acquire(&patient(pool), &first).await;
@@ -219,9 +181,8 @@ async fn a_slow_statement_that_answers_in_time_succeeds() {
     let database = Database::new().await;
     let pool = database.pool(4);
     let store = patient(pool.clone()).timeout(Duration::from_secs(20));
-    let mut owner = database.owner().await;
-    let lock = owner.transaction().await.expect("a transaction");
-    lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let owner = database.owner().await;
+    execute(&owner, LOCK).await;
     let first = new_claim();
     let waiting = {
         let (store, first) = (store.clone(), first.clone());
@@ -229,9 +190,8 @@ async fn a_slow_statement_that_answers_in_time_succeeds() {
     };
     let other = database.owner().await;
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tenant.idempotency_keys'::regclass";
-    until("two attempts wait", async || other.query_one(waits, &[]).await.expect("a count").get::<_, i64>(0) >= 2)
-        .await;
-    lock.rollback().await.expect("the lock is gone");
+    until("two attempts wait", async || value::<i64>(&other, waits).await >= 2).await;
+    execute(&owner, "ROLLBACK").await;
     match waiting.await.expect("no panic").expect("the store answers") {
         BeginOutcome::Open { taken_over: false, transaction } => roll_back(transaction).await,
         other => panic!("expected a transaction, got {other:?}"),
@@ -250,11 +210,10 @@ async fn a_timeout_of_zero_counts_as_one_millisecond() {
 /// As while an earlier attempt of the same call waits in its COMMIT. Further ones do not take connections from all other calls.
 #[tokio::test]
 async fn a_key_whose_row_is_locked_takes_two_connections_at_most() {
-    let (database, mut owner) = Database::with_owner().await;
+    let (database, owner) = Database::with_owner().await;
     let held = new_claim();
     acquire(&database.store(), &held).await;
-    let lock = owner.transaction().await.expect("a transaction");
-    lock.batch_execute("SELECT FROM tenant.idempotency_keys FOR UPDATE").await.expect("the lock");
+    execute(&owner, "BEGIN; SELECT FROM tenant.idempotency_keys FOR UPDATE").await;
     let (pool, reservation) = (database.pool(8), &held.reservation);
     let store = &PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_millis(400));
     let done = completion("done");
@@ -269,7 +228,7 @@ async fn a_key_whose_row_is_locked_takes_two_connections_at_most() {
         let in_use = pool.status().size - pool.status().available;
         assert!(in_use <= 2, "{in_use} connections after step {step}");
     }
-    lock.rollback().await.expect("the lock is gone");
+    execute(&owner, "ROLLBACK").await;
     store.extend(reservation, HOUR).await.expect("the store answers");
 }
 
@@ -277,13 +236,12 @@ async fn a_key_whose_row_is_locked_takes_two_connections_at_most() {
 #[tokio::test]
 async fn the_log_says_what_a_statement_that_was_given_up_waits_for() {
     let (lines, _collecting) = Lines::collect(LevelFilter::WARN);
-    let (database, mut owner) = Database::with_owner().await;
-    let lock = owner.transaction().await.expect("a transaction");
-    lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let (database, owner) = Database::with_owner().await;
+    execute(&owner, LOCK).await;
     let store = database.store().timeout(Duration::from_millis(500));
     store.claim(&new_claim()).await.expect_err("a locked table");
     until("the log tells of it", async || lines.count("still run in the server") > 0).await;
     let written = lines.take();
     assert!(written.contains("Lock relation"), "{written}");
-    lock.rollback().await.expect("the lock is gone");
+    execute(&owner, "ROLLBACK").await;
 }

@@ -63,7 +63,7 @@ async fn do_nothing_in_a_transaction_that_someone_left_open() {
             }
             Some(Guard::Age) => {
                 let old = "SELECT clock_timestamp() - now() > interval '100 milliseconds'";
-                until("the transaction is old", async || api.query_one(old, &[]).await.expect("a time").get(0)).await;
+                until("the transaction is old", async || value(&api, old).await).await;
                 api.batch_execute("SET LOCAL idempotency.owner = 'an owner'; SET LOCAL app.current_user_id = 'a user'")
                     .await
                     .expect("settings");

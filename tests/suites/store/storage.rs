@@ -15,7 +15,7 @@ const OF_THE_GO_INTERCEPTOR: &str = "
 
 async fn has_lz4(client: &Client) -> bool {
     let select = "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression'";
-    client.query_one(select, &[]).await.expect("the settings").get(0)
+    value(client, select).await
 }
 
 /// The storage and the compression of the column of the responses, as the catalogue has them.

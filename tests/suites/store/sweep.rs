@@ -11,7 +11,7 @@ use tonic_idempotency::{
 use crate::prelude::*;
 
 async fn rows(owner: &Client) -> i64 {
-    owner.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count").get(0)
+    count(owner, "tenant.idempotency_keys").await
 }
 
 /// Adds `expired` expired records, each of another user and every second completed, and four that have not expired.
@@ -26,8 +26,7 @@ async fn fill(database: &Database, expired: u32) {
         }
     }
     let owner = database.owner().await;
-    let sql = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'";
-    owner.batch_execute(sql).await.expect("all expire");
+    execute(&owner, "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'").await;
     for _ in 0..2 {
         complete(&store, &new_claim(), &completion("stays")).await;
         acquire(&store, &new_claim()).await;
@@ -47,20 +46,11 @@ async fn expire(owner: &Client, rows: u32) {
 
 /// Adds ten rows of one user, which have expired one hour after the other.
 async fn expire_hourly(owner: &Client) {
-    let insert = "
+    let sql = "
         INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
         SELECT gen_random_uuid(), '00000000-0000-7000-8000-000000000001', '/a/b', '', now() - number * interval '1 hour'
         FROM generate_series(1, 10) number";
-    owner.batch_execute(insert).await.expect("rows");
-}
-
-#[tokio::test]
-async fn deletes_the_expired_rows_of_all_users_and_no_others() {
-    let database = Database::new().await;
-    fill(&database, 10).await;
-    assert_eq!(Sweeper::new(database.store()).batch(3).sweep().await.expect("the sweep"), 10);
-    assert_eq!(rows(&database.owner().await).await, 4);
-    assert_eq!(Sweeper::new(database.store()).sweep().await.expect("the sweep"), 0);
+    execute(owner, sql).await;
 }
 
 /// The trap in the Go interceptor's cleanup: PostgreSQL applies the SELECT policies, too, to a DELETE that has a WHERE.
@@ -99,16 +89,8 @@ async fn its_sight_cannot_be_switched_on_by_the_apis_role() {
 /// Also if row-level security applies to the owner: the functions run with the owner's rights.
 #[tokio::test]
 async fn works_for_an_owner_who_is_not_a_superuser() {
-    let (database, owner) = Database::empty_with_owner().await;
-    let role = format!("idempotency_tests_owner_{}", Uuid::new_v4().simple());
-    let sql = format!(
-        "CREATE ROLE {role};
-             DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {role}', current_database()); END $$;
-             GRANT CREATE ON SCHEMA public TO {role};
-             SET ROLE {role};"
-    );
-    owner.batch_execute(&sql).await.expect("the owner");
-    let mut owner = owner;
+    let database = Database::empty().await;
+    let (role, mut owner) = plain_owner(&database).await;
     migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
@@ -123,7 +105,7 @@ async fn works_for_an_owner_who_is_not_a_superuser() {
     assert_eq!(store.sweep(10).await.expect("the store answers"), 1);
     let superuser = database.owner().await;
     assert_eq!(rows(&superuser).await, 2);
-    superuser.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.expect("the role goes");
+    drop_roles(&superuser, &[&role]).await;
 }
 
 fn query(lookback: Option<Duration>) -> AbandonedQuery {
@@ -155,7 +137,7 @@ async fn works_if_the_applications_function_raises_an_error_without_a_user() {
     let owner = database.owner().await;
     let sql = "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE sql STABLE
              AS $$ SELECT current_setting('app.current_user_id')::uuid $$";
-    owner.batch_execute(sql).await.expect("the function is the Go interceptor's");
+    execute(&owner, sql).await;
     assert_eq!(database.store().sweep(100).await.expect("the sweep"), 4);
 }
 
@@ -166,7 +148,7 @@ async fn does_not_read_rows_that_have_not_expired() {
              SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() + interval '1 hour'
              FROM generate_series(1, 5000);
              ANALYZE tenant.idempotency_keys";
-    owner.batch_execute(sql).await.expect("many rows");
+    execute(&owner, sql).await;
     let api = database.api().await;
     // In one transaction: `rows_read` counts the rows of the current one.
     api.batch_execute("BEGIN").await.expect("a transaction");
@@ -184,8 +166,7 @@ async fn reads_no_more_than_it_deletes() {
     let api = database.api().await;
     api.batch_execute("BEGIN").await.expect("a transaction");
     let before = rows_read(&api, "tenant.idempotency_keys").await;
-    let swept = api.query_one("SELECT deleted FROM tenant.idempotency_sweep_rows(100)", &[]).await.expect("the sweep");
-    assert_eq!(swept.get::<_, i64>(0), 100);
+    assert_eq!(value::<i64>(&api, "SELECT deleted FROM tenant.idempotency_sweep_rows(100)").await, 100);
     let read = rows_read(&api, "tenant.idempotency_keys").await - before;
     assert!(read < 1000, "{read} rows read to delete 100");
 }
@@ -203,15 +184,11 @@ async fn lets_the_server_write_its_pages_to_the_disk_at_once() {
                  RETURN OLD;
              END $$;
              CREATE TRIGGER see BEFORE DELETE ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.see()";
-    owner.batch_execute(sql).await.expect("a trigger");
+    execute(&owner, sql).await;
     let api = database.api().await;
     api.execute("SELECT FROM tenant.idempotency_sweep_rows(100)", &[]).await.expect("the sweep");
-    let seen = owner.query("SELECT setting FROM public.seen", &[]).await.expect("what the trigger saw");
-    let seen: Vec<String> = seen.iter().map(|row| row.get(0)).collect();
-    assert_eq!(seen, ["512kB"; 4]);
-    // It is the sweep's own.
-    let after = api.query_one("SHOW backend_flush_after", &[]).await.expect("the setting");
-    assert_eq!(after.get::<_, String>(0), "0");
+    assert_eq!(values::<String>(&owner, "SELECT setting FROM public.seen").await, ["512kB"; 4]);
+    assert_eq!(value::<String>(&api, "SHOW backend_flush_after").await, "0", "it is the sweep's own");
 }
 
 /// The index entries of deleted rows stay until a vacuum removes them, and nothing marks them as dead while an old transaction could see the
@@ -297,42 +274,30 @@ struct Slow {
     batches: AtomicU32,
 }
 
-/// The time that a sweep takes with two full batches and an empty last one.
-async fn sweep_of_three_batches(sweeper: impl FnOnce(Slow) -> Sweeper<Slow>) -> Duration {
-    let sweeper = sweeper(Slow { store: MemoryStore::new(), batches: AtomicU32::new(2) });
-    let started = Instant::now();
-    assert_eq!(sweeper.sweep().await.expect("the sweep"), 500);
-    started.elapsed()
-}
-
 /// Asserts a duration with a tolerance: timers count whole milliseconds.
 fn assert_about(took: Duration, milliseconds: u64) {
     let expected = Duration::from_millis(milliseconds);
     assert!(took.abs_diff(expected) <= Duration::from_millis(5), "{took:?} instead of {expected:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn rests_after_each_batch_for_twice_as_long_as_it_took() {
-    assert_about(sweep_of_three_batches(Sweeper::new).await, 300 + 400);
-}
-
+/// As the default for NaN, and at most a thousandfold.
 #[tokio::test(start_paused = true)]
 async fn rests_for_a_multiple_of_the_time_that_a_batch_took() {
-    assert_about(sweep_of_three_batches(|slow| Sweeper::new(slow).rest(4.0)).await, 300 + 800);
-}
-
-#[tokio::test(start_paused = true)]
-async fn does_not_rest_if_the_multiple_is_zero_or_negative() {
-    for rest in [0.0, -1.0] {
-        assert_about(sweep_of_three_batches(|slow| Sweeper::new(slow).rest(rest)).await, 300);
+    for (rest, rested) in [
+        (None, 400),
+        (Some(4.0), 800),
+        (Some(0.0), 0),
+        (Some(-1.0), 0),
+        (Some(f64::NAN), 400),
+        (Some(f64::INFINITY), 200_000),
+    ] {
+        // Two full batches and an empty last one.
+        let sweeper = Sweeper::new(Slow { store: MemoryStore::new(), batches: AtomicU32::new(2) });
+        let started = Instant::now();
+        let sweeper = rest.into_iter().fold(sweeper, Sweeper::rest);
+        assert_eq!(sweeper.sweep().await.expect("the sweep"), 500);
+        assert_about(started.elapsed(), 300 + rested);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn rests_as_by_default_for_nan_and_at_most_a_thousandfold() {
-    assert_about(sweep_of_three_batches(|slow| Sweeper::new(slow).rest(f64::NAN)).await, 300 + 400);
-    let longest = sweep_of_three_batches(|slow| Sweeper::new(slow).rest(f64::INFINITY)).await;
-    assert_about(longest, 300 + 200_000);
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,7 +61,8 @@ async fn claimed(store: PostgresStore, claim: Claim) -> ClaimOutcome {
 /// Starts a claim whose statement waits, until the transaction ends, for a row.
 async fn start_behind_a_lock(database: &Database, store: &PostgresStore) -> Client {
     let (first, owner) = (new_claim(), database.owner().await);
-    insert(&owner, &first).await;
+    execute(&owner, "BEGIN").await;
+    insert(&owner, &first, None).await;
     start([claimed(store.clone(), first)]).await;
     until("the first one waits", async || waiting(&owner).await > 0).await;
     owner
@@ -70,17 +71,6 @@ async fn start_behind_a_lock(database: &Database, store: &PostgresStore) -> Clie
 /// Starts claims.
 async fn start_all(store: &PostgresStore, claims: &[Claim]) -> Vec<JoinHandle<ClaimOutcome>> {
     start(claims.iter().map(|claim| claimed(store.clone(), claim.clone())).collect::<Vec<_>>()).await
-}
-
-/// Inserts a row for the claim's key, in a transaction that stays open.
-async fn insert(owner: &Client, claim: &Claim) {
-    let insert = "INSERT INTO tenant.idempotency_keys
-                      (idempotency_key, user_id, procedure, request_hash, token, lease_expires, expires)
-                  VALUES ($1, $2, $3, $4, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')";
-    owner.batch_execute("BEGIN").await.expect("a transaction");
-    let hash = claim.request.canonical().as_bytes().as_slice();
-    let (key, user) = (claim.reservation.key.as_uuid(), claim.reservation.owner.as_uuid());
-    owner.execute(insert, &[key, user, &claim.procedure, &hash]).await.expect("the row");
 }
 
 fn is_acquired(outcome: &ClaimOutcome) -> bool {
@@ -202,41 +192,21 @@ async fn calls_go_together_behind_pgbouncer() {
     }
 }
 
-#[tokio::test]
-async fn one_of_many_claims_of_a_key_acquires_it() {
-    let database = Database::new().await;
-    let (proxy, pool) = open_pool(&database, 4).await;
-    let store = together(pool);
-    let [mut one, other] = [(); 2].map(|()| new_claim());
-    // The key of another user is another key.
-    one.reservation.key = other.reservation.key;
-    let all: Vec<_> = (0..32).map(|n| again(if n % 2 == 0 { &one } else { &other })).collect();
-    let (outcomes, _) = at_once(&proxy, &all, |claim| claimed(store.clone(), claim)).await;
-    for (first, name) in [(0, "one"), (1, "other")] {
-        let mine: Vec<_> = outcomes.iter().skip(first).step_by(2).collect();
-        assert_eq!(mine.iter().filter(|it| is_acquired(it)).count(), 1, "{name}: {mine:?}");
-        assert_eq!(
-            mine.iter().filter(|it| matches!(it, ClaimOutcome::InFlight { .. })).count(),
-            15,
-            "{name}: {mine:?}"
-        );
-    }
-}
-
 /// Each transaction has one of the keys, and has not ended.
 #[tokio::test]
 async fn a_claim_that_waits_for_another_transaction_does_not_hold_up_the_others() {
     let (database, _proxy, store, all) = sixteen(8).await;
     let blocker = database.owner().await;
     let first = start_behind_a_lock(&database, &store).await;
-    insert(&blocker, &all[7]).await;
+    execute(&blocker, "BEGIN").await;
+    insert(&blocker, &all[7], None).await;
     let mut started = start_all(&store, &all).await;
     let blocked = started.remove(7);
     assert!(ended(started).await.iter().all(is_acquired));
     assert!(!blocked.is_finished());
-    blocker.batch_execute("ROLLBACK").await.expect("the row goes");
+    execute(&blocker, "ROLLBACK").await;
     assert!(is_acquired(&blocked.await.expect("no panic")));
-    first.batch_execute("ROLLBACK").await.expect("the row goes");
+    execute(&first, "ROLLBACK").await;
 }
 
 #[tokio::test]
@@ -276,9 +246,9 @@ async fn a_completion_that_violates_a_constraint_fails_no_other() {
     .await;
     assert!(outcomes.iter().all(|it| matches!(it, Ok(CompleteOutcome::Completed))), "{outcomes:?}");
     let owner = database.owner().await;
-    let select = "SELECT count(*) FILTER (WHERE project_id IS NOT NULL), count(*) FROM tenant.idempotency_keys";
-    let row = owner.query_one(select, &[]).await.expect("a count");
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (15, 16));
+    let table = "tenant.idempotency_keys";
+    let referring = count(&owner, &format!("{table} WHERE project_id IS NOT NULL")).await;
+    assert_eq!((referring, count(&owner, table).await), (15, 16));
 }
 
 /// As the answer to another statement, which a pooler may give.
@@ -335,8 +305,7 @@ async fn a_statement_that_always_fails_is_soon_tried_rarely() {
     let trips = replays(128).await;
     assert!(trips < 160, "{trips} round trips for 128 replays");
 
-    let policy = "DROP POLICY of_application ON tenant.idempotency_keys";
-    owner.batch_execute(policy).await.expect("no policy");
+    execute(&owner, "DROP POLICY of_application ON tenant.idempotency_keys").await;
     until("replays go together again", async || {
         let (outcomes, trips) = at_once(&proxy, &all, |it| claimed(store.clone(), again(&it))).await;
         outcomes.into_iter().for_each(|outcome| assert_eq!(message(outcome), "done"));
@@ -362,7 +331,7 @@ async fn claims_stand_once_if_their_connection_is_lost_after_or_before_they_were
         for claim in &all {
             assert_in_flight(&store, claim).await;
         }
-        first.batch_execute("ROLLBACK").await.expect("the row goes");
+        execute(&first, "ROLLBACK").await;
     }
 }
 
@@ -376,7 +345,8 @@ async fn a_lost_answer_is_told_to_each_call_of_the_statement_if_nothing_can_be_a
     let proxy = std::sync::Arc::new(proxy);
     let (owner, gone) = (database.owner().await, std::sync::Arc::clone(&proxy));
     let first = new_claim();
-    insert(&owner, &first).await;
+    execute(&owner, "BEGIN").await;
+    insert(&owner, &first, None).await;
     let claiming = |store: PostgresStore, claim: Claim| async move { store.claim(&claim).await };
     let started = start([&first].into_iter().chain(&all).map(|it| claiming(store.clone(), it.clone()))).await;
     until("the first one waits", async || waiting(&owner).await == 1).await;
@@ -388,7 +358,7 @@ async fn a_lost_answer_is_told_to_each_call_of_the_statement_if_nothing_can_be_a
     }
     proxy.mend();
     assert_stands_once(&database, &all).await;
-    owner.batch_execute("ROLLBACK").await.expect("the row goes");
+    execute(&owner, "ROLLBACK").await;
 }
 
 #[tokio::test]
@@ -400,43 +370,6 @@ async fn claims_are_made_on_other_connections_if_those_of_their_statements_are_s
     let started = start(all.iter().map(|claim| claimed(store.clone(), claim.clone()))).await;
     assert!(ended(started).await.iter().all(is_acquired));
     assert_stands_once(&database, &all).await;
-}
-
-#[tokio::test]
-async fn callers_that_hang_up_while_they_wait_leave_nothing() {
-    let (database, _proxy, store, all) = sixteen(8).await;
-    let first = start_behind_a_lock(&database, &store).await;
-    let mut started = start_all(&store, &all).await;
-    started.drain(..8).for_each(|call| call.abort());
-    assert!(ended(started).await.iter().all(is_acquired));
-    assert_stands_once(&database, &all[8..]).await;
-    let owner = database.owner().await;
-    let count = owner.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("a count");
-    assert_eq!(count.get::<_, i64>(0), 8);
-    first.batch_execute("ROLLBACK").await.expect("the row goes");
-}
-
-/// A deadlock would be tried again, and hold both up for a second.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_stores_that_claim_the_same_keys_in_other_orders_do_not_deadlock() {
-    let database = Database::new().await;
-    let stores = [(); 2].map(|()| together(database.pool(4)));
-    for _ in 0..20 {
-        let all = claims(64);
-        let calls = |store: &PostgresStore, claims: Vec<Claim>| {
-            let calls = claims.into_iter().map(|claim| claimed(store.clone(), claim));
-            calls.map(tokio::spawn).collect::<Vec<_>>()
-        };
-        let forwards = calls(&stores[0], all.clone());
-        let backwards = calls(&stores[1], all.iter().rev().map(again).collect());
-        let (forwards, backwards) = (ended(forwards).await, ended(backwards).await);
-        for (one, other) in forwards.iter().zip(backwards.iter().rev()) {
-            assert!(is_acquired(one) != is_acquired(other), "{one:?}, {other:?}");
-        }
-    }
-    let owner = database.owner().await;
-    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
-    assert_eq!(owner.query_one(deadlocks, &[]).await.expect("a count").get::<_, i64>(0), 0);
 }
 
 /// A proxy, and a pool whose connections through it are all open.

@@ -55,10 +55,6 @@ fn any() -> Claim {
     Claim { resource_type: Some("invoice".to_owned()), ..new_claim() }
 }
 
-async fn replay(store: &PostgresStore, first: &Claim) -> Replay {
-    replay_of(store, first).await
-}
-
 /// The rows of the table, as texts, without what a later statement may change.
 async fn rows(owner: &Client) -> Vec<String> {
     let select = "SELECT k::text FROM tenant.idempotency_keys k ORDER BY k.id";
@@ -68,7 +64,7 @@ async fn rows(owner: &Client) -> Vec<String> {
 /// The body of the function that makes the ids of records.
 async fn id_function(owner: &Client) -> String {
     let select = "SELECT pg_get_function_sqlbody('tenant.idempotency_uuidv7()'::regprocedure)";
-    owner.query_one(select, &[]).await.expect("the function").get(0)
+    value(owner, select).await
 }
 
 #[tokio::test]
@@ -96,7 +92,7 @@ async fn keeps_every_record_and_every_key_in_progress() {
         complete(&store, claim, outcome).await;
     }
     let transactional = any();
-    commit(&store, &transactional).await;
+    commit(&store, &transactional, completion("committed")).await;
     let (held, lost, unknown, open) = (any(), Claim { lease: Duration::ZERO, ..any() }, any(), any());
     acquire(&store, &held).await;
     acquire(&store, &lost).await;
@@ -120,11 +116,11 @@ async fn keeps_every_record_and_every_key_in_progress() {
         let store = world.store();
         store.verify().await.expect("the store finds all that it needs");
         for (claim, outcome) in &outcomes {
-            let replay = replay(&store, claim).await;
+            let replay = replay_of(&store, claim).await;
             assert_eq!(replay.response, outcome.response, "migrated: {migrated}");
             assert_eq!(replay.resource, outcome.resource.as_ref().map(|resource| resource.id.clone()));
         }
-        assert_eq!(replay(&store, &transactional).await.response, StoredResponse::message("committed"));
+        assert_eq!(replay_of(&store, &transactional).await.response, StoredResponse::message("committed"));
         let other = Claim { procedure: "/a.B/C".to_owned(), ..again(&outcomes[0].0) };
         let outcome = store.claim(&other).await.expect("the store answers");
         assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Procedure)), "{outcome:?}");
@@ -132,27 +128,21 @@ async fn keeps_every_record_and_every_key_in_progress() {
         assert_in_flight(&store, &held).await;
         let first = any();
         complete(&store, &first, &completion("new")).await;
-        assert_eq!(replay(&store, &first).await.response, StoredResponse::message("new"));
+        assert_eq!(replay_of(&store, &first).await.response, StoredResponse::message("new"));
     }
 
     let store = world.store();
     // The call that held its key has outlived the upgrade, and records its outcome.
     assert!(matches!(store.extend(&held.reservation, HOUR).await, Ok(ExtendOutcome::Extended)));
     record(&store, &held, "late").await;
-    assert_eq!(replay(&store, &held).await.response, StoredResponse::message("late"));
+    assert_eq!(replay_of(&store, &held).await.response, StoredResponse::message("late"));
     // Those that have left none are as abandoned as they were.
     take_over(&store, &Claim { lease: HOUR, ..again(&lost) }).await;
     assert_unknown(&store, &again(&unknown)).await;
     // The transaction that was open has left nothing, and its key is free.
-    commit(&store, &again(&open)).await;
-    assert_eq!(replay(&store, &open).await.response, StoredResponse::message("committed"));
+    commit(&store, &again(&open), completion("committed")).await;
+    assert_eq!(replay_of(&store, &open).await.response, StoredResponse::message("committed"));
     world.server.stop().await;
-}
-
-/// Runs a transactional call to its end.
-async fn commit(store: &PostgresStore, claim: &Claim) {
-    let transaction = open_transaction(store, claim).await;
-    transaction.commit(Some(completion("committed"))).await.expect("a commit");
 }
 
 /// The number of a key's advisory lock: it depends on the secret of the database.

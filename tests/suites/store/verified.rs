@@ -10,50 +10,23 @@ use crate::settings::everything::{database_name, try_to_set};
 const ROWS: &str = "SELECT k::text FROM tenant.idempotency_keys k ORDER BY 1";
 
 /// Counts the reservations that the recovery finds.
-const FIND: &str = "SELECT count(*)::text
+const FIND: &str = "SELECT count(*)
                     FROM tenant.idempotency_abandoned(ARRAY['/organization.v1.ProjectService/CreateProject'], NULL, 10, 10, NULL, 10)";
 
 async fn store(database: &Database) -> PostgresStore {
     PostgresStore::new(database.pool_of_login(2).await, ResourceTypes::none())
 }
 
-async fn problems(store: &PostgresStore) -> Vec<SetupProblem> {
-    match store.verify().await {
-        Ok(()) => Vec::new(),
-        Err(VerifyError::Problems(problems)) => problems,
-        Err(error) => panic!("{error}: {:?}", error.source()),
-    }
-}
-
-async fn texts(client: &Client, query: &str) -> Vec<String> {
-    client.query(query, &[]).await.expect(query).iter().map(|row| row.get(0)).collect()
-}
-
-async fn execute(client: &Client, sql: &str) {
-    client.batch_execute(sql).await.expect(sql);
-}
-
 /// A database with the core's migrations, run by a role of its own, which is no superuser, and a second such role.
 async fn with_owners() -> (Database, Client, [String; 2]) {
     let database = Database::empty().await;
-    let mut client = database.owner().await;
-    let roles = [(); 2].map(|()| format!("idempotency_tests_{}", Uuid::new_v4().simple()));
-    let name = database_name(&client).await;
-    for role in &roles {
-        execute(&client, &format!("CREATE ROLE {role}; GRANT CREATE ON DATABASE {name} TO {role}")).await;
-    }
-    execute(&client, &format!("SET ROLE {}", roles[0])).await;
+    let (one, mut client) = plain_owner(&database).await;
+    let (other, _) = plain_owner(&database).await;
     migrations::run(&mut client, &Schema::default()).await.expect("the migrations run");
     partition(&client, &Schema::default()).await;
     migrations::grant(&client, &Schema::default(), API_ROLE).await.expect("the grant");
     execute(&client, "RESET ROLE").await;
-    (database, client, roles)
-}
-
-async fn gone(client: &Client, roles: &[String]) {
-    for role in roles {
-        execute(client, &format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await;
-    }
+    (database, client, [one, other])
 }
 
 /// A reservation of a user whose lease has ended, and a record that has expired.
@@ -105,7 +78,7 @@ async fn are_all_routines_and_each_that_is_missing_is_named() {
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let routines = "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'tenant'::regnamespace";
-    let routines = texts(&owner, routines).await;
+    let routines: Vec<String> = values(&owner, routines).await;
     assert!(routines.len() > 70);
     for routine in routines {
         let (name, parameters) = routine.split_once('(').expect("a routine");
@@ -165,47 +138,37 @@ async fn is_the_owner_and_what_hangs_on_it_is_made_right_by_the_migrations() {
         }
         migrations::run(&mut client, &Schema::default()).await.expect("the migrations run");
         execute(&client, "RESET ROLE").await;
+        // No role but the owner has the sight of the sweep, whatever it sets.
+        let api = database.api().await;
+        for sight in ["sweep", "recovery", "copy"] {
+            execute(&api, &format!("SET app.idempotency_sight = '{sight}'")).await;
+            assert_eq!(values::<String>(&api, ROWS).await, [""; 0], "{sight}");
+        }
+        assert_eq!(values::<String>(&client, ROWS).await.len(), 2);
         assert_eq!(store.sweep(10).await.expect("a sweep"), 1, "{change}");
         let found = format!(
-            "SELECT count(*)::text FROM tenant.idempotency_stuck() WHERE key_id = '{}'",
+            "SELECT count(*) FROM tenant.idempotency_stuck() WHERE key_id = '{}'",
             stuck.reservation.key.as_uuid()
         );
-        assert_eq!(texts(&client, &found).await, ["1"], "{change}");
-        assert_eq!(texts(&database.api().await, FIND).await, ["1"], "{change}");
+        assert_eq!(value::<i64>(&client, &found).await, 1, "{change}");
+        assert_eq!(value::<i64>(&database.api().await, FIND).await, 1, "{change}");
         assert_eq!(problems(&store).await, [], "{change}");
-        gone(&client, &roles).await;
+        drop_roles(&client, &roles.each_ref().map(String::as_str)).await;
     }
-}
-
-/// No role but the owner has the sight of the sweep, whatever it sets.
-#[tokio::test]
-async fn does_not_let_the_role_of_the_api_see_the_rows_of_others() {
-    let (database, client, roles) = with_owners().await;
-    execute(&client, &format!("REASSIGN OWNED BY {} TO {}; SELECT tenant.idempotency_adapt()", roles[0], roles[1]))
-        .await;
-    let store = store(&database).await;
-    one_stuck_and_one_expired(&store, &client).await;
-    let api = database.api().await;
-    for sight in ["sweep", "recovery", "copy"] {
-        execute(&api, &format!("SET app.idempotency_sight = '{sight}'")).await;
-        assert_eq!(texts(&api, ROWS).await, Vec::<String>::new(), "{sight}");
-    }
-    assert_eq!(texts(&client, ROWS).await.len(), 2);
-    gone(&client, &roles).await;
 }
 
 #[tokio::test]
 async fn are_the_calls_and_nothing_of_them_stays() {
     let (database, client, roles) = with_owners().await;
     let store = store(&database).await;
-    let [one, other] = [(); 2].map(|()| Claim { resource_type: None, ..new_claim() });
+    let [one, other] = [(); 2].map(|()| any());
     acquire(&store, &one).await;
     complete(&store, &other, &completion("done")).await;
-    let before = texts(&client, ROWS).await;
+    let before: Vec<String> = values(&client, ROWS).await;
     let (first, second) = tokio::join!(problems(&store), problems(&store));
     assert_eq!((first, second), (vec![], vec![]));
-    assert_eq!(texts(&client, ROWS).await, before);
-    gone(&client, &roles).await;
+    assert_eq!(values::<String>(&client, ROWS).await, before);
+    drop_roles(&client, &roles.each_ref().map(String::as_str)).await;
 }
 
 /// Changes that break the setup, each with the call that then fails.
@@ -252,7 +215,7 @@ async fn are_the_calls_and_it_says_which_does_not_work() {
         let is_told =
             |problem: &SetupProblem| matches!(problem, SetupProblem::FailedCall { call: failed, .. } if failed == call);
         assert!(found.iter().any(is_told), "{broken}: {found:?}");
-        gone(&client, &roles).await;
+        drop_roles(&client, &roles.each_ref().map(String::as_str)).await;
     }
 }
 
@@ -262,7 +225,7 @@ async fn are_not_the_calls_if_a_constraint_allows_no_rows_of_another_owner() {
     let (database, client, roles) = with_owners().await;
     execute(&client, "ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT users CHECK (user_id = '00000000-0000-0000-0000-00000000000a')").await;
     assert_eq!(problems(&store(&database).await).await, []);
-    gone(&client, &roles).await;
+    drop_roles(&client, &roles.each_ref().map(String::as_str)).await;
 }
 
 #[tokio::test]
@@ -280,7 +243,7 @@ async fn are_the_settings_with_which_calls_do_not_work() {
         try_to_set(&client, &database_name(&client).await, &setting).await.expect("a setting");
         let expected = SetupProblem::Setting { name: name.to_owned(), value: value.to_owned() };
         assert_eq!(problems(&store(&database).await).await, [expected]);
-        gone(&client, &roles).await;
+        drop_roles(&client, &roles.each_ref().map(String::as_str)).await;
     }
     // Of the pool.
     let (database, client, roles) = with_owners().await;
@@ -288,7 +251,7 @@ async fn are_the_settings_with_which_calls_do_not_work() {
     let found = problems(&PostgresStore::new(pool, ResourceTypes::none())).await;
     let expected = SetupProblem::Setting { name: "client_encoding".to_owned(), value: "LATIN1".to_owned() };
     assert!(found.contains(&expected), "{found:?}");
-    gone(&client, &roles).await;
+    drop_roles(&client, &roles.each_ref().map(String::as_str)).await;
 }
 
 /// With calls in both databases, one key would run twice.
@@ -337,19 +300,10 @@ async fn are_the_grants_by_a_role_that_may_not_grant() {
             migrations::grant_operator(&client, &Schema::default(), &another).await
         };
         let error = granted.expect_err("it may not grant");
-        let error = error.source().and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-        let error = error.and_then(tokio_postgres::Error::as_db_error).expect("an answer of the server");
-        assert!(
-            error.message().starts_with(&format!("the role {other} may not grant {another}")),
-            "{}",
-            error.message()
-        );
-        assert!(
-            error.hint().is_some_and(|hint| hint.starts_with(&format!("Grant as {owner}, "))),
-            "{:?}",
-            error.hint()
-        );
+        let error = of_server(&error);
+        assert!(error.message().starts_with(&format!("the role {other} may not grant {another}")), "{error:?}");
+        assert!(error.hint().is_some_and(|hint| hint.starts_with(&format!("Grant as {owner}, "))), "{error:?}");
         execute(&client, &format!("RESET ROLE; DROP ROLE {another}")).await;
     }
-    gone(&client, &roles).await;
+    drop_roles(&client, &roles.each_ref().map(String::as_str)).await;
 }

@@ -225,32 +225,9 @@ async fn each_status_is_read_with_the_rows_own_settings_and_none_is_left() {
     }
 }
 
-/// As a trigger finds them that writes them into the row.
-#[tokio::test]
-async fn each_reservation_is_made_with_the_rows_own_user_and_settings() {
-    let (database, owner) = Database::with_owner().await;
-    let sql = "CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$
-             BEGIN
-                 NEW.procedure := concat_ws(' ', current_setting('app.current_user_id', true),
-                                            current_setting('app.tenant_id', true));
-                 RETURN NEW;
-             END $$;
-             CREATE TRIGGER note BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.note()";
-    owner.batch_execute(sql).await.expect("the trigger");
-    let api = database.api().await;
-    let claims = ["a", "b", "c"].map(|tenant| {
-        let claim = new_claim();
-        with_settings(claim, &[("app.tenant_id", tenant)])
-    });
-    assert_eq!(statements::reserve(&api, &claims.each_ref()).await.expect("a reservation"), [true; 3]);
-    let found = statements::look(&api, &claims.each_ref()).await.expect("a look");
-    let expected = ["a", "b", "c"].iter().zip(&claims).map(|(it, claim)| Some(format!("{} {it}", owner_of(claim))));
-    assert_eq!(texts(&found, "recorded_procedure"), expected.collect::<Vec<_>>());
-}
-
 /// In the same statement. As a trigger finds them that writes them into the row.
 #[tokio::test]
-async fn each_outcome_is_recorded_as_its_own_user_and_without_the_settings_of_claims() {
+async fn each_reservation_and_each_outcome_is_made_with_the_rows_own_user_and_settings() {
     let database = Database::new().await;
     let store = patient(database.pool(1));
     let held = [(); 3].map(|()| new_claim());
@@ -263,17 +240,19 @@ async fn each_outcome_is_recorded_as_its_own_user_and_without_the_settings_of_cl
                                                nullif(current_setting('app.tenant_id', true), ''));
                     RETURN NEW;
                 END $$;
-                CREATE TRIGGER note BEFORE UPDATE ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.note()";
+                CREATE TRIGGER note BEFORE INSERT OR UPDATE ON tenant.idempotency_keys
+                    FOR EACH ROW EXECUTE FUNCTION public.note()";
     database.owner().await.batch_execute(note).await.expect("the trigger");
     let api = database.api().await;
-    let claims = ["a", "b"].map(|tenant| {
-        let claim = new_claim();
-        with_settings(claim, &[("app.tenant_id", tenant)])
-    });
+    let tenants = ["a", "b", "c"];
+    let claims = tenants.map(|tenant| with_settings(new_claim(), &[("app.tenant_id", tenant)]));
     let done = held.each_ref().map(|claim| claim.reservation);
     let written = statements::write(&api, &claims.each_ref(), &done, &[Outcome::DONE; 3]).await.expect("a statement");
-    assert_eq!(written, (vec![true; 2], vec![true; 3]));
-    let found = statements::look(&api, &held.each_ref()).await.expect("a look");
-    let expected = held.each_ref().map(|claim| Some(owner_of(claim).to_string()));
-    assert_eq!(texts(&found, "recorded_procedure"), expected);
+    assert_eq!(written, (vec![true; 3], vec![true; 3]));
+    let noted = async |claims: &[Claim; 3]| {
+        texts(&statements::look(&api, &claims.each_ref()).await.expect("a look"), "recorded_procedure")
+    };
+    let of_claims = tenants.iter().zip(&claims).map(|(it, claim)| Some(format!("{} {it}", owner_of(claim))));
+    assert_eq!(noted(&claims).await, of_claims.collect::<Vec<_>>());
+    assert_eq!(noted(&held).await, held.each_ref().map(|claim| Some(owner_of(claim).to_string())));
 }

@@ -63,8 +63,7 @@ async fn that_two_statements_hold_from_each_other_fail_them_after_a_short_while(
     owner.batch_execute(meet).await.expect("the trigger");
     let write = async |mine: &Claim, theirs: &Claim| {
         let client = database.owner().await;
-        let patient = format!("SET deadlock_timeout = '10min'; SET ROLE {API_ROLE}");
-        client.batch_execute(&patient).await.expect("the settings");
+        execute(&client, &format!("SET deadlock_timeout = '10min'; SET ROLE {API_ROLE}")).await;
         statements::write(&client, &[&again(theirs)], &[mine.reservation], &[Outcome::DONE]).await
     };
     let written = async { tokio::join!(write(&calls[0], &calls[1]), write(&calls[1], &calls[0])) };
@@ -87,32 +86,16 @@ async fn that_two_statements_hold_from_each_other_fail_them_after_a_short_while(
 
 #[tokio::test]
 async fn that_another_transaction_holds_fail_the_statement_after_a_short_while() {
-    let database = Database::new().await;
-    let (mut owner, api, store) = (database.owner().await, database.api().await, database.store());
-    let claims = calls(2, 4);
-    let held = calls(2, 4);
+    let (database, owner) = Database::with_owner().await;
+    let (blocker, api, store) = (database.owner().await, database.api().await, database.store());
+    let (claims, held) = (calls(2, 4), calls(2, 4));
     for claim in &held {
         acquire(&store, claim).await;
     }
-    let transaction = owner.transaction().await.expect("a transaction");
-    let Reservation { owner: user, key, .. } = claims[2].reservation;
-    let insert = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-                  VALUES ($1, $2, $3, $4, now() + interval '1 hour')";
-    transaction
-        .query_typed(
-            insert,
-            &[
-                (key.as_uuid(), Type::UUID),
-                (user.as_uuid(), Type::UUID),
-                (&PROCEDURE, Type::TEXT),
-                (&HASH.as_slice(), Type::BYTEA),
-            ],
-        )
-        .await
-        .expect("a row");
-    let lock = "SELECT FROM tenant.idempotency_keys WHERE token = $1 FOR UPDATE";
-    transaction.query_typed(lock, &[(&held[1].reservation.token, Type::UUID)]).await.expect("a lock");
-
+    execute(&blocker, "BEGIN").await;
+    insert(&blocker, &claims[2], None).await;
+    let lock = format!("SELECT FROM tenant.idempotency_keys WHERE token = '{}' FOR UPDATE", held[1].reservation.token);
+    execute(&blocker, &lock).await;
     let reserved = statements::reserve(&api, &claims.iter().collect::<Vec<_>>()).await;
     assert_eq!(code(reserved), SqlState::LOCK_NOT_AVAILABLE);
     let reservations: Vec<_> = held.iter().map(|claim| claim.reservation).collect();
@@ -121,7 +104,7 @@ async fn that_another_transaction_holds_fail_the_statement_after_a_short_while()
     // A look waits for no lock.
     let found = statements::look(&api, &held.iter().collect::<Vec<_>>()).await.expect("a look");
     assert!(found.iter().all(Option::is_some));
-    transaction.rollback().await.expect("the end");
+    execute(&blocker, "ROLLBACK").await;
     assert_eq!(count(&owner, OPEN).await, 4, "nothing was changed");
     let reserved = statements::reserve(&api, &claims.iter().collect::<Vec<_>>()).await;
     assert_eq!(reserved.expect("a reservation"), [true; 4]);

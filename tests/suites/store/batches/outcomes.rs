@@ -34,7 +34,7 @@ async fn make(database: &Database, store: &PostgresStore, state: &str) -> Claim 
         "abandoned" => acquire(store, &Claim { lease: Duration::ZERO, ..claim.clone() }).await,
         "unknown" => {
             acquire(store, &claim).await;
-            store.abandon(&claim.reservation).await.expect("the store answers");
+            abandon(store, &claim).await;
         }
         "taken over" | "fenced" => {
             let first = Claim { lease: Duration::ZERO, ..again(&claim) };
@@ -45,33 +45,13 @@ async fn make(database: &Database, store: &PostgresStore, state: &str) -> Claim 
             }
         }
         "expired reservation" => acquire(store, &claim).await,
-        "foreign" => {
-            let insert =
-                "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-                          VALUES ($1, $2, $3, $4, now() + interval '1 hour')";
-            let Reservation { owner, key, .. } = claim.reservation;
-            database
-                .owner()
-                .await
-                .query_typed(
-                    insert,
-                    &[
-                        (key.as_uuid(), Type::UUID),
-                        (owner.as_uuid(), Type::UUID),
-                        (&PROCEDURE, Type::TEXT),
-                        (&HASH.as_slice(), Type::BYTEA),
-                    ],
-                )
-                .await
-                .expect("the row");
-        }
+        "foreign" => insert(&database.owner().await, &claim, None).await,
         other => panic!("no state {other}"),
     }
     if state.starts_with("expired") {
-        let update =
-            "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second' WHERE idempotency_key = $1";
-        let key = claim.reservation.key;
-        database.owner().await.query_typed(update, &[(key.as_uuid(), Type::UUID)]).await.expect("time");
+        let key = claim.reservation.key.as_uuid();
+        let expire = format!("UPDATE tenant.idempotency_keys SET expires = now() WHERE idempotency_key = '{key}'");
+        execute(&database.owner().await, &expire).await;
     }
     claim
 }

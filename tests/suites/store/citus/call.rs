@@ -1,6 +1,5 @@
 //! Calls in transactional mode that create an order, which is on the node of the record.
 
-use http::Extensions;
 use tonic_idempotency::store::TransactionError;
 
 use crate::prelude::*;
@@ -42,9 +41,7 @@ pub(super) async fn open_with(
 }
 
 fn with_handle(transaction: Box<dyn StoreTransaction>) -> (Box<dyn StoreTransaction>, Transaction) {
-    let mut extensions = Extensions::new();
-    transaction.hand_out(&mut extensions);
-    let handle = Transaction::from_extensions(&extensions).expect("a transaction");
+    let handle = handle_of(&*transaction);
     (transaction, handle)
 }
 

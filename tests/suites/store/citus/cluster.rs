@@ -31,10 +31,9 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one with this number of workers, and these settings beside those of all nodes. `None`, and the test is skipped, where
-    /// Citus is not installed.
-    pub(super) async fn start(workers: usize, settings: &[&str]) -> Option<Self> {
-        match Self::new(workers, settings).await {
+    /// Starts one with two workers. `None`, and the test is skipped, where Citus is not installed.
+    pub(super) async fn start() -> Option<Self> {
+        match Self::new().await {
             Ok(cluster) => Some(cluster),
             Err(why) => {
                 skip("citus", why);
@@ -43,10 +42,10 @@ impl Cluster {
         }
     }
 
-    /// The one that the tests of this process share, with two workers.
+    /// The one that the tests of this process share.
     pub(super) async fn shared() -> Option<&'static Self> {
         static SHARED: OnceCell<Result<Cluster, String>> = OnceCell::const_new();
-        match SHARED.get_or_init(async || Self::new(2, &[]).await).await {
+        match SHARED.get_or_init(async || Self::new().await).await {
             Ok(cluster) => Some(cluster),
             Err(why) => {
                 skip("citus", why);
@@ -58,14 +57,8 @@ impl Cluster {
     /// # Errors
     ///
     /// Citus is not installed, or there are no server binaries.
-    async fn new(workers: usize, settings: &[&str]) -> Result<Self, String> {
-        let settings = [&SETTINGS[..], settings].concat();
-        let coordinator = node(&settings).await?;
-        let mut started = Vec::new();
-        for _ in 0..workers {
-            started.push(node(&settings).await?);
-        }
-        Ok(Self { coordinator, workers: started })
+    async fn new() -> Result<Self, String> {
+        Ok(Self { coordinator: node().await?, workers: vec![node().await?, node().await?] })
     }
 
     /// The addresses of all nodes, the coordinator's first.
@@ -75,8 +68,8 @@ impl Cluster {
 }
 
 /// Starts a node, which knows [`SUPERUSER`].
-async fn node(settings: &[&str]) -> Result<Server, String> {
-    let server = match Server::start_durable_with(settings).await {
+async fn node() -> Result<Server, String> {
+    let server = match Server::start_durable_with(&SETTINGS).await {
         Ok(server) => server,
         Err(error) => {
             let text = error.to_string();

@@ -62,7 +62,7 @@ impl Distributed {
 }
 
 impl Distributed {
-    /// Makes a database. Without workers it is one of a single server: its tables are not distributed.
+    /// Makes a database.
     pub(super) async fn new(cluster: &Cluster) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(1);
         let new = Self::named(cluster, format!("distributed_{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
@@ -80,18 +80,16 @@ impl Distributed {
         migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
         migrations::limits(&owner, &Schema::default()).await.expect("the limits");
         new.run(tables).await;
-        if !new.workers.is_empty() {
-            owner.batch_execute(&distribute).await.expect("the table is distributed");
-            new.run(register).await;
-            let superuser = new.superuser().await;
-            // Citus sends a node the text that the client sent.
-            for statement in PROJECTS.split("\n\n") {
-                superuser.batch_execute(statement).await.expect("the projects");
-            }
-            let project = ResourceTypes::new([ResourceType::new("project", "project_id", "app.projects")]);
-            migrations::register(&mut owner, &Schema::default(), &project).await.expect("the type is registered");
-            owner.batch_execute(&distribute).await.expect("the functions are distributed again");
+        owner.batch_execute(&distribute).await.expect("the table is distributed");
+        new.run(register).await;
+        let superuser = new.superuser().await;
+        // Citus sends a node the text that the client sent.
+        for statement in PROJECTS.split("\n\n") {
+            superuser.batch_execute(statement).await.expect("the projects");
         }
+        let project = ResourceTypes::new([ResourceType::new("project", "project_id", "app.projects")]);
+        migrations::register(&mut owner, &Schema::default(), &project).await.expect("the type is registered");
+        owner.batch_execute(&distribute).await.expect("the functions are distributed again");
         new.run(grant).await;
         new
     }
@@ -119,8 +117,7 @@ impl Distributed {
         }
     }
 
-    /// Adapts a statement of the page to this cluster: with its names, once for each worker, and left out if it would distribute
-    /// something over no workers.
+    /// Adapts a statement of the page to this cluster: with its names, once for each worker.
     fn here(&self, statement: &str) -> Vec<String> {
         let at = |name: &str, Place { host, port }: &Place| {
             statement
@@ -132,7 +129,6 @@ impl Distributed {
                 self.workers.iter().map(|worker| at("worker-1", worker)).collect()
             }
             further if further.contains("worker-2.example") => Vec::new(),
-            distributing if distributing.contains("create_distributed_") && self.workers.is_empty() => Vec::new(),
             _ => vec![at("coordinator", &self.coordinator)],
         }
     }
@@ -169,7 +165,7 @@ impl Distributed {
                                 AND groupid = (SELECT groupid FROM pg_dist_local_group)) s";
             for shard in client.query(shards, &[]).await.expect("the shards") {
                 let select = format!("SELECT EXISTS (SELECT FROM {})", shard.get::<_, String>(0));
-                if client.query_one(&select, &[]).await.expect("a shard").get(0) {
+                if value(&client, &select).await {
                     found += 1;
                     break;
                 }
@@ -187,6 +183,16 @@ impl Distributed {
         let row = self.superuser().await.query_one(select, &[&user]).await.expect("a node");
         let port = u16::try_from(row.get::<_, i32>(0)).expect("a port");
         self.workers.iter().position(|worker| worker.port == port).expect("a worker")
+    }
+
+    /// A call of a user whose records are on this worker.
+    pub(super) async fn call_on(&self, worker: usize) -> Claim {
+        loop {
+            let call = any();
+            if self.worker_of(*call.reservation.owner.as_uuid()).await == worker {
+                return call;
+            }
+        }
     }
 
     /// The numbers of orders and of records, on all nodes.

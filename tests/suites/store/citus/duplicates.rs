@@ -10,62 +10,32 @@ use crate::prelude::*;
 const USERS: usize = 12;
 const CALLS: usize = 8;
 
+/// Or takes it over, if the lease has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_claims_at_once_acquires_the_key() {
     let Some(distributed) = Distributed::take().await else { return };
     let store = distributed.store();
     let mut users = JoinSet::new();
-    for _ in 0..USERS {
+    for number in 0..USERS {
         let store = store.clone();
         users.spawn(async move {
             let first = of(Uuid::new_v4());
+            if number % 2 == 0 {
+                acquire(&store, &Claim { lease: Duration::ZERO, ..first.clone() }).await;
+            }
             let mut claims = JoinSet::new();
             for _ in 0..CALLS {
                 let (store, claim) = (store.clone(), again(&first));
                 claims.spawn(async move { store.claim(&claim).await.expect("the store answers") });
             }
             let outcomes = claims.join_all().await;
-            let acquired = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::Acquired)).count();
+            let has = |outcome: &&_| matches!(outcome, ClaimOutcome::Acquired | ClaimOutcome::TakenOver);
             let in_flight = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::InFlight { .. })).count();
-            assert_eq!((acquired, in_flight), (1, CALLS - 1), "{outcomes:?}");
+            assert_eq!((outcomes.iter().filter(has).count(), in_flight), (1, CALLS - 1), "{outcomes:?}");
         });
     }
     users.join_all().await;
     assert_eq!(distributed.nodes_with_records().await, 2, "the users are on both nodes");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_many_takes_over_when_the_lease_has_ended() {
-    let Some(distributed) = Distributed::take().await else { return };
-    let store = distributed.store();
-    let first = Claim { lease: Duration::ZERO, ..of(Uuid::new_v4()) };
-    acquire(&store, &first).await;
-    let mut claims = JoinSet::new();
-    for _ in 0..CALLS {
-        let (store, claim) = (store.clone(), Claim { lease: Duration::from_secs(60), ..again(&first) });
-        claims.spawn(async move {
-            let outcome = store.claim(&claim).await.expect("the store answers");
-            (claim, outcome)
-        });
-    }
-    let outcomes = claims.join_all().await;
-    let taken: Vec<_> = outcomes.iter().filter(|(_, outcome)| matches!(outcome, ClaimOutcome::TakenOver)).collect();
-    assert_eq!(taken.len(), 1, "{outcomes:?}");
-    assert_eq!(completed(&store, &first, "late").await, CompleteOutcome::Fenced);
-    record(&store, &taken[0].0, "done").await;
-    assert_eq!(replay_of(&store, &first).await.response, StoredResponse::message("done"));
-}
-
-#[tokio::test]
-async fn a_renewed_lease_is_not_taken_over() {
-    let Some(distributed) = Distributed::take().await else { return };
-    let store = distributed.store();
-    let first = Claim { lease: Duration::ZERO, ..of(Uuid::new_v4()) };
-    acquire(&store, &first).await;
-    store.extend(&first.reservation, Duration::from_secs(60)).await.expect("the store answers");
-    assert_in_flight(&store, &first).await;
-    store.extend(&first.reservation, Duration::ZERO).await.expect("the store answers");
-    take_over(&store, &again(&first)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

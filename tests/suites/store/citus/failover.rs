@@ -9,11 +9,6 @@ use super::{
 };
 use crate::prelude::*;
 
-fn look_up(claim: &Claim) -> LookUp {
-    let reservation = &claim.reservation;
-    LookUp { owner: reservation.owner, key: reservation.key, session: claim.session.clone(), with_status: false }
-}
-
 /// Nothing was decided, and the connection is closed.
 #[track_caller]
 fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, pool: &Pool) {
@@ -35,7 +30,7 @@ async fn a_coordinator_that_is_read_only_decides_on_no_key() {
     for claim in [&done, &of(Uuid::new_v4())] {
         assert_refused(store.claim(&again(claim)).await, &pool);
         assert_refused(store.begin(&again(claim), TransactionOptions::default()).await, &pool);
-        assert_refused(store.look_up(&look_up(claim)).await, &pool);
+        assert_refused(store.look_up(&question(claim, false)).await, &pool);
         let begun = store.begin_without_key(None, &claim.session, TransactionOptions::default()).await;
         assert_refused(begun, &pool);
     }
@@ -46,8 +41,8 @@ async fn a_coordinator_that_is_read_only_decides_on_no_key() {
 async fn a_node_that_is_read_only_decides_on_no_key_of_its_users() {
     let Some(distributed) = Distributed::make().await else { return };
     let writable = distributed.store();
-    let done = on_worker(&distributed, 0).await;
-    let elsewhere = on_worker(&distributed, 1).await;
+    let done = distributed.call_on(0).await;
+    let elsewhere = distributed.call_on(1).await;
     complete(&writable, &done, &completion("done")).await;
     set_on_worker(&distributed, 0, "default_transaction_read_only = on").await;
 
@@ -58,21 +53,11 @@ async fn a_node_that_is_read_only_decides_on_no_key_of_its_users() {
     for claim in [&done, &absent] {
         assert_refused(store.claim(&again(claim)).await, &pool);
         assert_refused(store.begin(&again(claim), TransactionOptions::default()).await, &pool);
-        assert_refused(store.look_up(&look_up(claim)).await, &pool);
+        assert_refused(store.look_up(&question(claim, false)).await, &pool);
     }
     assert_refused(store.complete(&done.reservation, &completion("other")).await, &pool);
     complete(&store, &elsewhere, &completion("done")).await;
     assert_eq!(replay_of(&writable, &done).await.response, StoredResponse::message("done"));
-}
-
-/// A call of a user whose records are on this worker.
-async fn on_worker(distributed: &Distributed, worker: usize) -> Claim {
-    loop {
-        let call = of(Uuid::new_v4());
-        if distributed.worker_of(*call.reservation.owner.as_uuid()).await == worker {
-            return call;
-        }
-    }
 }
 
 /// Sets something for connections of the API's role to a worker that are made from now on.
@@ -111,8 +96,7 @@ async fn until_one_waits(distributed: &Distributed) -> (usize, i32) {
 /// Ends the wait of a connection. If the wait is cancelled, the server reports the commit; if the connection is ended, it reports nothing.
 async fn end_wait(distributed: &Distributed, (worker, pid): (usize, i32), function: &str) {
     let client = distributed.connect(&distributed.workers[worker], SUPERUSER).await;
-    let end = format!("SELECT {function}({pid})");
-    client.batch_execute(&end).await.expect("the wait ends");
+    execute(&client, &format!("SELECT {function}({pid})")).await;
 }
 
 /// An earlier attempt may not have waited.
@@ -166,7 +150,7 @@ async fn a_transaction_is_called_rolled_back_only_when_the_standby_of_its_node_a
     drop(handle);
     wait_for_standbys(&distributed).await;
     let api = distributed.connect(&distributed.coordinator, API).await;
-    let ask = async || api.query_one(&committed, &[]).await.expect("an answer").get::<_, Option<bool>>(0);
+    let ask = async || value::<Option<bool>>(&api, &committed).await;
     assert_eq!(ask().await, None, "the transaction is open");
     transaction.roll_back().await;
 
@@ -175,6 +159,6 @@ async fn a_transaction_is_called_rolled_back_only_when_the_standby_of_its_node_a
         end_wait(&distributed, waiting, "pg_cancel_backend").await;
     });
     assert_eq!(answer, Some(false));
-    let found = distributed.store().look_up(&look_up(&call)).await.expect("the store answers");
+    let found = look_up(&distributed.store(), &call).await;
     assert_eq!(found.state, KeyState::Absent);
 }

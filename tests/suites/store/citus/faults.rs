@@ -22,7 +22,7 @@ const KILLED: [usize; 4] = [1, 0, 2, 0];
 
 /// A cluster of its own, whose nodes a test may kill.
 async fn breakable() -> Option<(Cluster, Distributed)> {
-    let cluster = Cluster::start(2, &[]).await?;
+    let cluster = Cluster::start().await?;
     let distributed = Distributed::new(&cluster).await;
     Some((cluster, distributed))
 }
@@ -144,10 +144,7 @@ async fn break_transactional(with_project: bool) {
     for worker in &distributed.workers {
         let client = distributed.connect(worker, SUPERUSER).await;
         let prepared = "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()";
-        until("all transactions are resolved", async || {
-            client.query_one(prepared, &[]).await.expect("a count").get::<_, i64>(0) == 0
-        })
-        .await;
+        until("all transactions are resolved", async || value::<i64>(&client, prepared).await == 0).await;
     }
     println!("{} calls, {} nodes killed", answered.len(), KILLED.len());
 }
@@ -225,13 +222,7 @@ async fn a_transaction_does_not_go_on_with_a_node_that_has_forgotten_it() {
 async fn a_worker_that_is_down_keeps_no_other_user_from_calling() {
     let Some((mut cluster, distributed)) = breakable().await else { return };
     let store = distributed.store().timeout(Duration::from_secs(5));
-    let (mut here, mut elsewhere) = (of(Uuid::new_v4()), of(Uuid::new_v4()));
-    while distributed.worker_of(*here.reservation.owner.as_uuid()).await != 0 {
-        here = of(Uuid::new_v4());
-    }
-    while distributed.worker_of(*elsewhere.reservation.owner.as_uuid()).await != 1 {
-        elsewhere = of(Uuid::new_v4());
-    }
+    let (here, elsewhere) = (distributed.call_on(0).await, distributed.call_on(1).await);
     cluster.workers[0].kill().await.expect("it is killed");
     let error = store.claim(&here).await.expect_err("its node is down");
     assert_eq!(error.kind(), StoreErrorKind::Interrupted, "{error:?}");

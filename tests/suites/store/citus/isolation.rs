@@ -11,14 +11,13 @@ use crate::prelude::*;
 
 /// The number of rows of a table that the API's role sees in a transaction with these settings, which are sent to the nodes.
 async fn seen(distributed: &Distributed, table: &str, settings: &[(&str, Uuid)]) -> i64 {
-    let mut api = distributed.connect(&distributed.coordinator, API).await;
-    let transaction = api.transaction().await.expect("a transaction");
-    transaction.batch_execute("SET LOCAL citus.propagate_set_commands = 'local'").await.expect("a setting");
+    let api = distributed.connect(&distributed.coordinator, API).await;
+    execute(&api, "BEGIN; SET LOCAL citus.propagate_set_commands = 'local'").await;
     for (name, value) in settings {
-        transaction.batch_execute(&format!("SET LOCAL {name} = '{value}'")).await.expect("a setting");
+        api.batch_execute(&format!("SET LOCAL {name} = '{value}'")).await.expect("a setting");
     }
     let count = format!("SELECT count(*) FROM {table}");
-    transaction.query_one(&count, &[]).await.expect("a count").get(0)
+    value(&api, &count).await
 }
 
 #[tokio::test]
@@ -52,14 +51,7 @@ async fn a_call_leaves_no_user_on_the_nodes() {
         complete(&store, &call, &completion("done")).await;
         order(&store, &of(Uuid::new_v4())).await.expect("the store answers");
         let client = distributed.connect(&distributed.coordinator, API).await;
-        assert_eq!(
-            client
-                .query_one("SELECT count(*) FROM tenant.idempotency_keys", &[])
-                .await
-                .expect("a count")
-                .get::<_, i64>(0),
-            0
-        );
+        assert_eq!(value::<i64>(&client, "SELECT count(*) FROM tenant.idempotency_keys").await, 0);
     }
 }
 
@@ -99,7 +91,7 @@ async fn the_shards_are_confined_like_the_table() {
         assert_eq!(shards.len(), 4);
         for shard in shards {
             let count = format!("SELECT count(*) FROM {}", shard.get::<_, String>(0));
-            assert_eq!(api.query_one(&count, &[]).await.expect("a count").get::<_, i64>(0), 0);
+            assert_eq!(value::<i64>(&api, &count).await, 0);
         }
     }
 }
@@ -119,8 +111,7 @@ async fn the_planner_has_no_values_that_belong_to_users() {
         let known = "SELECT DISTINCT attname::text FROM pg_stats WHERE tablename LIKE 'idempotency_keys%' ORDER BY 1";
         let superuser = distributed.connect(worker, SUPERUSER).await;
         superuser.batch_execute("SET citus.override_table_visibility = off").await.expect("the shards are visible");
-        let rows = superuser.query(known, &[]).await.expect("columns");
-        let known: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let known: Vec<String> = values(&superuser, known).await;
         assert_eq!(known, KNOWN_TO_PLANNER);
     }
 }

@@ -14,5 +14,4 @@ mod moves;
 mod page;
 mod partitions;
 mod pushdown;
-mod throughput;
 mod transactions;

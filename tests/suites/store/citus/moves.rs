@@ -37,5 +37,5 @@ async fn records_that_exist_are_moved_to_the_nodes() {
         assert_eq!(replay_of(&store, call).await.response, StoredResponse::message("done"));
     }
     let count = "SELECT count(*) FROM billing.operations";
-    assert_eq!(owner.query_one(count, &[]).await.expect("a count").get::<_, i64>(0), 0, "the owner is confined again");
+    assert_eq!(value::<i64>(&owner, count).await, 0, "the owner is confined again");
 }

@@ -22,20 +22,6 @@ async fn an_order_and_its_record_are_committed_together() {
     assert_eq!(distributed.orders_and_records().await, (1, 1));
 }
 
-#[tokio::test]
-async fn a_transaction_that_is_rolled_back_leaves_neither() {
-    let Some(distributed) = Distributed::take().await else { return };
-    let store = distributed.store();
-    let user = Uuid::new_v4();
-    let first = of(user);
-    let (transaction, handle) = open(&store, &first).await.expect("the key is free");
-    insert(&handle, user, Uuid::new_v4()).await.expect("an order");
-    drop(handle);
-    transaction.roll_back().await;
-    assert_eq!(distributed.orders_and_records().await, (0, 0));
-    assert!(matches!(order(&store, &again(&first)).await.expect("the store answers"), Ended::Committed));
-}
-
 /// The record is refused because another call was recorded meanwhile: the order goes with it.
 #[tokio::test]
 async fn an_order_whose_record_is_refused_is_rolled_back() {
@@ -47,25 +33,7 @@ async fn an_order_whose_record_is_refused_is_rolled_back() {
     insert(&handle, user, Uuid::new_v4()).await.expect("an order");
     drop(handle);
     // As another system does, without the key's lock.
-    let record = "INSERT INTO tenant.idempotency_keys
-                      (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
-                  VALUES ($1, $2, $3, $4, 'other', now() + interval '1 hour')";
-    let reservation = &first.reservation;
-    let hash: &[u8] = &HASH;
-    distributed
-        .superuser()
-        .await
-        .execute_typed(
-            record,
-            &[
-                (reservation.key.as_uuid(), Type::UUID),
-                (reservation.owner.as_uuid(), Type::UUID),
-                (&PROCEDURE, Type::TEXT),
-                (&hash, Type::BYTEA),
-            ],
-        )
-        .await
-        .expect("the record");
+    insert_into(&distributed.superuser().await, "tenant.idempotency_keys", &first, Some("other")).await;
     assert_eq!(ended(transaction, completion("mine")).await, CommitOutcome::Superseded);
     assert_eq!(distributed.orders_and_records().await, (0, 1));
 }
@@ -183,8 +151,7 @@ async fn a_local_table_that_citus_manages_is_in_the_transaction() {
     let Some(distributed) = Distributed::take().await else { return };
     let table = make_notes(&distributed, "managed").await;
     let owner = distributed.connect(&distributed.coordinator, OWNER).await;
-    let manage = format!("SELECT citus_add_local_table_to_metadata('{table}')");
-    owner.batch_execute(&manage).await.expect("the table is managed");
+    execute(&owner, &format!("SELECT citus_add_local_table_to_metadata('{table}')")).await;
     assert_eq!(notes_and_records_of_a_refused_call(&distributed, &table).await, (0, 0));
 }
 

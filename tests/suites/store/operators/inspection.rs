@@ -2,9 +2,9 @@
 
 use std::time::SystemTime;
 
-use tonic_idempotency::{IdempotencyKey, KeyId, policy::KeyFormat, store::AbandonOutcome};
+use tonic_idempotency::{IdempotencyKey, KeyId, policy::KeyFormat};
 
-use super::operated::{Operated, any, open, texts};
+use super::operated::{Operated, texts};
 use crate::prelude::*;
 
 /// Every form in which a caller may write a key.
@@ -70,8 +70,7 @@ async fn see_each_state_as_the_layer_does() {
     let abandoned = Claim { lease: Duration::ZERO, ..abandoned };
     acquire(store, &abandoned).await;
     acquire(store, &unknown).await;
-    let outcome = store.abandon(&unknown.reservation).await.expect("the store answers");
-    assert_eq!(outcome, AbandonOutcome::Abandoned);
+    abandon(store, &unknown).await;
     complete(store, &completed, &completion("done")).await;
     complete(store, &not_stored, &Completion { response: StoredResponse::NotStored, ..completion("") }).await;
     complete(store, &failed, &Completion { response: StoredResponse::Error("e".into()), ..completion("") }).await;
@@ -141,7 +140,7 @@ async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
 async fn see_the_connection_whose_transaction_holds_a_key_and_do_not_release_it() {
     let operated = Operated::new().await;
     let running = any();
-    let transaction = open(&operated.store, &running).await;
+    let transaction = open_transaction(&operated.store, &running).await;
     let row = operated.inspect(&running).await;
     assert_eq!(row.get::<_, &str>("state"), "running");
     let pid: i32 = row.get("holder_pid");
@@ -170,7 +169,7 @@ async fn see_the_connection_whose_transaction_holds_a_key_and_do_not_release_it(
     // One that takes a reservation over, which stays as it is.
     let left = Claim { lease: Duration::ZERO, ..any() };
     acquire(&operated.store, &left).await;
-    let transaction = open(&operated.store, &again(&left)).await;
+    let transaction = open_transaction(&operated.store, &again(&left)).await;
     assert_eq!(operated.state(&left).await, "running");
     assert_eq!(operated.release(&left, Some(left.reservation.token)).await.0, "running");
     transaction.roll_back().await;
@@ -202,12 +201,9 @@ async fn see_a_call_whose_transaction_is_prepared_and_how_to_end_it() {
         "SELECT state FROM tenant.idempotency_begin('{user}', '{key}', '{key}', '{PROCEDURE}', decode(repeat('07', 32), 'hex'), NULL, 60, 60,
              'rerun', 'in_progress', NULL, NULL, NULL, '-Infinity')"
     );
-    let look = operated.database.api().await.query_typed_one(&look, &[]).await.expect("a look");
-    assert_eq!(look.get::<_, &str>(0), "running");
-    let Reservation { owner, key: id, token } = held.reservation;
-    let look_up = LookUp { owner, key: id, session: held.session.clone(), with_status: false };
-    assert_eq!(operated.store.look_up(&look_up).await.expect("an answer").state, KeyState::Running);
-
+    assert_eq!(value::<String>(&operated.database.api().await, &look).await, "running");
+    let token = held.reservation.token;
+    assert_eq!(look_up(&operated.store, &held).await.state, KeyState::Running);
     let release =
         format!("SELECT outcome, hint FROM tenant.idempotency_operator_release('{key}', '{user}', '{token}')");
     operated.operator.batch_execute("SET statement_timeout = '5s'").await.expect("the setting");

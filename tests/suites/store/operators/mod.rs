@@ -6,4 +6,4 @@ mod operated;
 mod release;
 mod rights;
 
-pub(crate) use self::operated::{Operated, open};
+pub(crate) use self::operated::Operated;

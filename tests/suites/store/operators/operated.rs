@@ -21,16 +21,8 @@ impl Operated {
     pub(super) async fn with(schema: &Schema) -> Self {
         let database = Database::empty().await;
         let superuser = database.owner().await;
-        let owner = format!("idempotency_tests_owner_{}", Uuid::new_v4().simple());
-        let roles = format!(
-            "CREATE ROLE {owner};
-             DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {owner}', current_database()); END $$;
-             GRANT CREATE ON SCHEMA public TO {owner};"
-        );
-        superuser.batch_execute(&roles).await.expect("the role");
         let operator = database.login(OPERATOR).await;
-        let mut client = database.owner().await;
-        client.batch_execute(&format!("SET ROLE {owner}")).await.expect("the owner");
+        let (owner, mut client) = plain_owner(&database).await;
         migrate(&mut client, schema).await;
         migrations::grant(&client, schema, API_ROLE).await.expect("the grant");
         migrations::grant_operator(&client, schema, OPERATOR).await.expect("the grant");
@@ -64,28 +56,17 @@ impl Operated {
     /// The lines of the audit, oldest first.
     pub(super) async fn audit(&self) -> Vec<String> {
         let select = "SELECT concat_ws(' ', operator, action, state, outcome, reason) FROM tenant.idempotency_audit ORDER BY happened";
-        self.superuser.query(select, &[]).await.expect("the audit").iter().map(|row| row.get(0)).collect()
+        values(&self.superuser, select).await
     }
 
     pub(crate) async fn drop_owner(self) {
         let Self { superuser, owner, operator, store, .. } = self;
         drop((operator, store));
-        let drop = format!("DROP OWNED BY {owner} CASCADE; DROP ROLE {owner}");
-        superuser.batch_execute(&drop).await.expect("the role goes");
+        drop_roles(&superuser, &[&owner]).await;
     }
 }
 
 /// The key and the user of a claim, as texts.
 pub(super) fn texts(claim: &Claim) -> [String; 2] {
     [*claim.reservation.key.as_uuid(), *claim.reservation.owner.as_uuid()].map(|id| id.to_string())
-}
-
-/// A claim of a new user with a new key, which creates nothing.
-pub(super) fn any() -> Claim {
-    Claim { resource_type: None, ..new_claim() }
-}
-
-/// Begins the transaction of a call.
-pub(crate) async fn open(store: &PostgresStore, claim: &Claim) -> Box<dyn tonic_idempotency::store::StoreTransaction> {
-    open_transaction(store, claim).await
 }

@@ -1,6 +1,6 @@
 //! Release of keys by operators.
 
-use super::operated::{Operated, any, texts};
+use super::operated::{Operated, texts};
 use crate::prelude::*;
 
 #[tokio::test]
@@ -86,12 +86,7 @@ async fn do_not_release_an_outcome_nor_the_reservation_of_another_call() {
 async fn release_a_reservation_of_the_go_interceptor_without_a_token() {
     let operated = Operated::new().await;
     let foreign = any();
-    let [key, user] = texts(&foreign);
-    let insert = format!(
-        "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-         VALUES ('{key}', '{user}', '/a.B/C', '', now() + interval '1 hour')"
-    );
-    operated.superuser.batch_execute(&insert).await.expect("a reservation");
+    insert(&operated.superuser, &foreign, None).await;
     let row = operated.inspect(&foreign).await;
     assert_eq!((row.get("state"), row.get("token")), ("reserved", None::<Uuid>));
     assert_eq!(row.get::<_, Option<bool>>("lease_is_left"), None);

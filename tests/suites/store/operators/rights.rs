@@ -1,6 +1,6 @@
 //! The rights of operators, and the audit of their actions.
 
-use super::operated::{Operated, any, texts};
+use super::operated::{Operated, texts};
 use crate::prelude::*;
 
 #[tokio::test]
@@ -45,10 +45,11 @@ async fn have_no_other_right() {
         let error = operated.operator.batch_execute(statement).await.expect_err(statement);
         assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{statement}");
     }
-    let granted = "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'tenant'::regnamespace
-                   AND has_function_privilege($1, p.oid, 'EXECUTE') ORDER BY 1";
-    let granted = operated.superuser.query_typed(granted, &[(&OPERATOR, Type::TEXT)]).await.expect("the catalogue");
-    let granted: Vec<&str> = granted.iter().map(|row| row.get(0)).collect();
+    let granted = format!(
+        "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'tenant'::regnamespace
+         AND has_function_privilege('{OPERATOR}', p.oid, 'EXECUTE') ORDER BY 1"
+    );
+    let granted: Vec<String> = values(&operated.superuser, &granted).await;
     let own = ["idempotency_inspect", "idempotency_operation_key", "idempotency_operator_release", "idempotency_stuck"];
     assert_eq!(granted, own);
 
@@ -80,38 +81,11 @@ async fn leave_the_settings_of_their_transaction_as_they_were() {
              SELECT tenant.idempotency_operator_release('{key}', '{user}', NULL);"
     );
     transaction.batch_execute(&sql).await.expect("the operator's functions");
-    let left: String = value(
-        transaction.client(),
-        "SELECT concat(current_setting('idempotency.owner'), ' ', current_setting('app.current_user_id'),
-                                  current_setting('app.idempotency_sight', true))",
-    )
-    .await;
+    let left = "SELECT concat(current_setting('idempotency.owner'), ' ', current_setting('app.current_user_id'),
+                                  current_setting('app.idempotency_sight', true))";
+    let left: String = value(transaction.client(), left).await;
     assert_eq!(left, "mine too");
     drop(transaction);
-    operated.drop_owner().await;
-}
-
-#[tokio::test]
-async fn are_granted_by_many_at_once_and_again_without_a_change() {
-    let operated = Operated::new().await;
-    let role = format!("idempotency_tests_{}", Uuid::new_v4().simple());
-    operated.superuser.batch_execute(&format!("CREATE ROLE {role}")).await.expect("the role");
-    let mut servers = tokio::task::JoinSet::new();
-    for _ in 0..6 {
-        let (client, role) = (operated.database.owner().await, role.clone());
-        servers.spawn(async move { migrations::grant_operator(&client, &Schema::default(), &role).await });
-    }
-    for granted in servers.join_all().await {
-        granted.expect("the grant");
-    }
-    let mut locking = operated.database.owner().await;
-    let locks = locking.transaction().await.expect("a transaction");
-    locks.batch_execute("LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE").await.expect("it");
-    operated.superuser.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
-    migrations::grant_operator(&operated.superuser, &Schema::default(), &role).await.expect("nothing is locked");
-    drop(locks);
-    let drop = format!("DROP OWNED BY {role}; DROP ROLE {role}");
-    operated.superuser.batch_execute(&drop).await.expect("the role goes");
     operated.drop_owner().await;
 }
 

@@ -20,7 +20,7 @@ async fn a_user_leaves_the_records_of_others_with_both_packs_and_at_each_step_of
     let mut steps = Vec::new();
     while steps.last().is_none_or(|step| step != "done") {
         let step = "SELECT step FROM tenant.idempotency_move_step(16, 500, NULL)";
-        steps.push(reader.owner.query_one(step, &[]).await.expect("a step").get::<_, String>(0));
+        steps.push(value::<String>(&reader.owner, step).await);
         assert_erases(&reader).await;
     }
     for expected in ["made", "mirrored", "copied", "noted", "switched", "dropped"] {

@@ -11,7 +11,6 @@ use self::{
     reader::{Packs, Reader},
     statements::{pages_with_sql, statements_of},
 };
-use crate::operators::open;
 use crate::prelude::*;
 
 /// The pages whose statements need nothing but their comments say.
@@ -60,10 +59,10 @@ async fn the_page_of_operations_does_what_it_says_with_both_packs() {
 async fn operate(packs: Packs) {
     let reader = Reader::with(packs).await;
     let store = reader.operated.store.clone();
-    let running = Claim { resource_type: None, ..new_claim() };
-    let transaction = open(&store, &running).await;
+    let running = any();
+    let transaction = open_transaction(&store, &running).await;
     // This transaction outlives the end of the other.
-    let beside = open(&store, &Claim { resource_type: None, ..new_claim() }).await;
+    let beside = open_transaction(&store, &any()).await;
     let mut seen = Vec::new();
     for mut statements in statements_of("operations") {
         let pid = reader.operated.inspect(&running).await.get::<_, Option<i32>>("holder_pid");
@@ -106,7 +105,7 @@ async fn the_owner_moves_the_table_to_partitions() {
                   FROM tenant.idempotency_keys";
     let counts = reader.operated.superuser.query_one(counts, &[]).await.expect("the counts");
     assert_eq!((counts.get::<_, i64>(0), counts.get::<_, i64>(1)), (2, 16));
-    acquire(&reader.operated.store, &Claim { resource_type: None, ..new_claim() }).await;
+    acquire(&reader.operated.store, &any()).await;
     let late = reader.operated.store.complete(&reader.stuck.reservation, &completion("late")).await;
     assert_eq!(late.expect("the store answers"), CompleteOutcome::Completed);
     reader.leave().await;

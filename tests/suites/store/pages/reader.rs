@@ -71,7 +71,7 @@ impl Reader {
         for statement in statements.each() {
             let statement = self.names.iter().fold(statement, |text, (role, name)| text.replace(role, name));
             match &statements.takes {
-                Some(types) => execute(&client, &statement, types).await,
+                Some(types) => execute_with(&client, &statement, types).await,
                 None => rows.extend(query(&client, &statement).await),
             }
         }
@@ -99,8 +99,7 @@ impl Reader {
             .split_once('.')
             .map(|(schema, _)| format!("CREATE SCHEMA IF NOT EXISTS {schema};"))
             .unwrap_or_default();
-        let make = format!("{schema} CREATE TABLE {table}; GRANT ALL ON {name} TO {API_ROLE}");
-        self.owner.batch_execute(&make).await.expect("a table");
+        execute(&self.owner, &format!("{schema} CREATE TABLE {table}; GRANT ALL ON {name} TO {API_ROLE}")).await;
     }
 
     /// Drops the roles, as far as they were made.
@@ -135,7 +134,7 @@ async fn query(client: &Client, statement: &str) -> Vec<String> {
 }
 
 /// Runs a statement that has parameters of these types, with some value for each.
-async fn execute(client: &Client, statement: &str, types: &str) {
+async fn execute_with(client: &Client, statement: &str, types: &str) {
     let prepared = client.prepare(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
     let taken: Vec<_> = prepared.params().iter().map(Type::name).collect();
     assert_eq!(taken.join(", "), types, "{statement}");

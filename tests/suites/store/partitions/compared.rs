@@ -16,10 +16,6 @@ const FIRST: &str = "id = (SELECT id FROM tenant.idempotency_keys ORDER BY id LI
 const BROKEN: &str = "CREATE OR REPLACE FUNCTION tenant.idempotency_mirror() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ BEGIN RETURN NULL; END $$";
 
-async fn run(owner: &Client, statement: &str) {
-    owner.batch_execute(statement).await.expect(statement);
-}
-
 /// Asserts that the database has refused the switch for this reason, that the table works as before, and that a new move succeeds.
 async fn is_refused(database: &Database, refused: Result<(), tokio_postgres::Error>, why: &str, rows: i64) {
     let error = refused.expect_err(why);
@@ -33,7 +29,7 @@ async fn is_refused(database: &Database, refused: Result<(), tokio_postgres::Err
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
     complete(&store, &claims(1).remove(0), &completion("done")).await;
 
-    run(&owner, "SELECT tenant.idempotency_stop_moving()").await;
+    execute(&owner, "SELECT tenant.idempotency_stop_moving()").await;
     go(database).await.expect("as the error says");
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, rows + 1, "{why}");
     assert_eq!(partitions(&owner).await, i64::from(PARTITIONS), "{why}");
@@ -52,7 +48,7 @@ async fn refuses_a_copy_that_is_not_equal() {
         let owner = database.owner().await;
         fill(&owner, ROWS).await;
         until_step(&owner, "analyzed").await;
-        run(&owner, &format!("{unequal} WHERE {FIRST}")).await;
+        execute(&owner, &format!("{unequal} WHERE {FIRST}")).await;
         is_refused(&database, move_on(&owner).await, why, ROWS).await;
     }
 }
@@ -64,8 +60,8 @@ async fn refuses_a_copy_of_a_record_that_is_gone() {
     let owner = database.owner().await;
     fill(&owner, ROWS).await;
     until_step(&owner, "analyzed").await;
-    run(&owner, BROKEN).await;
-    run(&owner, &format!("DELETE FROM tenant.idempotency_keys WHERE {FIRST}")).await;
+    execute(&owner, BROKEN).await;
+    execute(&owner, &format!("DELETE FROM tenant.idempotency_keys WHERE {FIRST}")).await;
     is_refused(&database, move_on(&owner).await, "is gone, and not from its copy", ROWS - 1).await;
 }
 
@@ -81,8 +77,8 @@ async fn refuses_a_change_without_its_mirror() {
             let owner = database.owner().await;
             fill(&owner, ROWS).await;
             until_step(&owner, "compared").await;
-            run(&owner, BROKEN).await;
-            run(&owner, &format!("{change} WHERE {FIRST}")).await;
+            execute(&owner, BROKEN).await;
+            execute(&owner, &format!("{change} WHERE {FIRST}")).await;
             let refused = if is_under_lock {
                 owner.batch_execute("SELECT tenant.idempotency_switch_tables()").await
             } else {
@@ -101,9 +97,9 @@ async fn refuses_a_table_whose_triggers_were_off() {
         let owner = database.owner().await;
         fill(&owner, ROWS).await;
         until_step(&owner, "compared").await;
-        run(&owner, &format!("ALTER TABLE tenant.idempotency_keys DISABLE TRIGGER {trigger}")).await;
-        run(&owner, &format!("UPDATE tenant.idempotency_keys SET procedure = '/other' WHERE {FIRST}")).await;
-        run(&owner, &format!("ALTER TABLE tenant.idempotency_keys ENABLE ALWAYS TRIGGER {trigger}")).await;
+        execute(&owner, &format!("ALTER TABLE tenant.idempotency_keys DISABLE TRIGGER {trigger}")).await;
+        execute(&owner, &format!("UPDATE tenant.idempotency_keys SET procedure = '/other' WHERE {FIRST}")).await;
+        execute(&owner, &format!("ALTER TABLE tenant.idempotency_keys ENABLE ALWAYS TRIGGER {trigger}")).await;
         let refused = owner.batch_execute("SELECT tenant.idempotency_switch_tables()").await;
         is_refused(&database, refused, "were changed while it was moved", ROWS).await;
     }
@@ -117,7 +113,7 @@ async fn finds_the_changes_of_a_replica_mirrored() {
     fill(&owner, ROWS).await;
     until_step(&owner, "compared").await;
     let change = "UPDATE tenant.idempotency_keys SET procedure = '/other'";
-    run(&owner, &format!("SET session_replication_role = replica; {change}; RESET session_replication_role")).await;
+    execute(&owner, &format!("SET session_replication_role = replica; {change}; RESET session_replication_role")).await;
     go(&database).await.expect("both are equal");
     let other = "SELECT count(*) FROM tenant.idempotency_keys WHERE procedure = '/other'";
     assert_eq!(count(&owner, other).await, ROWS);
@@ -131,7 +127,7 @@ async fn of_many_changes_is_not_made_under_the_lock_of_the_switch() {
     fill(&owner, ROWS).await;
     until_step(&owner, "noted").await;
     for _ in 0..40 {
-        run(&owner, "UPDATE tenant.idempotency_keys SET procedure = procedure").await;
+        execute(&owner, "UPDATE tenant.idempotency_keys SET procedure = procedure").await;
     }
     let error = owner.batch_execute("SELECT tenant.idempotency_switch_tables()").await.expect_err("too many");
     assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE), "{error:?}");
@@ -149,15 +145,8 @@ async fn of_many_changes_is_not_made_under_the_lock_of_the_switch() {
 async fn sees_all_records_as_the_owner_alone() {
     let database = Database::empty().await;
     let superuser = database.owner().await;
-    let role = format!("idempotency_tests_owner_{}", Uuid::new_v4().simple());
-    let prepare = format!(
-        "CREATE ROLE {role};
-         DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {role}', current_database()); END $$;
-         ALTER DEFAULT PRIVILEGES FOR ROLE {role} GRANT ALL ON TABLES TO {API_ROLE};"
-    );
-    run(&superuser, &prepare).await;
-    let mut owner = database.owner().await;
-    run(&owner, &format!("SET ROLE {role}")).await;
+    let (role, mut owner) = plain_owner(&database).await;
+    execute(&owner, &format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {API_ROLE}")).await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
@@ -168,10 +157,10 @@ async fn sees_all_records_as_the_owner_alone() {
         let error = api.batch_execute(&format!("SELECT FROM tenant.{table}")).await.expect_err("no right");
         assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{error:?}");
     }
-    run(&superuser, &format!("DELETE FROM tenant.idempotency_keys_next WHERE {FIRST}")).await;
+    execute(&superuser, &format!("DELETE FROM tenant.idempotency_keys_next WHERE {FIRST}")).await;
     let refused = move_on(&owner).await.expect_err("a record has no copy");
     assert!(refused.as_db_error().is_some_and(|told| told.message().contains("has no copy")), "{refused:?}");
-    run(&owner, "SELECT tenant.idempotency_stop_moving()").await;
+    execute(&owner, "SELECT tenant.idempotency_stop_moving()").await;
 
     // A change by the API, whose own rights end at the table of keys.
     until_step(&owner, "noted").await;
@@ -179,7 +168,7 @@ async fn sees_all_records_as_the_owner_alone() {
     complete(&store, &claims(1).remove(0), &completion("done")).await;
     move_on(&owner).await.expect("both are equal");
     assert_eq!(count(&superuser, "SELECT count(*) FROM tenant.idempotency_keys").await, ROWS + 1);
-    run(&superuser, &format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await;
+    drop_roles(&superuser, &[&role]).await;
 }
 
 /// The same mover goes on.

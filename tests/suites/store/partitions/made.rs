@@ -37,8 +37,7 @@ async fn serve_statements_for_several_calls() {
 async fn need_policies_that_choose_no_partitions() {
     let database = plain().await;
     let owner = database.owner().await;
-    let own = "CREATE POLICY own ON tenant.idempotency_keys USING (user_id = authn.current_user_id())";
-    owner.batch_execute(own).await.expect("a policy of the application");
+    execute(&owner, "CREATE POLICY own ON tenant.idempotency_keys USING (user_id = authn.current_user_id())").await;
     migrations::partition(&owner, &Schema::default(), PARTITIONS).await.expect("the partitions");
     let policies = "SELECT count(*) FROM pg_policies WHERE tablename = 'idempotency_keys' AND policyname = 'idempotency_keys_owner_policy'
                     AND qual LIKE '((user_id >= %) AND (user_id <= %))' AND qual NOT LIKE '%user_id = %'";
@@ -99,15 +98,8 @@ async fn are_made_by_several_servers_at_once() {
 async fn show_nobody_a_row_past_the_tables_policies() {
     let database = Database::empty().await;
     let superuser = database.owner().await;
-    let role = format!("idempotency_tests_owner_{}", Uuid::new_v4().simple());
-    let prepare = format!(
-        "CREATE ROLE {role};
-         DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {role}', current_database()); END $$;
-         ALTER DEFAULT PRIVILEGES FOR ROLE {role} GRANT ALL ON TABLES TO {API_ROLE};"
-    );
-    superuser.batch_execute(&prepare).await.expect("the owner");
-    let mut owner = database.owner().await;
-    owner.batch_execute(&format!("SET ROLE {role}")).await.expect("the owner");
+    let (role, mut owner) = plain_owner(&database).await;
+    execute(&owner, &format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {API_ROLE}")).await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
     migrations::partition(&owner, &Schema::default(), PARTITIONS).await.expect("the partitions");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
@@ -124,16 +116,15 @@ async fn show_nobody_a_row_past_the_tables_policies() {
         assert!(count(&superuser, &select).await > 0, "{partition}");
         assert_eq!(count(&owner, &select).await, 0, "{partition}");
         api.query_typed(&select, &[]).await.expect_err("no right");
-        let grant = format!("GRANT ALL ON tenant.idempotency_keys_p{partition} TO {API_ROLE}");
-        owner.batch_execute(&grant).await.expect("a careless grant");
+        execute(&owner, &format!("GRANT ALL ON tenant.idempotency_keys_p{partition} TO {API_ROLE}")).await;
         assert_eq!(count(&api, &select).await, 0, "{partition}");
     }
-    superuser.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.expect("the role goes");
+    drop_roles(&superuser, &[&role]).await;
 }
 
 #[tokio::test]
-async fn take_resource_types_before_and_after() {
-    for before in [true, false] {
+async fn take_resource_types_before_and_after_and_keep_them_when_they_are_moved() {
+    for (before, moved) in [(true, false), (false, false), (true, true)] {
         let (database, types) = with_tables().await;
         let mut owner = database.owner().await;
         let schema = Schema::default();
@@ -141,23 +132,31 @@ async fn take_resource_types_before_and_after() {
         if before {
             migrations::register(&mut owner, &schema, &types).await.expect("the registration");
         }
-        migrations::partition(&owner, &schema, PARTITIONS).await.expect("the partitions");
+        if !moved {
+            migrations::partition(&owner, &schema, PARTITIONS).await.expect("the partitions");
+        }
         migrations::register(&mut owner, &schema, &types).await.expect("the registration");
         migrations::grant(&owner, &schema, API_ROLE).await.expect("the grant");
         let store = PostgresStore::new(database.pool(1), types.clone());
         let id: Uuid = value(&owner, "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id").await;
-        let resource = Resource { resource_type: "invoice".to_owned(), id: id.into() };
-        let first = Claim { resource_type: Some("invoice".to_owned()), ..new_claim() };
-        complete(&store, &first, &Completion { resource: Some(resource), ..completion("done") }).await;
-        for (resource, what) in [(Some(id.into()), "its invoice"), (None, "a deleted invoice")] {
-            assert_eq!(replay_of(&store, &first).await.resource, resource, "{what}, before: {before}");
-            owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice goes");
+        let of_invoice = async |id: Uuid| {
+            let resource = Some(Resource { resource_type: "invoice".to_owned(), id: id.into() });
+            let claim = Claim { resource_type: Some("invoice".to_owned()), ..new_claim() };
+            complete(&store, &claim, &Completion { resource, ..completion("done") }).await;
+            claim
+        };
+        let first = of_invoice(id).await;
+        if moved {
+            migrations::move_to_partitions(&owner, &schema, PARTITIONS).await.expect("the way over");
         }
-        let dead = Resource { resource_type: "invoice".to_owned(), id: Uuid::new_v4().into() };
-        let other = Claim { resource_type: Some("invoice".to_owned()), ..new_claim() };
-        complete(&store, &other, &Completion { resource: Some(dead), ..completion("done") }).await;
+        for (resource, what) in [(Some(id.into()), "its invoice"), (None, "a deleted invoice")] {
+            assert_eq!(replay_of(&store, &first).await.resource, resource, "{what}, {before}, {moved}");
+            owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice goes, with its table's lock");
+        }
+        of_invoice(Uuid::new_v4()).await;
         statements_for_several_calls_work(&database).await;
         PostgresStore::new(database.pool_of_login(1).await, types).verify().await.expect("it is set up");
+        owner.batch_execute("TRUNCATE billing.invoices CASCADE").await.expect("nothing old refers to it");
     }
 }
 
@@ -193,13 +192,7 @@ async fn are_not_made_past_what_depends_on_the_table() {
     let owner = database.owner().await;
     owner.batch_execute("CREATE VIEW public.keys AS SELECT id FROM tenant.idempotency_keys").await.expect("a view");
     let error = migrations::partition(&owner, &Schema::default(), PARTITIONS).await.expect_err("the view");
-    assert!(message(&error).contains("view public.keys"), "{error:?}");
+    assert!(of_server(&error).message().contains("view public.keys"), "{error:?}");
     owner.batch_execute("DROP VIEW public.keys").await.expect("no view");
     migrations::partition(&owner, &Schema::default(), PARTITIONS).await.expect("the partitions");
-}
-
-/// The database's message.
-fn message(error: &migrations::MigrationError) -> String {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
-    source.and_then(tokio_postgres::Error::as_db_error).map(|error| error.message().to_owned()).unwrap_or_default()
 }

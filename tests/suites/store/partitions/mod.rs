@@ -38,7 +38,7 @@ async fn partitioned() -> Database {
 }
 
 async fn count(client: &Client, select: &str) -> i64 {
-    client.query_typed_one(select, &[]).await.expect("a count").get(0)
+    value(client, select).await
 }
 
 async fn partitions(owner: &Client) -> i64 {
@@ -60,7 +60,7 @@ async fn go(database: &Database) -> Result<(), MigrationError> {
 }
 
 fn claims(number: usize) -> Vec<Claim> {
-    (0..number).map(|_| Claim { resource_type: None, ..new_claim() }).collect()
+    (0..number).map(|_| any()).collect()
 }
 
 /// Asserts that statements for several calls find and change the rows of all their users.

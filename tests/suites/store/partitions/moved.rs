@@ -1,6 +1,6 @@
 //! Tables after their move.
 
-use super::{PARTITIONS, claims, count, expire, partitions, plain, statements_for_several_calls_work};
+use super::{PARTITIONS, claims, count, expire, partitions, plain};
 use crate::migrations::{schema, with_tables, works};
 use crate::prelude::*;
 
@@ -54,19 +54,6 @@ async fn have_every_record_in_its_state() {
     works(&database).await;
 }
 
-/// Functions that were made with the old table find their rows in the new one.
-#[tokio::test]
-async fn serve_statements_for_several_calls() {
-    let database = plain().await;
-    let owner = database.owner().await;
-    // Statements that connections know already.
-    statements_for_several_calls_work(&database).await;
-    migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
-    statements_for_several_calls_work(&database).await;
-    let left = "SELECT count(*) FROM pg_proc WHERE proname IN ('idempotency_mirror', 'idempotency_copy_rows')";
-    assert_eq!(count(&owner, left).await, 0);
-}
-
 /// The same columns, policies, grants and functions, but for what partitions need.
 #[tokio::test]
 async fn are_like_new_ones() {
@@ -88,35 +75,13 @@ async fn are_like_new_ones() {
     assert_eq!(lines[0], lines[1]);
 }
 
-#[tokio::test]
-async fn keep_the_resources_of_their_records() {
-    let (database, types) = with_tables().await;
-    let mut owner = database.owner().await;
-    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
-    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
-    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
-    let store = PostgresStore::new(database.pool(1), types);
-    let id: Uuid = value(&owner, "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id").await;
-    let resource = Resource { resource_type: "invoice".to_owned(), id: id.into() };
-    let first = Claim { resource_type: Some("invoice".to_owned()), ..new_claim() };
-    complete(&store, &first, &Completion { resource: Some(resource), ..completion("done") }).await;
-
-    migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
-
-    for resource in [Some(id.into()), None] {
-        assert_eq!(replay_of(&store, &first).await.resource, resource);
-        owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice goes, with its table's lock");
-    }
-    owner.batch_execute("TRUNCATE billing.invoices CASCADE").await.expect("nothing old refers to it");
-}
-
 /// Recovery, operators, look-ups and the sweep.
 #[tokio::test]
 async fn serve_every_operation() {
     let database = plain().await;
     let owner = database.owner().await;
     let store = patient(database.pool(2));
-    let stuck = Claim { lease: std::time::Duration::ZERO, resource_type: None, ..new_claim() };
+    let stuck = Claim { lease: Duration::ZERO, ..any() };
     acquire(&store, &stuck).await;
     migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_stuck()").await, 1);
@@ -126,9 +91,7 @@ async fn serve_every_operation() {
         stuck.reservation.owner.as_uuid()
     );
     assert_eq!(count(&owner, &inspect).await, 1);
-    let (owner_id, key) = (stuck.reservation.owner, stuck.reservation.key);
-    let question = LookUp { owner: owner_id, key, session: stuck.session.clone(), with_status: false };
-    store.look_up(&question).await.expect("the store answers");
+    look_up(&store, &stuck).await;
     take_over(&store, &again(&stuck)).await;
     expire(&owner, &stuck, -1.0).await;
     assert_eq!(store.sweep(10).await.expect("the store answers"), 1);

@@ -4,7 +4,6 @@ use super::{
     PARTITIONS, claims, count, expire, fill, go, partitions, plain, statements_for_several_calls_work,
     steps::{step, until_step},
 };
-use crate::migrations::schema;
 use crate::prelude::*;
 
 /// The keys of a caller, by their outcomes.
@@ -169,8 +168,7 @@ async fn leaves_no_copy_of_a_row_that_is_deleted_with_an_old_snapshot() {
         owner.batch_execute("DELETE FROM tenant.idempotency_keys_next").await.expect("no copy");
     }
     // With the copy in its snapshot it succeeds.
-    let sql = "SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)";
-    owner.batch_execute(sql).await.expect("a copy");
+    execute(&owner, "SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)").await;
     let new = other.build_transaction().isolation_level(level).start().await.expect("a transaction");
     new.batch_execute("DELETE FROM tenant.idempotency_keys").await.expect("it sees the copy");
     new.commit().await.expect("the end");
@@ -258,45 +256,6 @@ async fn waits_for_a_long_transaction_without_holding_up_calls() {
     moving.await.expect("the way over");
     assert_eq!(partitions(&observer).await, i64::from(PARTITIONS));
     assert_eq!(count(&observer, "SELECT count(*) FROM tenant.idempotency_keys").await, 51);
-}
-
-#[tokio::test]
-async fn is_taken_back_without_a_trace() {
-    let database = plain().await;
-    let owner = database.owner().await;
-    fill(&owner, 10).await;
-    let before = schema(&owner).await;
-    until_step(&owner, "mirrored").await;
-    assert_ne!(schema(&owner).await, before);
-    let error = migrations::partition(&owner, &Schema::default(), PARTITIONS).await;
-    error.expect_err("it is being moved");
-    let sql = "SELECT tenant.idempotency_stop_moving(), tenant.idempotency_stop_moving()";
-    owner.batch_execute(sql).await.expect("the way back");
-    assert_eq!(schema(&owner).await, before);
-    assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 10);
-    go(&database).await.expect("another try");
-    assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 10);
-}
-
-/// At any step: another connection goes on.
-#[tokio::test]
-async fn goes_on_after_an_interruption() {
-    let database = plain().await;
-    let owner = database.owner().await;
-    fill(&owner, 500).await;
-    let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
-    let early = Claim { lease: std::time::Duration::ZERO, ..claims(1).remove(0) };
-    acquire(&store, &early).await;
-    for round in 0..4 {
-        let interrupted = database.owner().await;
-        let timeout = format!("SET statement_timeout = '{}ms'", 5 + 20 * round);
-        interrupted.batch_execute(&timeout).await.expect("the setting");
-        // With time enough it arrives; the next call finds nothing to do.
-        let _ = migrations::move_to_partitions(&interrupted, &Schema::default(), PARTITIONS).await;
-    }
-    go(&database).await.expect("the rest of the way");
-    assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 501);
-    take_over(&store, &again(&early)).await;
 }
 
 /// Under a publication of all tables, no row of a table without a primary key can be changed.

@@ -7,7 +7,7 @@ use super::PARTITIONS;
 /// Does the next step, and returns its name.
 pub(super) async fn step(mover: &Client) -> String {
     let step = format!("SELECT s.step FROM tenant.idempotency_move_step({PARTITIONS}, 500, NULL) s");
-    mover.query_typed_one(&step, &[]).await.expect("a step").get(0)
+    crate::record::value(mover, &step).await
 }
 
 /// Does steps until this one is done.

@@ -66,8 +66,7 @@ pub(crate) async fn works_with_setting(setting: &str) {
 async fn is_gone(client: &Client, error: &Error) -> bool {
     let version = "SELECT current_setting('server_version_num')::int4 >= 190000";
     let refused = [SqlState::UNDEFINED_OBJECT, SqlState::FEATURE_NOT_SUPPORTED];
-    client.query_one(version, &[]).await.expect("a version").get(0)
-        && error.code().is_some_and(|code| refused.contains(code))
+    value(client, version).await && error.code().is_some_and(|code| refused.contains(code))
 }
 
 /// Makes a database of an encoding, and does everything there.
@@ -86,7 +85,7 @@ pub(crate) async fn try_to_set(owner: &Client, database: &str, setting: &str) ->
 }
 
 pub(crate) async fn database_name(client: &Client) -> String {
-    client.query_one("SELECT quote_ident(current_database())", &[]).await.expect("a name").get(0)
+    value(client, "SELECT quote_ident(current_database())").await
 }
 
 /// The migrations by another runner and by the crate, a resource type, the grants, all calls alone and together, the operators'
@@ -114,9 +113,9 @@ async fn works(database: &Database) {
 pub(crate) async fn set_up(owner: &mut Client) -> ResourceTypes {
     let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
     migrations::run(owner, &Schema::default()).await.expect("the migrations run");
-    let tables = "BEGIN READ WRITE; CREATE SCHEMA billing;
+    let sql = "BEGIN READ WRITE; CREATE SCHEMA billing;
                   CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT pg_catalog.gen_random_uuid()); COMMIT";
-    owner.batch_execute(tables).await.expect("a table");
+    execute(owner, sql).await;
     for _ in 0..2 {
         migrations::register(owner, &Schema::default(), &types).await.expect("the registration");
         migrations::grant(owner, &Schema::default(), API_ROLE).await.expect("the grant");
@@ -129,47 +128,36 @@ async fn reserved(store: &PostgresStore, owner: &Client) {
     let resource = Resource { resource_type: "invoice".to_owned(), id: invoice.into() };
     let [done, let_go, unknown, lost, old] = [(); 5].map(|()| of_invoice());
     for claim in [&done, &let_go, &unknown] {
-        acquired(store, claim).await;
+        acquire(store, claim).await;
     }
     extend(store, &done, HOUR).await;
     let outcome = Completion { resource: Some(resource), ..completion("done") };
     let completed = store.complete(&done.reservation, &outcome).await.expect("a completion");
     assert_eq!(completed, CompleteOutcome::Completed);
     assert_eq!(replay_of(store, &done).await.resource, Some(invoice.into()));
-    let question = LookUp {
-        owner: done.reservation.owner,
-        key: done.reservation.key,
-        session: done.session.clone(),
-        with_status: true,
-    };
-    let record = store.look_up(&question).await.expect("a look-up");
+    let record = look_up(store, &done).await;
     assert_eq!((record.state, record.procedure.as_deref()), (KeyState::Completed, Some(PROCEDURE)));
     assert!(record.expires > record.completed);
     release(store, &let_go).await;
-    store.abandon(&unknown.reservation).await.expect("an end");
+    abandon(store, &unknown).await;
     assert_unknown(store, &again(&unknown)).await;
 
     let ended = Claim { lease: Duration::ZERO, ..lost };
-    acquired(store, &ended).await;
+    acquire(store, &ended).await;
     let search =
         AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback: Some(HOUR), max_attempts: 5, batch: 1_000 };
     let found = store.abandoned(&search).await.expect("the reservations");
     assert!(found.iter().any(|key| key.key == ended.reservation.key), "{found:?}");
     let taken_over = Claim { on_lease_ended: LeasePolicy::Rerun, ..again(&ended) };
-    assert!(matches!(store.claim(&taken_over).await.expect("an answer"), ClaimOutcome::TakenOver));
+    take_over(store, &taken_over).await;
 
     let expired = Claim { lease: Duration::ZERO, retention: Duration::ZERO, ..old };
-    acquired(store, &expired).await;
+    acquire(store, &expired).await;
     assert_eq!(store.sweep(100).await.expect("a sweep"), 1);
 }
 
 fn of_invoice() -> Claim {
     Claim { resource_type: Some("invoice".to_owned()), ..new_claim() }
-}
-
-async fn acquired(store: &PostgresStore, claim: &Claim) {
-    let outcome = store.claim(claim).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
 }
 
 /// Calls that share a statement, each of another user.
@@ -192,19 +180,15 @@ async fn together(pool: &Pool) {
 
 async fn transactional(store: &PostgresStore) {
     let claim = of_invoice();
-    let transaction = open_transaction(store, &claim).await;
-    let outcome = transaction.commit(Some(completion("done"))).await.expect("a COMMIT");
-    assert!(matches!(outcome, CommitOutcome::Committed), "{outcome:?}");
-    match store.begin(&again(&claim), TransactionOptions::default()).await.expect("an answer") {
-        BeginOutcome::Refused(ClaimOutcome::Replay(_)) => {}
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    commit(store, &claim, completion("done")).await;
+    let outcome = refusal(store, &again(&claim)).await;
+    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
 }
 
 async fn operated(store: &PostgresStore, owner: &Client) {
     let (key, user) = (Uuid::new_v4(), Uuid::new_v4());
     let stuck = Claim { lease: Duration::ZERO, ..claim(user, key) };
-    acquired(store, &stuck).await;
+    acquire(store, &stuck).await;
     let calls = format!(
         "BEGIN READ WRITE;
          DO $calls$ BEGIN

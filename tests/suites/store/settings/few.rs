@@ -41,7 +41,7 @@ async fn do_not_choose_another_access_method_for_the_tables() {
     migrations::partition(owner, &Schema::default(), 2).await.expect("partitions");
     let others = "SELECT c.relname::text FROM pg_class c JOIN pg_am a ON a.oid = c.relam
                   WHERE c.relnamespace = 'tenant'::regnamespace AND a.amname = 'other'";
-    let others: Vec<String> = owner.query(others, &[]).await.expect("tables").iter().map(|row| row.get(0)).collect();
+    let others: Vec<String> = values(owner, others).await;
     assert_eq!(others, Vec::<String>::new());
 }
 
@@ -51,14 +51,13 @@ async fn do_not_end_a_migration_in_the_middle() {
     const LIMITS: &str =
         "SELECT pg_catalog.current_setting('statement_timeout') || pg_catalog.current_setting('lock_timeout')";
     let database = Database::empty().await;
-    let (mut first, observer) = (database.owner().await, database.owner().await);
+    let (first, observer) = (database.owner().await, database.owner().await);
     let name = database_name(&observer).await;
     try_to_set(&observer, &name, "statement_timeout = '40ms'").await.expect("a setting");
     try_to_set(&observer, &name, "lock_timeout = '20ms'").await.expect("a setting");
     let second = database.owner().await;
 
-    let lock = first.transaction().await.expect("a transaction");
-    lock.batch_execute("SELECT pg_advisory_xact_lock(7594306392365691953)").await.expect("the lock");
+    execute(&first, "BEGIN; SELECT pg_advisory_xact_lock(7594306392365691953)").await;
     let migrating = tokio::spawn(async move {
         for migration in migrations::all(&Schema::default()) {
             second.batch_execute(migration.sql()).await?;
@@ -69,10 +68,10 @@ async fn do_not_end_a_migration_in_the_middle() {
         let waits =
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'
                      AND query_start < clock_timestamp() - interval '100 ms')";
-        observer.query_one(waits, &[]).await.expect("the activity").get::<_, bool>(0)
+        value::<bool>(&observer, waits).await
     })
     .await;
-    lock.commit().await.expect("the lock goes");
+    execute(&first, "COMMIT").await;
     let limits: String = migrating.await.expect("no panic").expect("the migrations run").get(0);
     assert_eq!(limits, "40ms20ms");
 }
