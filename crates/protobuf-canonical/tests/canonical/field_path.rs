@@ -41,25 +41,6 @@ fn the_last_value_wins() {
 }
 
 #[test]
-fn pieces_of_a_submessage_are_merged() {
-    let inner = path("vectors.v1.Node", "child.label");
-    // child: {label: "a"}, then child: {value: 1}
-    let merged = b"\x1a\x03\x0a\x01a\x1a\x02\x10\x01";
-    assert_eq!(inner.find(merged).expect("a message"), Some(b"a".as_slice()));
-}
-
-#[test]
-fn another_member_of_a_oneof_clears_the_field() {
-    let left = path("vectors.v1.Node", "left.label");
-    // left: {label: "a"}, then right: {}
-    let replaced = b"\x32\x03\x0a\x01a\x3a\x00";
-    assert_eq!(left.find(&replaced[..5]).expect("a message"), Some(b"a".as_slice()));
-    assert_eq!(left.find(replaced).expect("a message"), None);
-    // then left: {}
-    assert_eq!(left.find(&[replaced.as_slice(), b"\x32\x00"].concat()).expect("a message"), None);
-}
-
-#[test]
 fn an_integer_is_found_as_its_bits() {
     let value = path("vectors.v1.Node", "child.value");
     assert_eq!(value.find_number(b"\x1a\x02\x10\x07\x1a\x03\x10\x88\x01").expect("a message"), Some(0x88));
