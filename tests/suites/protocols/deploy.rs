@@ -158,27 +158,38 @@ fn all(name: &str, translated: bool) -> Vec<(Protocol, Vec<u8>)> {
     orders(name).into_iter().chain(orders_in_json(name)).filter(|(protocol, _)| can_be_translated(*protocol)).collect()
 }
 
+/// Each procedure, from each server to the other, with each of these messages.
+fn each(messages: &[(Protocol, Vec<u8>)]) -> Vec<([usize; 2], Order<'_>)> {
+    let mut each = Vec::new();
+    for procedure in PROCEDURES {
+        for direction in DIRECTIONS {
+            each.extend(
+                messages
+                    .iter()
+                    .map(|(protocol, message)| (direction, Order { procedure, protocol: *protocol, message })),
+            );
+        }
+    }
+    each
+}
+
 #[tokio::test]
 async fn a_retry_to_a_server_with_another_version_is_replayed() {
     for translated in [true, false] {
         let fleet = Fleet::new(translated).await;
         let mut placed = 0;
-        for procedure in PROCEDURES {
-            for [first, second] in DIRECTIONS {
-                for (protocol, message) in all("shop", translated) {
-                    let (key, order) = (Uuid::new_v4(), Order { procedure, protocol, message: &message });
-                    let answer = fleet.send(first, key, order).await;
-                    assert!(!answer.is_replay(), "{order:?} {answer:?}");
-                    answer.message();
-                    placed += 1;
-                    for server in [second, first, second] {
-                        let answer = fleet.send(server, key, order).await;
-                        assert!(answer.is_replay(), "{first} then {server}: {order:?} {answer:?}");
-                        answer.message();
-                    }
-                    assert_eq!(fleet.placed().await, placed, "{order:?}");
-                }
+        for ([first, second], order) in each(&all("shop", translated)) {
+            let key = Uuid::new_v4();
+            let answer = fleet.send(first, key, order).await;
+            assert!(!answer.is_replay(), "{order:?} {answer:?}");
+            answer.message();
+            placed += 1;
+            for server in [second, first, second] {
+                let answer = fleet.send(server, key, order).await;
+                assert!(answer.is_replay(), "{first} then {server}: {order:?} {answer:?}");
+                answer.message();
             }
+            assert_eq!(fleet.placed().await, placed, "{order:?}");
         }
     }
 }
@@ -186,55 +197,45 @@ async fn a_retry_to_a_server_with_another_version_is_replayed() {
 #[tokio::test]
 async fn another_request_to_a_server_with_another_version_is_refused() {
     let fleet = Fleet::new(false).await;
-    for procedure in PROCEDURES {
-        for [first, second] in DIRECTIONS {
-            for ((protocol, message), (_, other)) in all("shop", false).iter().zip(all("stop", false)) {
-                let (key, order) = (Uuid::new_v4(), Order { procedure, protocol: *protocol, message });
-                fleet.send(first, key, order).await.message();
-                let started = fleet.started();
-                for server in [second, first] {
-                    let answer = fleet.send(server, key, Order { message: &other, ..order }).await;
-                    assert_eq!(Reason::of(answer.error()), Some(Reason::KeyReused), "{first} then {server}: {order:?}");
-                }
-                assert_eq!(fleet.started(), started, "{order:?}");
-            }
+    let (messages, others) = (all("shop", false), all("stop", false));
+    for (([first, second], order), (_, other)) in each(&messages).into_iter().zip(others.iter().cycle()) {
+        let key = Uuid::new_v4();
+        fleet.send(first, key, order).await.message();
+        let started = fleet.started();
+        for server in [second, first] {
+            let answer = fleet.send(server, key, Order { message: other, ..order }).await;
+            assert_eq!(Reason::of(answer.error()), Some(Reason::KeyReused), "{first} then {server}: {order:?}");
         }
+        assert_eq!(fleet.started(), started, "{order:?}");
     }
 }
 
 #[tokio::test]
 async fn a_retry_to_a_server_with_another_version_is_in_progress_while_the_first_call_runs() {
     for translated in [true, false] {
-        let fleet = Arc::new(Fleet::new(translated).await);
-        for procedure in PROCEDURES {
-            for [first, second] in DIRECTIONS {
-                for ((protocol, message), (_, other)) in
-                    all("hold", translated).into_iter().zip(all("told", translated))
-                {
-                    let (key, before) = (Uuid::new_v4(), fleet.started());
-                    let running = tokio::spawn({
-                        let (fleet, message) = (Arc::clone(&fleet), message.clone());
-                        async move { fleet.send(first, key, Order { procedure, protocol, message: &message }).await }
-                    });
-                    until("the handler has started", async || fleet.started() == before + 1).await;
-                    let order = Order { procedure, protocol, message: &message };
-                    for server in [second, first] {
-                        let answer = fleet.send(server, key, order).await;
-                        assert_eq!(answer.error().code(), Code::Aborted, "{first} then {server}: {order:?} {answer:?}");
-                        assert_eq!(Reason::of(answer.error()), Some(Reason::InProgress), "{order:?}");
-                        let answer = fleet.send(server, key, Order { message: &other, ..order }).await;
-                        // A transaction does not reveal its request.
-                        let is_transactional = procedure == "PlaceInTransaction";
-                        let expected = if is_transactional { Reason::InProgress } else { Reason::KeyReused };
-                        let reason = Reason::of(answer.error());
-                        assert_eq!(reason, Some(expected), "{first} then {server}: {order:?}");
-                    }
-                    fleet.orders.gate.add_permits(1);
-                    assert!(!running.await.expect("no panic").is_replay());
-                    let answer = fleet.send(second, key, order).await;
-                    assert!(answer.is_replay(), "{order:?} {answer:?}");
+        let fleet = Fleet::new(translated).await;
+        let (messages, others) = (all("hold", translated), all("told", translated));
+        for (([first, second], order), (_, other)) in each(&messages).into_iter().zip(others.iter().cycle()) {
+            let (key, before) = (Uuid::new_v4(), fleet.started());
+            let refused = async {
+                until("the handler has started", async || fleet.started() == before + 1).await;
+                for server in [second, first] {
+                    let answer = fleet.send(server, key, order).await;
+                    assert_eq!(answer.error().code(), Code::Aborted, "{first} then {server}: {order:?} {answer:?}");
+                    assert_eq!(Reason::of(answer.error()), Some(Reason::InProgress), "{order:?}");
+                    let answer = fleet.send(server, key, Order { message: other, ..order }).await;
+                    // A transaction does not reveal its request.
+                    let is_transactional = order.procedure == "PlaceInTransaction";
+                    let expected = if is_transactional { Reason::InProgress } else { Reason::KeyReused };
+                    let reason = Reason::of(answer.error());
+                    assert_eq!(reason, Some(expected), "{first} then {server}: {order:?}");
                 }
-            }
+                fleet.orders.gate.add_permits(1);
+            };
+            let (running, ()) = tokio::join!(fleet.send(first, key, order), refused);
+            assert!(!running.is_replay());
+            let answer = fleet.send(second, key, order).await;
+            assert!(answer.is_replay(), "{order:?} {answer:?}");
         }
     }
 }
@@ -251,17 +252,13 @@ async fn a_retry_with_other_ignored_fields_is_replayed_by_a_server_with_another_
         }
         false => [message, &bytes(15, &[&*text(1, "a"), &[0x10, time]].concat())].concat(),
     };
-    for procedure in PROCEDURES {
-        for [first, second] in DIRECTIONS {
-            for (protocol, message) in all("shop", false) {
-                let attempts = [1, 2, 3].map(|time| sent_at(&message, protocol, time));
-                let (key, order) = (Uuid::new_v4(), Order { procedure, protocol, message: &attempts[0] });
-                fleet.send(first, key, order).await.message();
-                for (server, message) in [(second, &attempts[1]), (first, &attempts[2])] {
-                    let answer = fleet.send(server, key, Order { message, ..order }).await;
-                    assert!(answer.is_replay(), "{first} then {server}: {order:?} {answer:?}");
-                }
-            }
+    for ([first, second], order) in each(&all("shop", false)) {
+        let attempts = [1, 2, 3].map(|time| sent_at(order.message, order.protocol, time));
+        let key = Uuid::new_v4();
+        fleet.send(first, key, Order { message: &attempts[0], ..order }).await.message();
+        for (server, message) in [(second, &attempts[1]), (first, &attempts[2])] {
+            let answer = fleet.send(server, key, Order { message, ..order }).await;
+            assert!(answer.is_replay(), "{first} then {server}: {order:?} {answer:?}");
         }
     }
 }

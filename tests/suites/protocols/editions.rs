@@ -1,4 +1,4 @@
-//! Services whose descriptors are in an edition.
+//! Services whose descriptors are in an edition. `src/editions/vectors.rs` has their messages.
 
 use buffa::{Message as _, MessageField};
 use connectrpc::{ConnectRpcService, Router};
@@ -149,23 +149,6 @@ async fn are_translated_from_connect() {
 }
 
 #[tokio::test]
-async fn tell_different_messages_apart() {
-    let server = Server::new().await;
-    let key = Some(Uuid::new_v4());
-    server.call(Protocol::Grpc, PLACE, key, &order().encode_to_vec()).await.message();
-    for different in [
-        Order { discount: None, ..order() }, // explicit presence
-        Order { quantity: 1, ..order() },
-        Order { address: MessageField::none(), ..order() },
-        Order { channel: None, ..order() },
-    ] {
-        let outcome = server.call(Protocol::Grpc, PLACE, key, &different.encode_to_vec()).await;
-        assert_eq!(Reason::of(outcome.error()), Some(Reason::KeyReused), "{different:?}");
-    }
-    assert_eq!(server.till.done(), 1);
-}
-
-#[tokio::test]
 async fn have_the_policies_of_the_option() {
     let server = Server::new().await;
     let outcome = server.call(Protocol::Grpc, PLACE, None, &order().encode_to_vec()).await;
@@ -173,15 +156,6 @@ async fn have_the_policies_of_the_option() {
     let first = server.call(Protocol::Connect, PLACE, Some(Uuid::new_v4()), &order().encode_to_vec()).await;
     let placed = Placed::decode_from_slice(first.message()).expect("a response");
     assert_eq!(placed.receipt.secret.as_deref(), Some("only once"), "the first caller gets the secret");
-}
-
-#[tokio::test]
-async fn refuse_strings_that_are_not_utf8() {
-    let server = Server::new().await;
-    let outcome = server.call(Protocol::Grpc, PLACE, Some(Uuid::new_v4()), b"\x0a\x01\xff").await;
-    assert_eq!(outcome.error().code(), Code::Internal);
-    assert_eq!(Reason::of(outcome.error()), Some(Reason::RequestMalformed));
-    assert_eq!(server.till.done(), 0);
 }
 
 /// The option is imported with `import option`.

@@ -18,6 +18,7 @@ use tonic_idempotency_tests::{
     shop,
 };
 use tonic_web::GrpcWebLayer;
+use tower::util::MapFutureLayer;
 
 use crate::prelude::*;
 use crate::{http::Call, watched::Watch};
@@ -90,7 +91,8 @@ impl Server {
                 let limits = Limits::unlimited().with_max_request_body_size(64 << 20).with_max_message_size(64 << 20);
                 let router = Router::new().add_service(desk.clone().into());
                 let service = ConnectRpcService::new(router).with_limits(limits);
-                let builder = ServiceBuilder::new().layer(watch.clone()).map_request(authenticate);
+                let watch = watch.clone();
+                let builder = ServiceBuilder::new().map_future(move |call| watch.over(call)).map_request(authenticate);
                 serve(builder.layer(layer).service(service)).await
             }
         };
@@ -157,7 +159,7 @@ async fn serve_tonic(desk: &Desk, watch: Watch, layer: IdempotencyLayer, connect
     let routes = Routes::new(InterceptedService::new(layer.layer(server), shop::authenticate));
     let server = TonicServer::builder()
         .accept_http1(true)
-        .layer(watch)
+        .layer(MapFutureLayer::new(move |call| watch.over(call)))
         .layer(connect)
         .layer(GrpcWebLayer::new())
         .add_routes(routes)
