@@ -50,6 +50,15 @@ fn field(number: i32, label: Label, of: Type, features: FeatureSet) -> Field {
     }
 }
 
+fn encoding(value: i32) -> FeatureSet {
+    FeatureSet { repeated_field_encoding: Some(value), ..FeatureSet::default() }
+}
+
+/// A message with these fields.
+fn with(fields: Vec<Field>) -> Message {
+    Message { field: fields, ..Message::default() }
+}
+
 fn built(files: Vec<File>) -> Result<DescriptorPool, DescriptorsError> {
     pool(&FileDescriptorSet { file: files }.encode_to_vec())
 }
@@ -77,8 +86,8 @@ fn full_matrix() {
     let sets = [
         FeatureSet { field_presence: Some(IMPLICIT), ..none },
         FeatureSet { field_presence: Some(LEGACY_REQUIRED), ..none },
-        FeatureSet { repeated_field_encoding: Some(EXPANDED), ..none },
-        FeatureSet { repeated_field_encoding: Some(PACKED), ..none },
+        encoding(EXPANDED),
+        encoding(PACKED),
         FeatureSet { utf8_validation: Some(NONE), ..none },
         FeatureSet { message_encoding: Some(DELIMITED), ..none },
         none,
@@ -127,7 +136,6 @@ fn full_matrix() {
 
 #[test]
 fn the_nearest_feature_counts() {
-    let encoding = |value| FeatureSet { repeated_field_encoding: Some(value), ..FeatureSet::default() };
     let nested = Message {
         name: Some("Inner".to_owned()),
         field: vec![
@@ -149,14 +157,9 @@ fn the_nearest_feature_counts() {
 
 #[test]
 fn options_in_pieces_are_one() {
-    let mut list = field(
-        1,
-        Label::Repeated,
-        Type::Int32,
-        FeatureSet { repeated_field_encoding: Some(EXPANDED), ..FeatureSet::default() },
-    );
+    let mut list = field(1, Label::Repeated, Type::Int32, encoding(EXPANDED));
     list.options.push(FieldOptions::default().encode_to_vec().into());
-    let lowered = message(vec![file(1000, FeatureSet::default(), Message { field: vec![list], ..Message::default() })]);
+    let lowered = message(vec![file(1000, FeatureSet::default(), with(vec![list]))]);
     assert!(!lowered.get_field(1).expect("a field").is_packed());
 }
 
@@ -172,11 +175,7 @@ fn maps_are_never_groups() {
     };
     let map = Field { type_name: Some(".shop.M.F1Entry".to_owned()), ..field(1, Label::Repeated, Type::Message, none) };
     let list = field(2, Label::Repeated, Type::Message, none);
-    let message = message(vec![file(
-        1001,
-        features,
-        Message { field: vec![map, list], nested_type: vec![entry], ..Message::default() },
-    )]);
+    let message = message(vec![file(1001, features, Message { nested_type: vec![entry], ..with(vec![map, list]) })]);
     let [map, list] = [1, 2].map(|number| message.get_field(number).expect("a field"));
     let Kind::Message(entry) = map.kind() else { panic!("a map") };
     assert!(map.is_map() && !map.is_group() && !entry.map_entry_value_field().is_group());
@@ -185,15 +184,7 @@ fn maps_are_never_groups() {
 
 #[test]
 fn names_the_file_and_the_feature_of_what_cannot_be_lowered() {
-    let list = |value| {
-        field(
-            1,
-            Label::Repeated,
-            Type::Int32,
-            FeatureSet { repeated_field_encoding: Some(value), ..FeatureSet::default() },
-        )
-    };
-    let with = |fields| Message { field: fields, ..Message::default() };
+    let list = |value| field(1, Label::Repeated, Type::Int32, encoding(value));
     for (files, expected) in [
         (vec![file(1002, FeatureSet::default(), with(vec![]))], "shop.proto: edition: edition 2026 is not supported"),
         (
@@ -222,7 +213,7 @@ fn refuses_fields_with_the_same_name_in_json() {
         ..field(number, Label::Optional, Type::Int32, FeatureSet::default())
     };
     let features = FeatureSet { json_format: Some(LEGACY_BEST_EFFORT), ..FeatureSet::default() };
-    let with = |fields| vec![file(1000, features, Message { field: fields, ..Message::default() })];
+    let with = |fields| vec![file(1000, features, with(fields))];
     let error = error(with(vec![named(1, "same"), named(2, "same")]));
     assert!(error.starts_with("shop.proto: features.json_format: ") && error.contains("shop.M"), "{error}");
     assert!(error.contains(r#""f1" and "f2""#) && error.contains(r#""same""#), "{error}");
@@ -324,31 +315,24 @@ fn imports_that_meet_again_take_no_longer() {
 #[test]
 fn refuses_what_no_compiler_writes() {
     let plain = |name: &str| File { name: Some(name.to_owned()), ..File::default() };
-    let with = |message: Message| {
+    let of = |message: Message| {
         vec![File { message_type: vec![Message { name: Some("M".to_owned()), ..message }], ..plain("a.proto") }]
     };
     let none = FeatureSet::default();
     let with_default = |default: &str| {
         let field = Field { default_value: Some(default.to_owned()), ..field(1, Label::Optional, Type::Bytes, none) };
-        with(Message { field: vec![field], ..Message::default() })
+        of(with(vec![field]))
     };
     let entry = |fields| {
-        with(Message {
-            field: fields,
-            options: bytes(&MessageOptions { map_entry: Some(true), ..MessageOptions::default() }),
-            ..Message::default()
-        })
+        let options = bytes(&MessageOptions { map_entry: Some(true), ..MessageOptions::default() });
+        of(Message { options, ..with(fields) })
     };
     let key = || field(1, Label::Optional, Type::Int32, none);
     let value = || field(2, Label::Optional, Type::Int32, none);
     let options = |field: Field| {
         vec![File {
             package: Some("google.protobuf".to_owned()),
-            message_type: vec![Message {
-                name: Some("FieldOptions".to_owned()),
-                field: vec![field],
-                ..Message::default()
-            }],
+            message_type: vec![Message { name: Some("FieldOptions".to_owned()), ..with(vec![field]) }],
             ..plain("descriptor.proto")
         }]
     };
@@ -402,8 +386,7 @@ fn an_empty_syntax_is_proto2() {
         syntax: Some(String::new()),
         message_type: vec![Message {
             name: Some("M".to_owned()),
-            field: vec![field(1, Label::Optional, Type::Int32, FeatureSet::default())],
-            ..Message::default()
+            ..with(vec![field(1, Label::Optional, Type::Int32, FeatureSet::default())])
         }],
         ..File::default()
     };
@@ -416,8 +399,7 @@ fn an_empty_syntax_is_proto2() {
 fn a_file_may_be_there_twice_if_it_is_the_same() {
     let of = |number| {
         let features = FeatureSet::default();
-        let field = field(number, Label::Optional, Type::Int32, features);
-        file(1000, features, Message { field: vec![field], ..Message::default() })
+        file(1000, features, with(vec![field(number, Label::Optional, Type::Int32, features)]))
     };
     let encoded = |file: File| FileDescriptorSet { file: vec![file] }.encode_to_vec();
     let pool_of = |one: File, other: File| pool(&[encoded(one), encoded(other)].concat());

@@ -22,8 +22,11 @@ const MAX_BATCH: usize = 4;
 
 type EnterResult<const WRITES: bool = false> = Result<SendMode<Fake, CountKind<WRITES>>, Failure>;
 
-fn lane(database: &Fake) -> Lane<Fake, CountKind> {
-    Lane::new("counted", &Connections::new(database.clone(), Arc::default()), MAX_BATCH)
+/// A database that counts, and a lane to it.
+fn lane() -> (Fake, Lane<Fake, CountKind>) {
+    let database = Fake::new();
+    let lane = Lane::new("counted", &Connections::new(database.clone(), Arc::default()), MAX_BATCH);
+    (database, lane)
 }
 
 async fn enter<const WRITES: bool>(lane: &Lane<Fake, CountKind<WRITES>>, call: Call) -> EnterResult<WRITES> {
@@ -51,6 +54,17 @@ async fn queue<const WRITES: bool>(
         queued.push(tokio::spawn(async move { enter(&entering, call).await }));
         until(|| lane.queued() > before).await;
     }
+    queued
+}
+
+/// Queues the calls behind another, which then ends.
+async fn queue_and_send<const WRITES: bool>(
+    lane: &Lane<Fake, CountKind<WRITES>>,
+    calls: impl IntoIterator<Item = Call>,
+) -> Vec<JoinHandle<EnterResult<WRITES>>> {
+    let first = alone(lane).await;
+    let queued = queue(lane, calls).await;
+    drop(first);
     queued
 }
 
@@ -95,8 +109,7 @@ async fn until(condition: impl Fn() -> bool) {
 
 #[tokio::test(start_paused = true)]
 async fn one_caller_at_a_time_never_queues() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     for _ in 0..3 {
         drop(alone(&lane).await);
     }
@@ -106,8 +119,7 @@ async fn one_caller_at_a_time_never_queues() {
 /// The single statement costs less than a batch, and needs no task.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_waits_by_itself_goes_by_itself() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let first = alone(&lane).await;
     let mut queued = queue(&lane, calls(2)).await;
     let gone = queued.remove(0);
@@ -125,11 +137,8 @@ async fn a_caller_that_waits_by_itself_goes_by_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn while_calls_come_together_the_first_one_waits_for_those_that_are_ready() {
-    let database = Fake::new();
-    let lane = lane(&database);
-    let first = alone(&lane).await;
-    let queued = queue(&lane, calls(3)).await;
-    drop(first);
+    let (database, lane) = lane();
+    let queued = queue_and_send(&lane, calls(3)).await;
     database.end(1);
     assert_eq!(answers(queued).await, [3; 3]);
     let entering = |key| {
@@ -149,11 +158,8 @@ async fn while_calls_come_together_the_first_one_waits_for_those_that_are_ready(
 /// The next caller gets its turn.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_when_it_is_its_turn_holds_up_nobody() {
-    let database = Fake::new();
-    let lane = lane(&database);
-    let first = alone(&lane).await;
-    let queued = queue(&lane, calls(1)).await;
-    drop(first);
+    let (_database, lane) = lane();
+    let queued = queue_and_send(&lane, calls(1)).await;
     queued.iter().for_each(JoinHandle::abort);
     yield_now().await;
     drop(alone(&lane).await);
@@ -162,8 +168,7 @@ async fn a_caller_that_goes_away_when_it_is_its_turn_holds_up_nobody() {
 /// The operation ends at its deadline, and says that nothing was sent. The call leaves the queue a moment later.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_operation_has_ended_is_not_sent() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let first = alone(&lane).await;
     let progress = Arc::new(OperationProgress::new(Instant::now() + Duration::from_secs(3600), Arc::default()));
     let (entering, of_ended) = (lane.clone(), Arc::clone(&progress));
@@ -181,8 +186,7 @@ async fn a_call_whose_operation_has_ended_is_not_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn callers_go_together_with_the_next_statement_if_one_is_under_way() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let first = alone(&lane).await;
     let queued = queue(&lane, calls(3)).await;
     assert!(database.statements().is_empty());
@@ -197,11 +201,8 @@ async fn callers_go_together_with_the_next_statement_if_one_is_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn a_statement_does_at_most_as_many_calls_as_the_store_allows_in_the_order_of_their_arrival() {
-    let database = Fake::new();
-    let lane = lane(&database);
-    let first = alone(&lane).await;
-    let queued = queue(&lane, calls(10)).await;
-    drop(first);
+    let (database, lane) = lane();
+    let queued = queue_and_send(&lane, calls(10)).await;
     database.end(3);
     assert_eq!(answers(queued).await, [4, 4, 4, 4, 4, 4, 4, 4, 2, 2]);
     assert_eq!(database.statements(), [vec![1, 2, 3, 4], vec![5, 6, 7, 8], vec![9, 10]]);
@@ -209,8 +210,7 @@ async fn a_statement_does_at_most_as_many_calls_as_the_store_allows_in_the_order
 
 #[tokio::test(start_paused = true)]
 async fn a_statement_has_a_key_once_and_calls_of_one_group() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let first = alone(&lane).await;
     let other_group = Call { group: 1, ..Call::new(3) };
     let queued = queue(&lane, [Call::new(1), Call::new(1), other_group, Call::new(2)]).await;
@@ -222,8 +222,7 @@ async fn a_statement_has_a_key_once_and_calls_of_one_group() {
 
 #[tokio::test(start_paused = true)]
 async fn the_bytes_of_a_statement_are_limited_and_a_call_that_has_more_goes_alone() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let first = alone(&lane).await;
     let half = |key| Call { bytes: MAX_STATEMENT / 2, ..Call::new(key) };
     let queued = queue(&lane, (1..=3).map(half)).await;
@@ -236,8 +235,7 @@ async fn the_bytes_of_a_statement_are_limited_and_a_call_that_has_more_goes_alon
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_leaves_the_queue() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let first = alone(&lane).await;
     let mut queued = queue(&lane, calls(3)).await;
     let gone = queued.remove(1);
@@ -251,8 +249,7 @@ async fn a_caller_that_goes_away_leaves_the_queue() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_takes_a_call_only_in_the_place_of_one_that_has_gone_away() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let first = alone(&lane).await;
     // As many bytes as the queue takes.
     let mut queued = queue(&lane, (1..=32).map(|key| Call { bytes: MAX_STATEMENT, ..Call::new(key) })).await;
@@ -271,8 +268,7 @@ async fn a_full_queue_takes_a_call_only_in_the_place_of_one_that_has_gone_away()
 /// After a burst of calls, the queue keeps none of its memory.
 #[tokio::test(start_paused = true)]
 async fn the_memory_of_the_queue_is_given_back_when_it_is_empty() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let first = alone(&lane).await;
     let queued = queue(&lane, calls(1000)).await;
     assert!(lane.capacity() >= 1000);
@@ -284,8 +280,7 @@ async fn the_memory_of_the_queue_is_given_back_when_it_is_empty() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_statement_holds_up_the_others_for_a_moment_and_only_so_many_run_at_once() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let begun = Instant::now();
     let hung = alone(&lane).await;
     let mut queued = Vec::new();
@@ -303,11 +298,8 @@ async fn a_slow_statement_holds_up_the_others_for_a_moment_and_only_so_many_run_
 /// As if the server were far away.
 #[tokio::test(start_paused = true)]
 async fn several_statements_run_at_a_time_if_each_takes_long() {
-    let database = Fake::new();
-    let lane = lane(&database);
-    let first = alone(&lane).await;
-    let mut queued = queue(&lane, calls(2)).await;
-    drop(first);
+    let (database, lane) = lane();
+    let mut queued = queue_and_send(&lane, calls(2)).await;
     until(|| database.sizes() == [2]).await;
     tokio::time::sleep(Duration::from_millis(2)).await;
     database.end(1);
@@ -325,11 +317,8 @@ async fn several_statements_run_at_a_time_if_each_takes_long() {
 /// The calls that queue behind the slow statement have no timers of their own.
 #[tokio::test(start_paused = true)]
 async fn a_statement_of_many_calls_that_is_slow_holds_up_those_behind_it_for_a_moment() {
-    let database = Fake::new();
-    let lane = lane(&database);
-    let first = alone(&lane).await;
-    let mut queued = queue(&lane, calls(3)).await;
-    drop(first);
+    let (database, lane) = lane();
+    let mut queued = queue_and_send(&lane, calls(3)).await;
     until(|| database.sizes() == [3]).await;
     let hung = queue(&lane, (4..=5).map(Call::new)).await;
     database.end(1);
@@ -345,8 +334,7 @@ async fn a_statement_of_many_calls_that_is_slow_holds_up_those_behind_it_for_a_m
 /// Statements that are sent alone do not hold up other calls, however many of these statements hang.
 #[tokio::test(start_paused = true)]
 async fn calls_go_alone_beside_others_that_are_slow() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let mut hung = Vec::new();
     for _ in 0..10 {
         hung.push(alone(&lane).await);
@@ -359,11 +347,8 @@ async fn calls_go_alone_beside_others_that_are_slow() {
 async fn the_failure_of_a_statement_is_that_of_all_its_calls() {
     let table = [(End::Refusal, Fault::Refused, 0), (End::Cut, Fault::Lost, 1), (End::Panic, Fault::Lost, 1)];
     for (end, fault, closed) in table {
-        let database = Fake::new();
-        let lane = lane(&database);
-        let first = alone(&lane).await;
-        let queued = queue(&lane, calls(3)).await;
-        drop(first);
+        let (database, lane) = lane();
+        let queued = queue_and_send(&lane, calls(3)).await;
         database.end_with(end);
         assert_eq!(faults(queued).await, [Some(fault); 3]);
         assert_eq!(database.cancelled_and_closed(), (0, closed), "{fault:?}");
@@ -373,12 +358,9 @@ async fn the_failure_of_a_statement_is_that_of_all_its_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_statement_is_given_up_and_cancelled_after_its_share_of_the_timeout() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let begun = Instant::now();
-    let first = alone(&lane).await;
-    let queued = queue(&lane, calls(2)).await;
-    drop(first);
+    let queued = queue_and_send(&lane, calls(2)).await;
     assert_eq!(faults(queued).await, [Some(Fault::Lost); 2]);
     assert_eq!(begun.elapsed(), Duration::from_millis(1250));
     until(|| database.cancelled_and_closed() == (1, 1)).await;
@@ -390,9 +372,7 @@ async fn a_silent_statement_that_writes_is_given_up_and_not_cancelled() {
     let database = Fake::new();
     let connections = Connections::new(database.clone(), Arc::default());
     let lane = Lane::<_, CountKind<true>>::new("counted", &connections, 4);
-    let first = alone(&lane).await;
-    let queued = queue(&lane, calls(2)).await;
-    drop(first);
+    let queued = queue_and_send(&lane, calls(2)).await;
     assert_eq!(faults(queued).await, [Some(Fault::Lost); 2]);
     // It is answered later.
     assert_eq!(database.cancelled_and_closed(), (0, 0));
@@ -400,8 +380,7 @@ async fn a_silent_statement_that_writes_is_given_up_and_not_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_get_no_connection_go_alone_and_nothing_was_sent() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let first = alone(&lane).await;
     let queued = queue(&lane, calls(6)).await;
     database.refuse_connections();
@@ -412,8 +391,7 @@ async fn calls_that_get_no_connection_go_alone_and_nothing_was_sent() {
 /// The task ends because of a panic, or because its runtime ends.
 #[test]
 fn calls_go_alone_if_the_task_that_serves_them_ends() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (database, lane) = lane();
     let [serving, calling] = [(); 2].map(|()| Builder::new_current_thread().enable_all().build().expect("a runtime"));
     let first = serving.block_on(alone(&lane));
     let queued = calling.block_on(queue(&lane, calls(6)));
@@ -429,8 +407,7 @@ fn calls_go_alone_if_the_task_that_serves_them_ends() {
 
 #[test]
 fn calls_go_alone_if_there_is_no_runtime_to_serve_them() {
-    let database = Fake::new();
-    let lane = lane(&database);
+    let (_database, lane) = lane();
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let first = runtime.block_on(alone(&lane));
     let queued = runtime.block_on(queue(&lane, calls(2)));
