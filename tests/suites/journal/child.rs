@@ -67,7 +67,6 @@ async fn plays_its_role() {
         "open" => say(Journal::open(file).err().map(|error| error.to_string()).unwrap_or_default()),
         "own_each" => own_each(),
         "resume" => resume(&file).await,
-        "write" => write(&file).await,
         other => panic!("no such role: {other}"),
     }
 }
@@ -158,18 +157,6 @@ async fn resume(file: &str) {
     let resumed = journal.resume(layer(&journal, |layer| layer).layer(service())).await;
     for resumed in resumed {
         say(format!("{:?}", resumed.outcome));
-    }
-}
-
-/// Writes entries until it is killed, and says the key of each that is durable.
-async fn write(file: &str) {
-    let server = Foreign::default();
-    let mut setup = Setup::with(server, Journal::open(file).expect("a journal"), |layer| layer.max_attempts(1)).await;
-    for number in 0.. {
-        setup.server.fails([Status::unavailable("away")]);
-        let request = keyed("shop", &format!("k-{number}"));
-        let failed = setup.client.create_order(request).await.expect_err("the server is away");
-        say(kept(&failed).expect("it stays").to_string());
     }
 }
 

@@ -73,8 +73,7 @@ async fn an_error_that_may_be_another_ones_leaves_an_entry_until_the_layer_says_
 #[tokio::test]
 async fn a_page_of_a_proxy_is_no_success() {
     let mut setup = Setup::in_memory().await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
-    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    setup.leave(["k-1"]).await;
     for http in [200, 204, 400, 401, 403, 404, 500, 502, 520] {
         for content_type in ["application/grpc", "text/html"] {
             let page = service_fn(move |_: http::Request<Body>| async move {
@@ -121,9 +120,7 @@ async fn a_call_that_its_caller_drops_leaves_its_entry() {
 async fn an_entry_older_than_its_key_is_protected_is_reported_and_not_sent() {
     let journal = in_memory(|journal| journal.max_age(Duration::ZERO));
     let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
-    setup.server.fails([Status::unavailable("away")]);
-    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
-    setup.server.seen();
+    setup.leave(["k-1"]).await;
     for _ in 0..2 {
         let resumed = setup.journal.resume(setup.service.clone()).await;
         assert!(matches!(&resumed[..], [resumed] if matches!(resumed.outcome, Outcome::Expired { .. })), "{resumed:?}");
@@ -156,8 +153,7 @@ async fn a_server_may_say_that_it_forgets_a_key_sooner() {
 #[tokio::test]
 async fn credentials_that_have_expired_do_not_end_an_entry_that_is_resumed() {
     let mut setup = Setup::in_memory().await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
-    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    setup.leave(["k-1"]).await;
     let mut kept = MetadataMap::new();
     kept.insert("idempotency-outcome", "kept".parse().expect("metadata"));
     let of_the_layer = Status::with_metadata(Code::NotFound, "gone", kept);
@@ -177,11 +173,7 @@ async fn credentials_that_have_expired_do_not_end_an_entry_that_is_resumed() {
 #[tokio::test]
 async fn an_entry_that_is_given_up_is_not_sent_any_more() {
     let mut setup = Setup::in_memory().await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 6));
-    for key in ["k-1", "k-2"] {
-        setup.client.create_order(keyed("shop", key)).await.expect_err("the server is away");
-    }
-    setup.server.seen();
+    setup.leave(["k-1", "k-2"]).await;
     assert_eq!(setup.journal.give_up(&key("k-1")).await.expect("the entries").len(), 1);
     setup.journal.resume(setup.service.clone()).await;
     assert!(matches!(&setup.server.seen()[..], [seen] if seen.key() == Some("k-2")));

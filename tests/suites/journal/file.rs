@@ -1,11 +1,6 @@
-//! The file of a journal: two processes, a full disk, a process that is killed while it writes.
+//! The file of a journal: two processes, a full disk, a process that is killed while it makes it.
 
-use std::{
-    env,
-    io::{BufRead as _, BufReader},
-    thread,
-    time::Instant,
-};
+use std::{env, thread, time::Instant};
 
 use super::prelude::*;
 use super::{
@@ -89,27 +84,6 @@ fn that_is_not_finished_is_none_and_is_removed() {
     fs::hard_link(directory.file(), &left).expect("another name");
     Journal::open(directory.file()).expect("a journal");
     assert!(!Path::new(&left).exists());
-}
-
-#[tokio::test]
-async fn keeps_every_entry_of_a_process_that_is_killed_while_it_writes() {
-    for after in [1, 2, 7, 20] {
-        let directory = Directory::new();
-        let mut child = command("write", &directory.file()).spawn().expect("a process");
-        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        let mut durable = Vec::new();
-        for line in lines {
-            durable.extend(said(&line.expect("text")).map(str::to_owned));
-            if durable.len() == after {
-                // It goes on to write until it is dead, and may say so.
-                child.kill().expect("a process");
-            }
-        }
-        child.wait().expect("a process");
-        let found = keys(&Journal::open(directory.file()).expect("a journal")).await;
-        assert!(durable.len() >= after && found.len() <= durable.len() + 1, "{found:?} {durable:?}");
-        assert_eq!(found[..durable.len()], durable[..]);
-    }
 }
 
 #[tokio::test]

@@ -41,6 +41,16 @@ impl Setup {
         Self { client: ShopClient::new(service.clone()), journal, server, service }
     }
 
+    /// Makes calls with these keys that find the server away in all of their attempts, and stay in the journal.
+    pub(crate) async fn leave(&mut self, keys: impl IntoIterator<Item = impl AsRef<str>>) {
+        for key in keys {
+            self.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
+            self.client.create_order(keyed("shop", key.as_ref())).await.expect_err("the server is away");
+            self.server.clear();
+        }
+        self.server.seen();
+    }
+
     /// The keys of the journal's entries, in their order.
     pub(crate) async fn keys(&self) -> Vec<String> {
         keys(&self.journal).await

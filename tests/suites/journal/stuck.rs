@@ -23,11 +23,7 @@ type Page = http::Response<Body>;
 /// A client whose calls with these keys have found the server away.
 async fn left(journal: Journal, keys: &[&str]) -> Setup {
     let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), keys.len()));
-    for key in keys {
-        setup.client.create_order(keyed("shop", key)).await.expect_err("the server is away");
-    }
-    setup.server.seen();
+    setup.leave(keys).await;
     setup
 }
 

@@ -16,8 +16,7 @@ fn quick() -> Journal {
 async fn sends_what_calls_and_an_earlier_process_have_left() {
     let directory = Directory::new();
     let mut setup = Setup::new(Journal::open(directory.file()).expect("a journal")).await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
-    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    setup.leave(["k-1"]).await;
     let server = setup.server.clone();
     drop(setup);
     let journal = Journal::builder().pauses(Duration::from_millis(1), Duration::from_millis(10));
@@ -75,11 +74,7 @@ async fn leaves_calls_that_are_under_way_to_their_callers() {
 #[tokio::test]
 async fn sends_no_more_at_a_time_than_it_is_told() {
     let mut setup = Setup::with(Foreign::default(), quick(), |layer| layer.max_attempts(1)).await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 5));
-    for key in ["k-1", "k-2", "k-3", "k-4", "k-5"] {
-        setup.client.create_order(keyed("shop", key)).await.expect_err("the server is away");
-    }
-    setup.server.seen();
+    setup.leave(["k-1", "k-2", "k-3", "k-4", "k-5"]).await;
     setup.server.answers([Answer::Nothing, Answer::Nothing]);
     let worker = setup.journal.spawn(setup.service.clone());
     let mut seen = 0;
@@ -107,8 +102,7 @@ async fn sends_no_more_at_a_time_than_it_is_told() {
 #[tokio::test]
 async fn waits_for_the_answers_of_what_it_sends_when_it_is_shut_down() {
     let mut setup = Setup::with(Foreign::default(), quick(), |layer| layer.max_attempts(1)).await;
-    setup.server.fails([Status::unavailable("away")]);
-    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    setup.leave(["k-1"]).await;
     let (told, mut telling) = tokio::sync::mpsc::unbounded_channel();
     let (go, gone) = tokio::sync::watch::channel(false);
     let slow = tower::service_fn(move |request| {
@@ -133,11 +127,7 @@ async fn waits_for_the_answers_of_what_it_sends_when_it_is_shut_down() {
 async fn lets_others_go_on_beside_entries_that_hang() {
     let mut setup = Setup::with(Foreign::default(), quick(), |layer| layer.max_attempts(1)).await;
     let keys: Vec<_> = (0..9).map(|number| format!("k-{number}")).collect();
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), keys.len()));
-    for key in &keys {
-        setup.client.create_order(keyed("shop", key)).await.expect_err("the server is away");
-    }
-    setup.server.seen();
+    setup.leave(&keys).await;
     setup.server.answers(std::iter::repeat_with(|| Answer::Nothing).take(8));
     tokio::time::pause();
     let began = Instant::now();
@@ -156,11 +146,7 @@ async fn says_once_that_what_it_sends_has_no_credentials_and_sends_it_seldom() {
     let (lines, _guard) = Lines::collect(LevelFilter::WARN);
     let journal = in_memory(|journal| journal.pauses(Duration::from_millis(50), Duration::from_secs(60)));
     let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
-    for key in ["k-1", "k-2", "k-3"] {
-        setup.client.create_order(keyed("shop", key)).await.expect_err("the server is away");
-    }
-    setup.server.seen();
+    setup.leave(["k-1", "k-2", "k-3"]).await;
     setup.server.fails(std::iter::repeat_n(Status::unauthenticated("who is it?"), 1000));
     tokio::time::pause();
     let worker = setup.journal.spawn(setup.service.clone());
@@ -179,8 +165,7 @@ async fn lets_a_paused_clock_stand_still_in_place() {
     let journal = Journal::builder().in_place().open(directory.file()).expect("a journal");
     let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
     let began = Instant::now();
-    setup.server.fails([Status::unavailable("away")]);
-    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    setup.leave(["k-1"]).await;
     assert!(
         matches!(&setup.journal.resume(setup.service.clone()).await[..], [one] if matches!(one.outcome, Outcome::Answered(_)))
     );

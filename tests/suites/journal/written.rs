@@ -73,8 +73,7 @@ async fn an_entry_whose_commit_has_failed_is_removed_with_the_next_one() {
 #[tokio::test]
 async fn an_end_that_cannot_be_written_is_tried_again() {
     let (store, mut setup) = watched().await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
-    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    setup.leave(["k-1"]).await;
     store.fail(Some(JournalError::InUse { journal: String::new() }));
     setup.journal.resume(setup.service.clone()).await;
     let ended = |commit: &Vec<Change>| matches!(commit[..], [.., Change::Remove { .. }]);
@@ -191,9 +190,7 @@ async fn a_call_whose_journal_is_slow_ends_with_its_deadline_and_is_not_sent() {
 #[tokio::test]
 async fn a_call_whose_entry_cannot_be_read_is_unresolved() {
     let (store, mut setup) = watched().await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
-    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
-    setup.server.seen();
+    setup.leave(["k-1"]).await;
     store.fail_to_read(Some(JournalError::store("a disk", "it is broken")));
     let refused = setup.client.create_order(keyed("shop", "k-1")).await.expect_err("no journal");
     let unresolved = Unresolved::of(&refused).expect("it may have been sent");
@@ -226,9 +223,7 @@ async fn an_interceptor_inside_the_layer_finds_the_caller_and_adds_the_credentia
 #[tokio::test]
 async fn the_key_of_an_entry_is_refused_for_another_request() {
     let mut setup = Setup::in_memory().await;
-    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
-    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
-    setup.server.seen();
+    setup.leave(["k-1"]).await;
     let refused = setup.client.create_order(keyed("another", "k-1")).await.expect_err("another request");
     assert_eq!((refused.code(), Reason::of(&refused)), (Code::InvalidArgument, Some(Reason::KeyReused)));
     assert!(setup.server.seen().is_empty());
