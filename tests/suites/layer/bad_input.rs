@@ -281,13 +281,3 @@ async fn reserves_nothing_if_the_message_breaks_off() {
         }
     }
 }
-
-#[tokio::test]
-async fn keeps_the_connection_usable_after_a_refusal() {
-    let shop = shop().await;
-    for _ in 0..50 {
-        let answer = raw::post(&shop, CREATE, &[], vec![9; 100]).await;
-        assert_eq!(answer.status().code(), Code::Internal);
-    }
-    assert_free(&shop.with_new_key(), "on the same connection").await;
-}

@@ -74,7 +74,7 @@ pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPoo
 const PAY: &str = "/shop.v1.Shop/Pay";
 
 /// A method with this request and this option.
-fn method(request: &str, option: &str) -> String {
+pub(crate) fn method(request: &str, option: &str) -> String {
     format!("rpc Create({request}) returns (Response) {{ option (idempotency.v1.procedure) = {{ {option} }}; }}")
 }
 

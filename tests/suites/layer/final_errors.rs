@@ -2,7 +2,7 @@
 
 use tonic_idempotency::policy::FinalErrors;
 
-use crate::build::compile_with;
+use crate::build::{compile_with, method};
 use crate::prelude::*;
 
 /// Codes after which the same call may succeed later, and `Ok`, which is not an error.
@@ -145,10 +145,7 @@ fn of_the_proto_option_are_exactly_the_allowed_codes() {
     assert_eq!(numbers, may_be);
 
     let layer = |errors: &str| {
-        let method = format!(
-            "rpc Create(Request) returns (Response) {{
-               option (idempotency.v1.procedure) = {{ final_errors: [{errors}] }}; }}"
-        );
+        let method = method("Request", &format!("final_errors: [{errors}]"));
         IdempotencyLayer::builder(compile(&method)).build().expect("a layer")
     };
     for value in errors.values().filter(|value| value.number() > 1) {
@@ -160,12 +157,11 @@ fn of_the_proto_option_are_exactly_the_allowed_codes() {
         let name = value.name().trim_start_matches("FINAL_ERROR_").replace('_', "").to_lowercase();
         assert_eq!(format!("{:?}", Code::from_i32(value.number())).to_lowercase(), name);
     }
-    let none = "rpc Create(Request) returns (Response) {
-                  option (idempotency.v1.procedure) = { final_errors: [FINAL_ERROR_NONE] }; }
-                rpc Update(Request) returns (Response) { option (idempotency.v1.procedure) = {}; }";
+    let none =
+        method("Request", "final_errors: [FINAL_ERROR_NONE]") + &method("Request", "").replace("Create", "Update");
     let final_errors = FinalErrors::new([Code::NotFound]).expect("it may be final");
     let policies = Policies { final_errors, ..Policies::default() };
-    let none = IdempotencyLayer::builder(compile(none)).policies(policies).build().expect("a layer");
+    let none = IdempotencyLayer::builder(compile(&none)).policies(policies).build().expect("a layer");
     for procedure in none.procedures() {
         let says_none = procedure.path().ends_with("Create");
         assert_eq!(procedure.policies().final_errors.is_empty(), says_none, "{procedure:?}");
@@ -179,19 +175,13 @@ fn of_the_proto_option_are_refused_if_this_version_does_not_know_them() {
     assert!(shipped.contains(known));
     let codes = NEVER_FINAL.map(i32::from).into_iter().filter(|code| *code > 1);
     // Written against another version of the file, or a modified one.
-    for number in codes.chain([17, 99, -1]) {
-        let other = shipped.replace(known, &format!("{known} FINAL_ERROR_OTHER = {number};"));
-        let method = "rpc Create(Request) returns (Response) {
-                        option (idempotency.v1.procedure) = {
-                          final_errors: [FINAL_ERROR_NOT_FOUND, FINAL_ERROR_OTHER] }; }";
-        let message = error(IdempotencyLayer::builder(compile_with(method, Some(&other))).store(MemoryStore::new()));
+    let others = codes.chain([17, 99, -1]).map(|number| format!("{known} FINAL_ERROR_OTHER = {number};"));
+    let others = others.map(|codes| ("FINAL_ERROR_NOT_FOUND, FINAL_ERROR_OTHER", Some(shipped.replace(known, &codes))));
+    for (errors, other) in others.chain([("FINAL_ERROR_UNSPECIFIED", None)]) {
+        let pool = compile_with(&method("Request", &format!("final_errors: [{errors}]")), other.as_deref());
+        let message = error(IdempotencyLayer::builder(pool).store(MemoryStore::new()));
         assert!(message.contains("/written.v1.Service/Create") && message.contains("final_errors"), "{message}");
     }
-    let message = error(IdempotencyLayer::builder(compile(
-        "rpc Create(Request) returns (Response) {
-           option (idempotency.v1.procedure) = { final_errors: [FINAL_ERROR_UNSPECIFIED] }; }",
-    )));
-    assert!(message.contains("/written.v1.Service/Create") && message.contains("final_errors"), "{message}");
 }
 
 /// The first error and its replay of a shop whose procedures are configured so.

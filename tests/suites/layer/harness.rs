@@ -70,12 +70,17 @@ impl Shop {
     }
 
     pub(crate) async fn with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
-        Self::served(build, async |routes| shop::channel(shop::serve(routes).await).await, PATIENCE).await
+        // As the server itself does.
+        Self::around(|builder| build(builder.accept_compressed(CompressionEncoding::Gzip)), shop::server).await
     }
 
     /// A shop over a pipe in memory, for tests that pause time: paused time advances only while all tasks are idle.
     pub(crate) async fn in_memory(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
-        Self::served(build, shop::serve_in_memory, PAUSED_PATIENCE).await
+        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).accept_compressed(CompressionEncoding::Gzip);
+        let (layer, handler) = (build(builder).build().expect("the layer can be built"), Counting::default());
+        let wrapped = InterceptedService::new(layer.layer(shop::server(handler.clone())), shop::authenticate);
+        let channel = shop::serve_in_memory(Routes::new(wrapped)).await;
+        Self::new_client(handler, layer, channel, PAUSED_PATIENCE)
     }
 
     /// The same on this store.
@@ -96,21 +101,6 @@ impl Shop {
         Self { user: self.user, key: self.key, ..Self::in_memory(build).await }
     }
 
-    async fn served(
-        build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
-        serve: impl AsyncFnOnce(Routes) -> Channel,
-        patience: Duration,
-    ) -> Self {
-        // As the server itself does.
-        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).accept_compressed(CompressionEncoding::Gzip);
-        let layer = build(builder).build().expect("the layer can be built");
-        let handler = Counting::default();
-        let wrapped = layer.layer(shop::server(handler.clone()));
-        let channel = serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
-        let client = ShopClient::new(channel.clone());
-        Self { handler, layer, channel, client, user: Some(Uuid::new_v4()), key: Some(Uuid::new_v4()), patience }
-    }
-
     /// A shop around the server that `server` makes.
     pub(crate) async fn around<S>(
         build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
@@ -127,12 +117,14 @@ impl Shop {
     {
         let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer can be built");
         let handler = Counting::default();
-        let wrapped = layer.layer(server(handler.clone()));
-        let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
-        let channel = shop::channel(shop::serve(routes).await).await;
+        let wrapped = InterceptedService::new(layer.layer(server(handler.clone())), shop::authenticate);
+        let channel = shop::channel(shop::serve(Routes::new(wrapped)).await).await;
+        Self::new_client(handler, layer, channel, PATIENCE)
+    }
+
+    fn new_client(handler: Counting, layer: IdempotencyLayer, channel: Channel, patience: Duration) -> Self {
         let client = ShopClient::new(channel.clone());
-        let (user, key) = (Some(Uuid::new_v4()), Some(Uuid::new_v4()));
-        Self { handler, layer, channel, client, user, key, patience: PATIENCE }
+        Self { handler, layer, channel, client, user: Some(Uuid::new_v4()), key: Some(Uuid::new_v4()), patience }
     }
 
     pub(crate) async fn create(&self, name: &str) -> Result<Seen, Status> {

@@ -72,23 +72,6 @@ async fn all_leases_are_renewed_at_once_if_the_stores_clock_jumps_ahead() {
     }
 }
 
-#[tokio::test]
-async fn a_handler_that_runs_for_many_leases_keeps_its_key_on_postgres() {
-    let (database, owner) = Database::with_owner().await;
-    let (shop, _) = shop_on_postgres(&database, REAL_LEASE).await;
-    let call = shop.run_create("hold").await;
-    let over = "SELECT now() > created + 2 * $1 * interval '1 second' FROM tenant.idempotency_keys";
-    until("two leases are over", async || {
-        assert_in_progress(&shop.create("hold").await.expect_err("the first runs"), REAL_LEASE);
-        owner.query_typed_one(over, &[(&REAL_LEASE.as_secs_f64(), Type::FLOAT8)]).await.expect("the record").get(0)
-    })
-    .await;
-    shop.handler.open(1);
-    call.await.expect("no panic").expect("the first call").assert("processing", false);
-    shop.create("hold").await.expect("a replay").assert("processing", true);
-    assert_eq!(shop.handler.started(), 1);
-}
-
 /// Another server must not take its key over. Another thread of the runtime renews the lease. It is kept busy: while all others sleep,
 /// Tokio may leave the timers to the blocked thread, which does not use `block_in_place`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]

@@ -92,17 +92,6 @@ async fn a_retry_or_replay_of_a_user_at_its_limit_is_refused_and_may_be_retried(
     shop.create("a").await.expect("a replay").assert("processing", true);
 }
 
-#[tokio::test]
-async fn calls_that_fail_panic_or_are_refused_leave_room() {
-    let shop = shop_with(1, 128).await;
-    for (name, code) in [("fail", Code::NotFound), ("panic", Code::Internal)] {
-        assert_eq!(shop.with_new_key().create(name).await.expect_err("it fails").code(), code);
-    }
-    shop.create("a").await.expect("the first call");
-    assert_refused(shop.create("another").await, Code::InvalidArgument, Reason::KeyReused);
-    shop.with_new_key().create("a").await.expect("the only call");
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_is_recorded_later_is_not_in_flight() {
     let (shop, store) = Shop::watched(|builder| builder.limits(in_flight(1, 128))).await;
@@ -237,15 +226,4 @@ async fn a_message_that_arrives_in_time_is_not_refused() {
     sender.send(shop::request("a", None, None).into_inner()).await.expect("the call reads it");
     drop(sender);
     call.await.expect("no panic").expect("a response").assert("processing", false);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_whose_client_disconnects_before_its_message_has_arrived_leaves_room() {
-    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).limits(in_flight(1, 128))).await;
-    let (_never_sent, call) = shop.spawn_slow().await;
-    quiet().await;
-    assert_overloaded(shop.by_another_user().create("a").await);
-    call.abort();
-    quiet().await;
-    shop.by_another_user().create("a").await.expect("there is room again");
 }

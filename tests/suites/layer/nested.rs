@@ -52,6 +52,22 @@ async fn nest_for(
     outer.run(&caller, id, b"", handler).await
 }
 
+/// Runs three operations, each inside of the one before, and tells what has become of the innermost.
+async fn nest_three([outer, middle, inner]: [Operation<run::Bytes>; 3]) -> Vec<u8> {
+    let handler = move |call: Call| async move {
+        let between = move |call: Call| async move {
+            let innermost = |_| async { Ok::<_, ChargeError>(b"done".to_vec()) };
+            match inner.run_within(&call.execution(), "third", b"", innermost).await {
+                Err(RunError::Refused { reason: Reason::StoreFailed, .. }) => Ok(b"refused".to_vec()),
+                ended => ended.map(run::Outcome::into_inner).map_err(|_| ChargeError::Network),
+            }
+        };
+        let ended = middle.run_within(&call.execution(), "second", b"", between).await;
+        ended.map(run::Outcome::into_inner).map_err(|_| ChargeError::Network)
+    };
+    outer.run(&billing(), "1", b"", handler).await.expect("it ends").into_inner()
+}
+
 /// Each outer transaction holds a connection that it does not give back before the inner one has ended.
 #[tokio::test]
 async fn transactions_end_whatever_the_size_of_the_pool() {
@@ -84,17 +100,7 @@ async fn transactions_end_whatever_the_size_of_the_pool() {
 async fn a_third_transaction_is_refused_at_once() {
     let database = Database::new().await;
     let [outer, inner] = two(&database, 16, [Mode::Transactional; 2]).await;
-    let (middle, innermost) = (inner.clone(), inner.clone());
-    let handler = move |call: Call| async move {
-        let between = move |call: Call| async move {
-            let third = innermost.run_within(&call.execution(), "third", b"", never).await;
-            assert_eq!(reason(third), Reason::StoreFailed);
-            Ok::<_, ChargeError>(Vec::new())
-        };
-        let ended = middle.run_within(&call.execution(), "second", b"", between).await;
-        ended.map(run::Outcome::into_inner).map_err(|_| ChargeError::Network)
-    };
-    outer.run(&billing(), "1", b"", handler).await.expect("it ends");
+    assert_eq!(nest_three([outer, inner.clone(), inner]).await, b"refused");
     let [transactional, reserved] = two(&database, 16, [Mode::Transactional, Mode::Reserved]).await;
     for (outer, inner) in [(&transactional, &reserved), (&reserved, &transactional), (&reserved, &reserved)] {
         nest([outer.clone(), inner.clone()], &Uuid::new_v4().to_string(), true).await.expect("it ends");
@@ -108,16 +114,7 @@ async fn a_transaction_on_a_pool_of_its_own_is_not_inside_of_others() {
     let [outer, _] = two(&database, 2, [Mode::Transactional; 2]).await;
     let [_, middle] = two(&database, 2, [Mode::Transactional; 2]).await;
     let [_, inner] = two(&database, 2, [Mode::Transactional; 2]).await;
-    let handler = move |call: Call| async move {
-        let between = move |call: Call| async move {
-            let innermost = |_| async { Ok::<_, ChargeError>(Vec::new()) };
-            let ended = inner.run_within(&call.execution(), "third", b"", innermost).await;
-            ended.map(run::Outcome::into_inner).map_err(|_| ChargeError::Network)
-        };
-        let ended = middle.run_within(&call.execution(), "second", b"", between).await;
-        ended.map(run::Outcome::into_inner).map_err(|_| ChargeError::Network)
-    };
-    outer.run(&billing(), "1", b"", handler).await.expect("it ends");
+    assert_eq!(nest_three([outer, middle, inner]).await, b"done");
 }
 
 #[tokio::test]

@@ -15,14 +15,10 @@ pub(crate) fn reconcile(builder: IdempotencyLayerBuilder, witness: &Witness) -> 
     })
 }
 
-async fn shop_on(store: impl Store, witness: &Witness) -> Shop {
-    Shop::in_memory(|builder| reconcile(builder, witness).store(store)).await
-}
-
 /// A shop on this store, whose reconciler gives this answer.
-async fn scene<S: Store + Clone>(store: S, answer: Answer) -> (Shop, S, Witness) {
+pub(crate) async fn scene<S: Store + Clone>(store: S, answer: Answer) -> (Shop, S, Witness) {
     let witness = Witness::new(answer);
-    (shop_on(store.clone(), &witness).await, store, witness)
+    (Shop::in_memory(|builder| reconcile(builder, &witness).store(store.clone())).await, store, witness)
 }
 
 /// A key that a server abandoned when it died, and a witness of its call.
@@ -175,7 +171,7 @@ async fn leaves_the_handler_a_renewed_lease_if_it_took_long() {
 
     let shop = shop.with_new_key();
     let store = Watched::default();
-    let held = Shop { user: shop.user, key: shop.key, ..shop_on(store.clone(), &witness).await };
+    let held = shop.beside(|builder| reconcile(builder, &witness).store(store.clone())).await;
     held.die(&store, CREATE, "hold").await;
     let call = held.spawn_create("hold");
     tokio::time::sleep(LEASE / 2 - Duration::from_millis(50)).await;

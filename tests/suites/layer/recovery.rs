@@ -7,16 +7,7 @@ use tokio_postgres::types::Type;
 use tonic_idempotency::maintenance::Recovered;
 
 use crate::prelude::*;
-
-async fn shop_on(store: impl Store, witness: &Witness) -> Shop {
-    Shop::in_memory(|builder| reconcile(builder, witness).store(store)).await
-}
-
-/// A shop on this store, whose reconciler gives this answer.
-async fn scene<S: Store + Clone>(store: S, answer: Answer) -> (Shop, S, Witness) {
-    let witness = Witness::new(answer);
-    (shop_on(store.clone(), &witness).await, store, witness)
-}
+use crate::reconcile::scene;
 
 /// Abandons this many keys, like servers that die; the oldest comes first.
 async fn abandoned(shop: &Shop, store: &impl Store, keys: usize) -> Vec<Shop> {

@@ -50,23 +50,6 @@ async fn a_replay_of_finished_work_claims_once_and_then_hits_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replay_of_unfinished_work_claims_each_time() {
-    let (shop, store) = Shop::watched(|builder| builder).await;
-    let order = order_id(&shop.create("a").await.expect("the first call"));
-    for status in [None, Some(OutboxStatus::Pending), Some(OutboxStatus::Retrying)] {
-        if let Some(status) = status {
-            store.set_status(order, status);
-        }
-        for _ in 0..2 {
-            assert_eq!(replayed(&store, shop.create("a"), "processing").await, 1, "{status:?}");
-        }
-    }
-    store.set_status(order, OutboxStatus::Completed);
-    assert_eq!(replayed(&store, shop.create("a"), "completed").await, 1);
-    assert_eq!(replayed(&store, shop.create("a"), "completed").await, 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_replay_whose_status_lookup_failed_is_not_cached() {
     for (outbox, status, claims) in [(Says::Fails, "processing", 1), (Says::Status(OutboxStatus::Failed), "failed", 0)]
     {
@@ -131,30 +114,6 @@ async fn a_cached_replay_expires_after_a_minute_by_default() {
     for _ in 0..2 {
         assert_eq!(replayed(&store, shop.create("a"), "processing").await, 1);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_request_or_procedure_is_refused_by_the_store() {
-    let (shop, store) = Shop::watched(|builder| builder).await;
-    shop.touch("a").await.expect("the first call");
-    for procedure in [false, true] {
-        // Make sure that the replay is cached.
-        for _ in 0..2 {
-            shop.touch("a").await.expect("a replay");
-        }
-        for _ in 0..2 {
-            let (claims, refused) = match procedure {
-                false => asked(&store, shop.touch("b")).await,
-                true => asked(&store, shop.cancel("a")).await,
-            };
-            assert_refused(refused, Code::InvalidArgument, Reason::KeyReused);
-            assert_eq!(claims, 1);
-        }
-    }
-    // The refusals removed the entry, so the next replay claims once more.
-    assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
-    assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
-    assert_eq!(shop.handler.started(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use tonic_idempotency::{
     OwnerId, migrations,
-    policy::{Encoded, ProcedureError, RebuildRequest},
+    policy::{ProcedureError, RebuildRequest},
     store::Schema,
 };
 
@@ -13,7 +13,7 @@ use crate::prelude::*;
 
 /// The members who may be given replays, and the questions about them.
 #[derive(Clone, Default)]
-struct Membership {
+pub(crate) struct Membership {
     has_ended: Arc<AtomicBool>,
     asked: Arc<Mutex<Vec<ReplayRequest>>>,
 }
@@ -27,7 +27,12 @@ impl Membership {
         self.asked.lock().expect("no panic").len()
     }
 
-    fn authorizes(self, builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+    /// The resources of all replays that it was asked for.
+    pub(crate) fn resources(&self) -> Vec<Option<Resource>> {
+        self.asked.lock().expect("no panic").iter().map(|request| request.resource.clone()).collect()
+    }
+
+    pub(crate) fn authorizes(self, builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
         builder.authorize_replay(move |request: ReplayRequest| {
             self.asked.lock().expect("no panic").push(request);
             let has_ended = self.has_ended.load(Ordering::SeqCst);
@@ -149,22 +154,6 @@ fn rebuilds(builder: IdempotencyLayerBuilder, name: &Arc<Mutex<Result<String, St
 
 fn named(name: &str) -> Arc<Mutex<Result<String, Status>>> {
     Arc::new(Mutex::new(Ok(name.to_owned())))
-}
-
-/// For a service whose messages are not prost's.
-#[tokio::test]
-async fn a_replay_is_rebuilt_from_bytes() {
-    let shop = Shop::with(|builder| {
-        builder.store(MemoryStore::new()).rebuild(CREATE, |request: RebuildRequest| async move {
-            let order = Order { id: request.resource.id.to_string(), name: "in bytes".to_owned() };
-            Ok(Encoded(CreateOrderReply { order: Some(order), key: String::new() }.encode_to_vec().into()))
-        })
-    })
-    .await;
-    let first = shop.create("a").await.expect("the first call");
-    let replay = shop.create("a").await.expect("a replay");
-    assert_eq!(order_id(&replay), order_id(&first));
-    assert!(replay.message.contains("in bytes"), "{replay:?}");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use tonic_idempotency::{
 
 use crate::build::unconnected;
 use crate::prelude::*;
+use crate::replay_hooks::Membership;
 
 /// The procedure of a layer whose ids are in this field, and are of this kind in the store; `None` for a store that takes any.
 fn procedure(field: &str, kind: Option<IdKind>) -> Result<Procedure, String> {
@@ -114,25 +115,17 @@ fn order(id: &str) -> Resource {
     Resource { resource_type: "order".to_owned(), id: ResourceId::from_text(id).expect("an id") }
 }
 
-/// A shop whose orders have their names as ids, and the resources of its replays.
-async fn named(store: &MemoryStore) -> (Shop, Arc<Mutex<Vec<Option<Resource>>>>) {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let asked = Arc::clone(&seen);
-    let shop = Shop::with(|builder| {
-        let procedure = Procedure::builder(CREATE).creates("order", "order.name");
-        builder.store(store.clone()).procedure(procedure).authorize_replay(move |request: ReplayRequest| {
-            asked.lock().expect("no panic").push(request.resource);
-            async { Ok(()) }
-        })
-    })
-    .await;
-    (shop, seen)
+/// A shop whose orders have their names as ids, and who is asked for its replays.
+async fn named(store: &MemoryStore) -> (Shop, Membership) {
+    let (members, by_name) = (Membership::default(), Procedure::builder(CREATE).creates("order", "order.name"));
+    let authorized = members.clone();
+    (Shop::with(|builder| authorized.authorizes(builder.store(store.clone()).procedure(by_name))).await, members)
 }
 
 #[tokio::test]
 async fn are_known_to_every_replay() {
     let store = MemoryStore::new();
-    let (shop, seen) = named(&store).await;
+    let (shop, members) = named(&store).await;
     shop.create("ord_17").await.expect("the first call").assert("processing", false);
     shop.create("ord_17").await.expect("a replay").assert("processing", true);
     store.set_status(order("ord_17").id, OutboxStatus::Failed);
@@ -140,8 +133,7 @@ async fn are_known_to_every_replay() {
     for _ in 0..2 {
         shop.create("ord_17").await.expect("a replay").assert("failed", true);
     }
-    let expected = vec![Some(order("ord_17")); 3];
-    assert_eq!(*seen.lock().expect("no panic"), expected);
+    assert_eq!(members.resources(), vec![Some(order("ord_17")); 3]);
 }
 
 #[tokio::test]
@@ -157,9 +149,9 @@ async fn are_told_if_the_response_was_not_stored() {
 /// The first response is stored nevertheless.
 #[tokio::test]
 async fn are_left_out_of_the_record_if_they_are_too_long() {
-    let (shop, seen) = named(&MemoryStore::new()).await;
+    let (shop, members) = named(&MemoryStore::new()).await;
     let long = "x".repeat(256);
     let first = shop.create(&long).await.expect("the first call");
     shop.create(&long).await.expect("a replay").assert_replays("processing", &first);
-    assert_eq!(*seen.lock().expect("no panic"), [None]);
+    assert_eq!(members.resources(), [None]);
 }

@@ -69,41 +69,43 @@ pub(crate) fn reason<T: std::fmt::Debug>(charged: Charged<T>) -> Reason {
     }
 }
 
+/// Runs an operation with a request, again with the same one and another response, and with other requests.
+async fn are_run_once_and_compared<C: Codec<Response: PartialEq + std::fmt::Debug + Clone>>(
+    operation: Operation<C>,
+    [request, same]: [&C::Request; 2],
+    others: &[&C::Request],
+    [first, other]: [C::Response; 2],
+) {
+    let ran = charge(&operation, C::NAME, request, first.clone()).await;
+    assert_eq!(ran.expect("it runs"), Outcome::First(first.clone()));
+    let again = charge(&operation, C::NAME, same, other.clone()).await;
+    assert_eq!(again.expect("a replay"), Outcome::Replayed(first));
+    for changed in others {
+        assert_eq!(reason(charge(&operation, C::NAME, changed, other.clone()).await), Reason::KeyReused);
+    }
+}
+
 #[tokio::test]
 async fn with_each_codec_are_run_once_and_compared() {
     let layer = layer(MemoryStore::new(), |it| it);
     let operation: Operation<run::Bytes> = layer.operation(CHARGE).expect("it is declared");
-    assert_eq!(
-        charge(&operation, "1", b"a", b"first".to_vec()).await.expect("it runs"),
-        Outcome::First(b"first".to_vec())
-    );
-    assert_eq!(
-        charge(&operation, "1", b"a", b"other".to_vec()).await.expect("a replay"),
-        Outcome::Replayed(b"first".to_vec())
-    );
-    assert_eq!(reason(charge(&operation, "1", b"b", Vec::new()).await), Reason::KeyReused);
+    are_run_once_and_compared(operation, [b"a", b"a"], &[b"b"], [b"first".to_vec(), b"other".to_vec()]).await;
 
     let operation: Operation<Prost<prost_types::Duration, prost_types::Timestamp>> =
         layer.operation(CHARGE).expect("it is declared");
-    let request = |seconds| prost_types::Duration { seconds, nanos: 0 };
-    let response = |seconds| prost_types::Timestamp { seconds, nanos: 0 };
-    assert_eq!(charge(&operation, "2", &request(1), response(1)).await.expect("it runs"), Outcome::First(response(1)));
-    assert_eq!(
-        charge(&operation, "2", &request(1), response(2)).await.expect("a replay"),
-        Outcome::Replayed(response(1))
-    );
-    assert_eq!(reason(charge(&operation, "2", &request(2), response(2)).await), Reason::KeyReused);
+    let [one, two] = [1, 2].map(|seconds| prost_types::Duration { seconds, nanos: 0 });
+    let responses = [1, 2].map(|seconds| prost_types::Timestamp { seconds, nanos: 0 });
+    are_run_once_and_compared(operation, [&one, &one], &[&two], responses).await;
 
     let operation: Operation<Json<serde_json::Value, Vec<f64>>> = layer.operation(CHARGE).expect("it is declared");
-    let request = |text: &str| serde_json::from_str(text).expect("JSON");
-    let first = r#"{"a": 1, "b": [1.50, 9007199254740992], "€": "\u0041"}"#;
-    assert_eq!(charge(&operation, "3", &request(first), vec![0.1]).await.expect("it runs"), Outcome::First(vec![0.1]));
-    let same = r#"{"€":"A","b":[15e-1,9007199254740992],"a":1.0}"#;
-    assert_eq!(charge(&operation, "3", &request(same), vec![]).await.expect("a replay"), Outcome::Replayed(vec![0.1]));
-    for other in [r#"{"a": 1, "b": [1.5, 9007199254740992]}"#, r#"{"a": 1, "b": [9007199254740992, 1.5], "€": "A"}"#]
-    {
-        assert_eq!(reason(charge(&operation, "3", &request(other), vec![]).await), Reason::KeyReused, "{other}");
-    }
+    let [first, same, less, reversed] = [
+        r#"{"a": 1, "b": [1.50, 9007199254740992], "€": "\u0041"}"#,
+        r#"{"€":"A","b":[15e-1,9007199254740992],"a":1.0}"#,
+        r#"{"a": 1, "b": [1.5, 9007199254740992]}"#,
+        r#"{"a": 1, "b": [9007199254740992, 1.5], "€": "A"}"#,
+    ]
+    .map(|text| serde_json::from_str(text).expect("JSON"));
+    are_run_once_and_compared(operation, [&first, &same], &[&less, &reversed], [vec![0.1], vec![]]).await;
 }
 
 /// Nothing runs, and the error names what is wrong.

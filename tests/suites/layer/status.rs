@@ -3,6 +3,7 @@
 use tonic_idempotency::{status::StatusResolver, store::StatusFromStore};
 
 use crate::prelude::*;
+use crate::replay_hooks::Membership;
 
 #[tokio::test]
 async fn follows_the_outbox() {
@@ -106,15 +107,10 @@ async fn comes_from_another_store() {
 async fn is_completed_from_the_first_response_on_if_the_resource_is_not_tracked() {
     let store = MemoryStore::new();
     let untracked = Procedure::builder(CREATE).creates_untracked("order", "order.id");
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let asked = Arc::clone(&seen);
-    let authorize = move |request: ReplayRequest| {
-        asked.lock().expect("no panic").push(request.resource);
-        async { Ok(()) }
-    };
+    let members = Membership::default();
     let shop = Shop::with(|builder| {
         let builder = builder.store(store.clone()).status_resolver(Says::Never).procedure(untracked);
-        builder.authorize_replay(authorize)
+        members.clone().authorizes(builder)
     })
     .await;
     let first = shop.create("a").await.expect("the first call");
@@ -122,7 +118,7 @@ async fn is_completed_from_the_first_response_on_if_the_resource_is_not_tracked(
     store.set_status(order_id(&first), OutboxStatus::Failed);
     shop.create("a").await.expect("a replay").assert("completed", true);
     let order = Resource { resource_type: "order".to_owned(), id: order_id(&first).into() };
-    assert_eq!(*seen.lock().expect("no panic"), [Some(order)]);
+    assert_eq!(members.resources(), [Some(order)]);
 }
 
 #[tokio::test]
