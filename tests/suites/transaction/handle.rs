@@ -1,6 +1,5 @@
 //! The transaction in the hands of a handler.
 
-use crate::harness::insert;
 use crate::prelude::*;
 
 #[tokio::test]
@@ -26,44 +25,4 @@ async fn runs_every_kind_of_statement() {
     })
     .await;
     service.create("shop").await.expect("a call");
-}
-
-#[tokio::test]
-async fn rolls_a_savepoint_back_alone() {
-    let database = Database::new().await;
-    let service = Service::new(&database, database.pool(2), |call: Call| async move {
-        let transaction = call.transaction();
-
-        let kept = transaction.savepoint().await?;
-        insert(&kept, "kept").await?;
-        kept.commit().await?;
-
-        let undone = transaction.savepoint().await?;
-        insert(&undone, "undone").await?;
-        undone.roll_back().await?;
-
-        let failed = transaction.savepoint().await?;
-        insert(&failed, "failed").await?;
-        failed.execute("SELECT 1 / 0", &[]).await.expect_err("a division by zero");
-        failed.commit().await.expect_err("it has failed");
-
-        let outer = transaction.savepoint().await?;
-        insert(&outer, "outer").await?;
-        {
-            let dropped = outer.savepoint().await?;
-            insert(&dropped, "dropped").await?;
-        }
-        outer.commit().await?;
-
-        let dropped = transaction.savepoint().await?;
-        insert(&dropped, "dropped at the end").await?;
-        let project = call.transaction().query_one("SELECT id FROM tenant.projects WHERE name = 'kept'", &[]).await?;
-        drop(dropped);
-        Ok(project.get(0))
-    })
-    .await;
-    service.create("shop").await.expect("a call");
-    let owner = database.owner().await;
-    let names = owner.query("SELECT name FROM tenant.projects ORDER BY name", &[]).await.expect("the projects");
-    assert_eq!(names.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), ["kept", "outer"]);
 }

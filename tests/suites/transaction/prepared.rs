@@ -8,63 +8,7 @@ use crate::prelude::*;
 async fn service(database: &Database, pool: &Pool, final_errors: &[Code]) -> Service {
     let store = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(60));
     let describe = |procedure: ProcedureBuilder| procedure.final_errors(final_errors.iter().copied());
-    Service::built(
-        database,
-        store,
-        describe,
-        |builder| builder,
-        |call: Call| async move {
-            let project = call.insert().await?;
-            if call.name == "fail" {
-                call.transaction().execute("SELECT 1 / 0", &[]).await.expect_err("a division by zero");
-                return Err(Status::failed_precondition("never"));
-            }
-            Ok(project)
-        },
-    )
-    .await
-}
-
-/// One more for each statement that is not prepared yet, and one to find out that the connection is the server's own. The first call asks for
-/// the server's clock: another statement.
-#[tokio::test]
-async fn takes_one_round_trip_to_begin_and_one_to_commit() {
-    let database = Database::new().await;
-    let (proxy, pool) = database.pool_through_proxy(1).await;
-    let service = service(&database, &pool, &[]).await;
-    drop(pool.get().await.expect("a connection"));
-    let mut before = proxy.round_trips();
-    let mut trips = || {
-        let now = proxy.round_trips();
-        now - std::mem::replace(&mut before, now)
-    };
-    for [begin, commit, replay, begin_without_key] in [[5, 2, 4, 2], [1, 1, 3, 1]] {
-        let service = service.with_key(Some(Uuid::new_v4()));
-        service.create("shop").await.expect("a call");
-        assert_eq!(trips(), begin + 1 + commit, "claim, insert, commit");
-        service.create("shop").await.expect("a replay");
-        // The ROLLBACK follows the answer, and no caller waits for it.
-        until("the connection is back", async || pool.status().available == 1).await;
-        assert_eq!(trips(), replay, "a key that is not free, its record, and ROLLBACK behind it");
-        service.with_key(None).create("shop").await.expect("a call");
-        assert_eq!(trips(), begin_without_key + 2, "begin, insert, commit");
-    }
-    all_have_ended(&database.owner().await).await;
-}
-
-/// After a failed statement nothing can be prepared until the failure is rolled back.
-#[tokio::test]
-async fn a_final_error_is_recorded_after_a_failed_statement() {
-    let (database, owner) = Database::with_owner().await;
-    let service = service(&database, &database.pool(1), &[Code::FailedPrecondition]).await;
-    for runs in 1..=2 {
-        let service = service.with_key(Some(Uuid::new_v4()));
-        for _ in 0..2 {
-            let status = service.create("fail").await.expect_err("it fails");
-            assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "never"));
-        }
-        assert_eq!((rows(&owner).await, service.runs()), ([0, 0, i64::try_from(runs).expect("a few")], runs));
-    }
+    Service::built(database, store, describe, |builder| builder, |call: Call| async move { call.insert().await }).await
 }
 
 /// With the savepoint that final errors need, which fails together with a stale statement, and without it.

@@ -5,9 +5,10 @@ use std::pin::Pin;
 use deadpool_postgres::Pool;
 use driver_suite::{
     Connections, DEADLOCK, End, INSERT, PoolOptions, SERIALIZATION_FAILURE, Stack, Step, round_trips::Expected,
+    sequences::Savepoints,
 };
 use http::Extensions;
-use tonic_idempotency::store::{Deadpool, OwnedTransaction, SqlStore, StoreError};
+use tonic_idempotency::store::{Deadpool, OwnedTransaction, Savepoint, SqlStore, StoreError};
 
 use crate::prelude::*;
 
@@ -97,6 +98,24 @@ impl Stack for PostgresStack {
 
     async fn nested(transaction: &mut Transaction, steps: &[Step], end: End) -> Result<(), TransactionError> {
         nested(transaction, steps, end).await
+    }
+}
+
+impl Savepoints for PostgresStack {
+    const IS_TOLD_BY_POLLS: bool = true;
+
+    type Savepoint = Savepoint;
+
+    async fn savepoint(through: &Transaction) -> Result<Savepoint, TransactionError> {
+        through.savepoint().await
+    }
+
+    async fn commit(savepoint: Savepoint) -> Result<(), TransactionError> {
+        savepoint.commit().await
+    }
+
+    async fn roll_back(savepoint: Savepoint) -> Result<(), TransactionError> {
+        savepoint.roll_back().await
     }
 }
 

@@ -22,7 +22,7 @@ mod on_bb8 {
     mod conformance_on_a_server {
         use super::*;
 
-        driver_suite::conformance_tests!(driver_suite::OnAServer::<Bb8Stack>::new());
+        driver_suite::conformance_tests!(driver_suite::Stores::<Bb8Stack>::on_a_server());
     }
 
     driver_suite::driver_tests! {
@@ -52,8 +52,7 @@ mod on_bb8 {
         errors {
             of_a_login_are_told_apart
             of_stale_statements_are_not_seen
-            of_lost_connections_are_not_seen
-            of_silent_connections_are_not_seen
+            of_lost_and_silent_connections_are_not_seen
         }
         isolation {
             a_change_of_the_schema_fails_one_call_on_each_connection

@@ -49,23 +49,6 @@ async fn that_is_closed_lets_an_open_transaction_end() {
     assert_eq!(marks(&owner).await, [1]);
 }
 
-#[tokio::test]
-async fn of_a_transaction_is_shared_by_its_clones_which_take_turns() {
-    let (_database, owner, connection) = marked().await;
-    let transaction = begin(&connection).await;
-    let helpers: Vec<_> = (0..8)
-        .map(|number| {
-            let handle = Transaction::clone(&transaction);
-            tokio::spawn(async move { mark(&handle, number).await })
-        })
-        .collect();
-    for helper in helpers {
-        helper.await.expect("no panic").expect("a mark");
-    }
-    transaction.commit().await.expect("it commits");
-    assert_eq!(marks(&owner).await, [0, 1, 2, 3, 4, 5, 6, 7]);
-}
-
 /// A statement that still runs then is abandoned.
 #[tokio::test]
 async fn of_a_transaction_is_gone_when_that_ends() {

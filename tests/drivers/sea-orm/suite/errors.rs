@@ -1,13 +1,11 @@
 //! The mapping of sea-orm's errors to kinds, codes and statuses.
 
-use std::sync::Arc;
-
 use driver_suite::{DEADLOCK, SERIALIZATION_FAILURE};
 use sea_orm::{
     ConnectionTrait, DbBackend, DbErr, RuntimeErr, Statement, TransactionError as ClosureError, TransactionTrait as _,
 };
 use tonic::{Code, Status};
-use tonic_idempotency::store::{StoreErrorKind, TransactionErrorKind, driver::Driver as _};
+use tonic_idempotency::store::{TransactionErrorKind, driver::Driver as _};
 use tonic_idempotency_sea_orm::{SeaOrm, TransactionError};
 
 use crate::harness::{begin, kind, mark, marked};
@@ -73,22 +71,6 @@ async fn are_conflicts_whatever_they_are_wrapped_in() {
     assert!(!SeaOrm::is_conflict(&DbErr::RecordNotInserted));
 }
 
-/// Without the help of the handler.
-#[tokio::test]
-async fn that_are_conflicts_are_noted_when_they_pass() {
-    let (_database, _owner, connection) = marked().await;
-    for sql in [DEADLOCK, SERIALIZATION_FAILURE] {
-        let transaction = begin(&connection).await;
-        mark(&*transaction, 1).await.expect("a mark");
-        let _swallowed = error(&*transaction, sql).await;
-        let lost = transaction.commit().await.expect_err("it has lost");
-        assert_eq!(lost.kind(), StoreErrorKind::Conflict);
-    }
-    let transaction = begin(&connection).await;
-    let _swallowed = error(&*transaction, "SELECT 1 / 0").await;
-    assert_ne!(transaction.commit().await.expect_err("it has failed").kind(), StoreErrorKind::Conflict);
-}
-
 #[tokio::test]
 async fn of_another_connection_are_noted_if_the_handler_says_so() {
     let (_database, _owner, connection) = marked().await;
@@ -112,14 +94,4 @@ async fn in_a_later_row_are_those_of_their_statement() {
     nested.rollback().await.expect("it is rolled back");
     mark(&*transaction, 1).await.expect("the transaction lives");
     transaction.commit().await.expect("it commits");
-}
-
-#[tokio::test]
-async fn can_be_sources_of_a_status() {
-    let (_database, _owner, connection) = marked().await;
-    let lost = error(&connection, DEADLOCK).await;
-    let mut status = Status::internal("something is wrong");
-    status.set_source(Arc::new(lost));
-    let source = std::error::Error::source(&status).expect("a source");
-    assert!(SeaOrm::is_conflict(source));
 }

@@ -8,7 +8,6 @@ mod harness;
 mod logs;
 mod nested;
 mod round_trips;
-mod sequences;
 mod stack;
 mod streams;
 

@@ -2,18 +2,20 @@
 
 use std::pin::pin;
 
-use driver_suite::DEADLOCK;
+use driver_suite::{DEADLOCK, sequences};
 use futures_util::FutureExt as _;
 use sea_orm::{
     AccessMode, ConnectionTrait, DbErr, IsolationLevel, TransactionError as ClosureError, TransactionOptions,
-    TransactionSession, TransactionTrait,
+    TransactionSession as _, TransactionTrait,
 };
 use tonic_idempotency::store::{StoreErrorKind, TransactionErrorKind};
 use tonic_idempotency_sea_orm::{Transaction, TransactionError};
 
-use crate::harness::{begin, kind, mark, marked, marks};
+use crate::{
+    harness::{begin, kind, mark, marked, marks},
+    stack::SeaOrmStack,
+};
 
-const ENDED: Option<TransactionErrorKind> = Some(TransactionErrorKind::SavepointEnded);
 const REFUSED: Option<TransactionErrorKind> = Some(TransactionErrorKind::Refused);
 
 /// A statement that loses a deadlock after a while. The pause is the fault: its answer comes only after its future was dropped.
@@ -93,80 +95,6 @@ async fn have_async_closures() {
     assert_eq!(marks(&owner).await, [1]);
 }
 
-/// As the handler of a script that runs in any transaction.
-#[tokio::test]
-async fn end_through_the_trait() {
-    async fn end<T: TransactionTrait>(on: &T, commits: bool) -> Result<(), DbErr> {
-        let nested = on.begin().await?;
-        if commits { TransactionSession::commit(nested).await } else { TransactionSession::rollback(nested).await }
-    }
-    let (_database, _owner, connection) = marked().await;
-    let transaction = begin(&connection).await;
-    for commits in [true, false] {
-        end(&*transaction, commits).await.expect("it ends");
-    }
-    transaction.commit().await.expect("it commits");
-}
-
-#[tokio::test]
-async fn whose_commit_is_refused_are_rolled_back_alone() {
-    let (_database, owner, connection) = marked().await;
-    let transaction = begin(&connection).await;
-    mark(&*transaction, 1).await.expect("a mark");
-    let nested = transaction.begin().await.expect("a savepoint");
-    mark(&nested, 2).await.expect("a mark");
-    mark(&nested, 1).await.expect_err("a mark that is there");
-    assert_eq!(kind(nested.commit().await), REFUSED);
-    mark(&*transaction, 3).await.expect("the transaction lives");
-    transaction.commit().await.expect("it commits");
-    assert_eq!(marks(&owner).await, [1, 3]);
-}
-
-/// sqlx would roll back the whole transaction, and sea-orm's own would go on outside of it.
-#[tokio::test]
-async fn that_cannot_begin_leave_the_transaction_as_it_is() {
-    let (_database, owner, connection) = marked().await;
-    let transaction = begin(&connection).await;
-    let outer = transaction.begin().await.expect("a savepoint");
-    mark(&outer, 1).await.expect("a mark");
-    mark(&outer, 1).await.expect_err("a mark that is there");
-    assert_eq!(kind(outer.begin().await), REFUSED);
-    outer.rollback().await.expect("it is rolled back");
-    mark(&*transaction, 2).await.expect("the transaction lives");
-    transaction.commit().await.expect("it commits");
-    assert_eq!(marks(&owner).await, [2]);
-
-    let transaction = begin(&connection).await;
-    mark(&*transaction, 2).await.expect_err("a mark that is there");
-    assert_eq!(kind(transaction.begin().await), REFUSED);
-    assert_eq!(kind(mark(&*transaction, 3).await), REFUSED, "it is the same transaction");
-    transaction.commit().await.expect_err("it has failed");
-    assert_eq!(marks(&owner).await, [2]);
-}
-
-#[tokio::test]
-async fn end_together_with_those_around_them() {
-    for (commits, left) in [(true, vec![1, 2, 3]), (false, vec![3])] {
-        let (_database, owner, connection) = marked().await;
-        let transaction = begin(&connection).await;
-        let outer = transaction.begin().await.expect("a savepoint");
-        mark(&outer, 1).await.expect("a mark");
-        let inner = outer.begin().await.expect("a savepoint");
-        mark(&inner, 2).await.expect("a mark");
-        if commits {
-            outer.commit().await.expect("it ends")
-        } else {
-            outer.rollback().await.expect("it ends")
-        }
-        assert_eq!(kind(mark(&inner, 9).await), ENDED);
-        assert_eq!(kind(inner.begin().await), ENDED);
-        assert_eq!(kind(inner.commit().await), ENDED);
-        mark(&*transaction, 3).await.expect("the transaction lives");
-        transaction.commit().await.expect("it commits");
-        assert_eq!(marks(&owner).await, left);
-    }
-}
-
 /// sea-orm's own is not rolled back then.
 #[tokio::test]
 async fn that_are_dropped_while_a_statement_runs_are_rolled_back() {
@@ -185,19 +113,6 @@ async fn that_are_dropped_while_a_statement_runs_are_rolled_back() {
     mark(&*transaction, 2).await.expect("a mark");
     transaction.commit().await.expect("it commits");
     assert_eq!(marks(&owner).await, [2]);
-}
-
-/// The last thing that the handler does is to drop one.
-#[tokio::test]
-async fn that_are_dropped_at_the_end_are_rolled_back() {
-    let (_database, owner, connection) = marked().await;
-    let transaction = begin(&connection).await;
-    mark(&*transaction, 1).await.expect("a mark");
-    let nested = transaction.begin().await.expect("a savepoint");
-    mark(&nested, 2).await.expect("a mark");
-    drop(nested);
-    transaction.commit().await.expect("it commits");
-    assert_eq!(marks(&owner).await, [1]);
 }
 
 /// Each future is dropped before it is polled, or as soon as it waits.
@@ -285,26 +200,17 @@ async fn do_not_hide_a_conflict_that_was_given_up_outside_of_them() {
     assert!(marks(&owner).await.is_empty());
 }
 
+/// One that is rolled back takes its conflict along; one that never ends does not.
 #[tokio::test]
-async fn that_lose_a_deadlock_do_not_fail_the_transaction_if_they_are_rolled_back() {
-    for rolls_back in [true, false] {
-        let (_database, owner, connection) = marked().await;
-        let transaction = begin(&connection).await;
-        mark(&*transaction, 1).await.expect("a mark");
-        let nested = transaction.begin().await.expect("a savepoint");
-        let inner = nested.begin().await.expect("a savepoint");
-        inner.execute_unprepared(DEADLOCK).await.expect_err("it loses");
-        if rolls_back {
-            inner.rollback().await.expect("it is rolled back");
-            nested.commit().await.expect("it is released");
-            transaction.commit().await.expect("it commits");
-        } else {
-            std::mem::forget(inner);
-            let lost = transaction.commit().await.expect_err("it has lost");
-            assert_eq!(lost.kind(), StoreErrorKind::Conflict);
-        }
-        assert_eq!(marks(&owner).await.len(), usize::from(rolls_back));
-    }
+async fn that_lose_and_never_end_fail_the_transaction() {
+    let (_database, owner, connection) = marked().await;
+    let transaction = begin(&connection).await;
+    let nested = transaction.begin().await.expect("a savepoint");
+    let inner = nested.begin().await.expect("a savepoint");
+    inner.execute_unprepared(DEADLOCK).await.expect_err("it loses");
+    std::mem::forget(inner);
+    assert_eq!(transaction.commit().await.expect_err("it has lost").kind(), StoreErrorKind::Conflict);
+    assert!(marks(&owner).await.is_empty());
 }
 
 /// PostgreSQL refuses what it cannot do; nothing is ignored.
@@ -334,4 +240,9 @@ async fn have_their_own_access_mode_and_no_other_isolation_level() {
     mark(&*transaction, 2).await.expect("the transaction lives");
     transaction.commit().await.expect("it commits");
     assert_eq!(marks(&owner).await, [1, 2]);
+}
+
+#[tokio::test]
+async fn of_random_sequences_leave_what_a_model_says() {
+    sequences::leave_what_a_model_says::<SeaOrmStack>().await;
 }

@@ -4,6 +4,7 @@ use std::{pin::Pin, time::Duration};
 
 use driver_suite::{
     Connections, DEADLOCK, End, INSERT, PoolOptions, SERIALIZATION_FAILURE, Stack, Step, round_trips::Expected,
+    sequences::Savepoints,
 };
 use futures_util::FutureExt as _;
 use http::Extensions;
@@ -12,7 +13,7 @@ use sea_orm::{
     sqlx::{self, AssertSqlSafe, Executor as _},
 };
 use tonic_idempotency::store::{CallSession, SqlStore, StoreError, TransactionErrorKind};
-use tonic_idempotency_sea_orm::{OwnedTransaction, SeaOrm, Transaction, TransactionError};
+use tonic_idempotency_sea_orm::{OwnedTransaction, Savepoint, SeaOrm, Transaction, TransactionError};
 use uuid::Uuid;
 
 pub(crate) struct SeaOrmStack;
@@ -119,6 +120,24 @@ impl Stack for SeaOrmStack {
 
     async fn nested(connection: &mut Transaction, steps: &[Step], end: End) -> Result<(), TransactionError> {
         Ok(nested(connection, steps, end).await?)
+    }
+}
+
+impl Savepoints for SeaOrmStack {
+    const IS_TOLD_BY_POLLS: bool = false;
+
+    type Savepoint = Savepoint;
+
+    async fn savepoint(through: &Transaction) -> Result<Savepoint, TransactionError> {
+        Ok(TransactionTrait::begin(through).await?)
+    }
+
+    async fn commit(savepoint: Savepoint) -> Result<(), TransactionError> {
+        Ok(savepoint.commit().await?)
+    }
+
+    async fn roll_back(savepoint: Savepoint) -> Result<(), TransactionError> {
+        Ok(savepoint.rollback().await?)
     }
 }
 

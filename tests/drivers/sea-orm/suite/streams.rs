@@ -2,29 +2,10 @@
 
 use driver_suite::DEADLOCK;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
-use sea_orm::{
-    ConnectionTrait as _, DbBackend, DbErr, QueryResult, Statement, StreamTrait, TransactionTrait as _,
-    entity::prelude::*,
-};
+use sea_orm::{ConnectionTrait as _, DbBackend, DbErr, QueryResult, Statement, StreamTrait, TransactionTrait as _};
 use tonic_idempotency::store::{StoreErrorKind, TransactionErrorKind};
 
 use crate::harness::{begin, kind, mark, marked, marks};
-
-mod marks_table {
-    use sea_orm::entity::prelude::*;
-
-    #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
-    #[sea_orm(table_name = "marks")]
-    pub(crate) struct Model {
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub(crate) mark: i32,
-    }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
-
-    impl ActiveModelBehavior for ActiveModel {}
-}
 
 fn numbers(to: i32) -> Statement {
     let select = "SELECT generate_series(1, $1) AS number";
@@ -53,19 +34,6 @@ async fn have_all_rows_in_their_order() {
     for of_pool in [sum(&connection, 9).await, sum(&*transaction, 9).await, sum(&savepoint, 9).await] {
         assert_eq!(of_pool.expect("a sum"), 45);
     }
-}
-
-#[tokio::test]
-async fn of_entities_are_those_of_sea_orm() {
-    let (_database, _owner, connection) = marked().await;
-    let transaction = begin(&connection).await;
-    for number in 1..=3 {
-        mark(&*transaction, number).await.expect("a mark");
-    }
-    let stream = marks_table::Entity::find().stream(&*transaction).await.expect("a stream");
-    let mut found: Vec<_> = stream.map_ok(|model| model.mark).try_collect().await.expect("rows");
-    found.sort_unstable();
-    assert_eq!(found, [1, 2, 3]);
 }
 
 /// Unread rows and errors do not reach the next statement.

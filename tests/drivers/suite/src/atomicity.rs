@@ -20,8 +20,7 @@ use crate::{
 pub async fn a_call_that_succeeds_leaves_its_rows_and_its_record<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let service =
-        Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(&database, pool::<S>(&database, 2)).await;
 
     let first = service.create("shop").await.expect("the first call");
     assert_eq!((first.status.as_deref(), first.replayed), (Some("processing"), false));
@@ -38,7 +37,8 @@ pub async fn a_call_that_succeeds_leaves_its_rows_and_its_record<S: Stack>() {
 pub async fn a_call_that_fails_or_panics_leaves_nothing<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let service = Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move {
+    let pool = pool::<S>(&database, 1);
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move {
         call.insert().await?;
         match call.name.as_str() {
             "panic" => panic!("as it was told"),
@@ -46,51 +46,64 @@ pub async fn a_call_that_fails_or_panics_leaves_nothing<S: Stack>() {
         }
     })
     .await;
-    for (name, code, runs) in [("shop", Code::NotFound, 1), ("shop", Code::NotFound, 2), ("panic", Code::Internal, 3)] {
-        assert_eq!(service.create(name).await.expect_err("the handler fails").code(), code);
+    for (runs, (key, name)) in
+        [(service.key, "shop"), (service.key, "shop"), (service.key, "panic"), (None, "shop"), (None, "panic")]
+            .into_iter()
+            .enumerate()
+    {
+        let status = service.with_key(key).create(name).await.expect_err("the handler fails");
+        match name {
+            "shop" => assert_eq!(status.code(), Code::NotFound),
+            // Without a key, the panic ends the stream.
+            _ => assert!(key.is_none() || status.code() == Code::Internal, "{status:?}"),
+        }
         all_have_ended(&owner).await;
-        assert_eq!((service.runs(), rows(&owner).await), (runs, [0, 0, 0]));
+        assert_eq!((service.runs(), rows(&owner).await), (runs + 1, [0, 0, 0]));
+        assert_clean::<S>(&pool).await;
+    }
+}
+
+/// Asserts that a handler which succeeds after this, with a key or without one, has its call refused.
+async fn assert_not_committed<S: Stack, F>(fails: impl Fn(Call<S>) -> F + Clone + Send + Sync + 'static)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = Service::new(&database, pool::<S>(&database, 2), move |call: Call<S>| {
+        let fails = fails.clone();
+        async move {
+            let project = call.insert().await?;
+            fails(call).await;
+            Ok(project)
+        }
+    })
+    .await;
+    for key in [service.key, None] {
+        // A driver that has not seen the error may take it for a conflict.
+        let reason = reason(service.with_key(key).create("shop").await);
+        assert!(matches!(reason, Reason::Conflict | Reason::NotCommitted), "{reason:?}");
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [0, 0, 0]);
     }
 }
 
 /// PostgreSQL answers COMMIT with success after a failed statement, but rolls back.
 pub async fn a_handler_that_ignores_a_failed_statement_does_not_succeed<S: Stack>() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    let service = Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move {
-        let project = call.insert().await?;
+    assert_not_committed(|call: Call<S>| async move {
         call.execute("SELECT 1 / 0").await.expect_err("a division by zero");
-        Ok(project)
     })
     .await;
-    for key in [service.key, None] {
-        // A driver that has not seen the error may take it for a conflict.
-        let reason = reason(service.with_key(key).create("shop").await);
-        assert!(matches!(reason, Reason::Conflict | Reason::NotCommitted), "{reason:?}");
-        all_have_ended(&owner).await;
-        assert_eq!(rows(&owner).await, [0, 0, 0]);
-    }
 }
 
 /// Its error may come out of the next statement, which is the record.
 pub async fn a_handler_that_drops_the_future_of_a_statement_that_fails_does_not_succeed<S: Stack>() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    let service = Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move {
-        let project = call.insert().await?;
-        let mut connection = call.connection().await.map_err(status)?;
+    assert_not_committed(|call: Call<S>| async move {
+        let mut connection = call.connection().await.expect("the connection");
         let failing = S::execute(&mut connection, "SELECT 1 / (random() * 0)::int FROM pg_sleep(0.1)");
         assert!(failing.now_or_never().is_none(), "it has an answer to wait for");
-        Ok(project)
     })
     .await;
-    for key in [service.key, None] {
-        // A driver that has not seen the error may take it for a conflict.
-        let reason = reason(service.with_key(key).create("shop").await);
-        assert!(matches!(reason, Reason::Conflict | Reason::NotCommitted), "{reason:?}");
-        all_have_ended(&owner).await;
-        assert_eq!(rows(&owner).await, [0, 0, 0]);
-    }
 }
 
 /// A constraint that is checked at COMMIT fails after the record was written.
@@ -106,8 +119,7 @@ pub async fn a_commit_that_is_refused_leaves_nothing<S: Stack>() {
         )
         .await
         .expect("the trigger");
-    let service =
-        Service::new(&database, pool::<S>(&database, 1), |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(&database, pool::<S>(&database, 1)).await;
     assert_eq!(reason(service.create("refused").await), Reason::NotCommitted);
     all_have_ended(&owner).await;
     assert_eq!(rows(&owner).await, [0, 0, 0]);

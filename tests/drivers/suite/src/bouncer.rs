@@ -82,7 +82,7 @@ pub async fn a_commit_whose_answer_pgbouncer_lost_is_looked_up<S: Stack>() {
         let database = Database::new().await;
         let (bouncer, proxy) = database.behind_bouncer_and_proxy(settings).await;
         let pool = pool_through::<S>(&bouncer, CLIENTS);
-        let service = Service::new(&database, pool, |call: Call<S>| async move { call.insert().await }).await;
+        let service = Service::inserting::<S>(&database, pool).await;
         proxy.cut_later(Cut { all: false, moment }, || ());
         let first = service.create("shop").await;
         if happened {
@@ -126,7 +126,7 @@ pub async fn a_client_that_hangs_up_has_its_statement_cancelled<S: Stack>() {
 pub async fn one_of_many_duplicates_runs<S: Stack>() {
     let Some((database, bouncer)) = behind_bouncer::<S>().await else { return };
     let pool = pool_through::<S>(&bouncer, CLIENTS);
-    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(&database, pool.clone()).await;
     let mut calls = JoinSet::new();
     for _ in 0..CLIENTS {
         let service = service.clone();

@@ -1,6 +1,6 @@
 //! The conformance suite of stores, with the API's own role: on a server, and behind PgBouncer.
 
-use std::{fmt, marker::PhantomData};
+use std::marker::PhantomData;
 
 use scratch_postgres::PgBouncer;
 use tonic_idempotency::{
@@ -11,34 +11,33 @@ use tonic_idempotency_tests::Database;
 
 use crate::{Stack, bouncer_settings, patient, pool, pool_through};
 
-/// Stores on a server.
-pub struct OnAServer<S>(PhantomData<S>);
+/// Stores on a server, or behind a PgBouncer in front of it.
+#[derive(Debug)]
+pub struct Stores<S> {
+    is_pooled: bool,
+    of: PhantomData<S>,
+}
 
-/// Stores behind PgBouncer.
-pub struct BehindPgBouncer<S>(PhantomData<S>);
-
-impl<S: Stack> Harness for OnAServer<S> {
-    type Store = SqlStore<S::Driver>;
-    type Fixture = Database;
-
-    async fn store(&self) -> (Self::Store, Database) {
-        let database = Database::new().await;
-        (patient::<S>(pool::<S>(&database, 8)), database)
+impl<S> Stores<S> {
+    /// Stores on a server.
+    pub const fn on_a_server() -> Self {
+        Self { is_pooled: false, of: PhantomData }
     }
 
-    async fn resource(&self, _: &Self::Store, database: &Database, status: Option<OutboxStatus>) -> Resource {
-        database.project(status).await
+    /// Stores behind PgBouncer.
+    pub const fn behind_pgbouncer() -> Self {
+        Self { is_pooled: true, of: PhantomData }
     }
 }
 
-impl<S: Stack> Harness for BehindPgBouncer<S> {
+impl<S: Stack> Harness for Stores<S> {
     type Store = SqlStore<S::Driver>;
     type Fixture = (Database, Option<PgBouncer>);
 
     async fn store(&self) -> (Self::Store, Self::Fixture) {
         let database = Database::new().await;
-        let Some(settings) = bouncer_settings::<S>() else {
-            // A case of the suite cannot be left out, so it runs without PgBouncer.
+        // A case of the suite cannot be left out, so it runs without a PgBouncer if there is none.
+        let Some(settings) = self.is_pooled.then(bouncer_settings::<S>).flatten() else {
             return (patient::<S>(pool::<S>(&database, 8)), (database, None));
         };
         let bouncer = database.behind_bouncer(settings).await;
@@ -47,43 +46,5 @@ impl<S: Stack> Harness for BehindPgBouncer<S> {
 
     async fn resource(&self, _: &Self::Store, (database, _): &Self::Fixture, status: Option<OutboxStatus>) -> Resource {
         database.project(status).await
-    }
-}
-
-impl<S> OnAServer<S> {
-    /// The harness.
-    pub const fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<S> BehindPgBouncer<S> {
-    /// The harness.
-    pub const fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<S> Default for OnAServer<S> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<S> Default for BehindPgBouncer<S> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<S> fmt::Debug for OnAServer<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnAServer")
-    }
-}
-
-impl<S> fmt::Debug for BehindPgBouncer<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BehindPgBouncer")
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_postgres::{Client, error::SqlState};
 use tonic::Status;
 use tonic_idempotency::{
@@ -58,22 +58,13 @@ pub async fn are_returned_clean_whatever_the_outcome_of_the_call<S: Stack>() {
 
 pub async fn are_one_for_each_running_call_and_none_for_its_duplicates<S: Stack>() {
     let database = Database::new().await;
-    let (pool, gate) = (pool::<S>(&database, 8), Arc::new(Semaphore::new(0)));
-    let waits = Arc::clone(&gate);
-    let service = Service::new(&database, pool.clone(), move |call: Call<S>| {
-        let gate = Arc::clone(&waits);
-        async move {
-            let project = call.insert().await?;
-            gate.acquire().await.expect("it is not closed").forget();
-            Ok(project)
-        }
-    })
-    .await;
+    let pool = pool::<S>(&database, 8);
+    let (service, gate) = Service::gated::<S>(&database, pool.clone(), |it| it).await;
     let services: Vec<_> = (0..3).map(|_| service.with_new_key()).collect();
-    let calls: Vec<_> = services.iter().map(|service| service.spawn("shop")).collect();
+    let calls: Vec<_> = services.iter().map(|service| service.spawn("wait")).collect();
     until("the handlers run", async || service.runs() == 3).await;
     for service in &services {
-        assert_eq!(reason(service.create("shop").await), Reason::InProgress);
+        assert_eq!(reason(service.create("wait").await), Reason::InProgress);
     }
     until("the duplicates return their connections", async || in_use::<S>(&pool) == 3).await;
     assert_eq!(open_transactions(&database.owner().await).await, 3);
@@ -111,12 +102,10 @@ pub async fn a_call_whose_connection_is_terminated_or_cut_leaves_nothing<S: Stac
         }
     })
     .await;
-    assert_eq!(reason(service.create("unnoticed").await), Reason::StoreUnavailable);
-    key_is_free(&owner).await;
-    assert_eq!(reason(service.create("noticed").await), Reason::StoreUnavailable);
-    key_is_free(&owner).await;
-    assert_eq!(reason(service.create("terminated").await), Reason::StoreUnavailable);
-    key_is_free(&owner).await;
+    for name in ["unnoticed", "noticed", "terminated"] {
+        assert_eq!(reason(service.create(name).await), Reason::StoreUnavailable, "{name}");
+        key_is_free(&owner).await;
+    }
     assert_eq!(rows(&owner).await, [0, 0, 0]);
     service.create("shop").await.expect("the key is free");
     assert_eq!(rows(&owner).await, [1, 1, 1]);
@@ -137,7 +126,7 @@ pub async fn pooled_connections_that_were_terminated_are_replaced<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let pool = pool::<S>(&database, 6);
-    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(&database, pool.clone()).await;
     fill::<S>(&pool, 6).await;
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                 WHERE datname = current_database() AND pid <> pg_backend_pid()";
@@ -248,34 +237,30 @@ pub async fn a_call_whose_handler_keeps_its_connection_is_refused_or_the_connect
     assert_clean::<S>(&pool).await;
 }
 
-/// A process that hangs, or was cut off, does not hold its key for ever.
-pub async fn the_server_ends_a_transaction_that_is_idle_for_too_long<S: Stack>() {
-    let database = Database::new().await;
+/// A call whose handler hangs: the server ends its transaction, and its key is free before it wakes up.
+async fn ended_by_the_server<S: Stack>(
+    database: &Database,
+    pool: S::Pool,
+    describe: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder,
+) {
     let owner = database.owner().await;
-    let gate = Arc::new(Semaphore::new(0));
-    let waits = Arc::clone(&gate);
-    let describe = |procedure: ProcedureBuilder| {
-        procedure.transaction_idle(Duration::from_millis(300)).lease(Duration::from_secs(3600))
-    };
-    let service = Service::with(&database, pool::<S>(&database, 6), describe, move |call: Call<S>| {
-        let gate = Arc::clone(&waits);
-        async move {
-            let project = call.insert().await?;
-            if call.name == "hangs" {
-                gate.acquire().await.expect("it is not closed").forget();
-            }
-            Ok(project)
-        }
-    })
-    .await;
-    let zombie = service.spawn("hangs");
+    let (service, gate) = Service::gated::<S>(database, pool, describe).await;
+    let zombie = service.spawn("wait");
     until("the handler runs", async || service.runs() == 1).await;
     all_have_ended(&owner).await;
-    // Its key is free, before it wakes up.
     let other = service.create("another shop").await.expect("a call");
     gate.add_permits(1);
     assert_eq!(reason(zombie.await.expect("no panic")), Reason::StoreUnavailable);
     assert_eq!((rows(&owner).await, other.replayed), ([1, 1, 1], false));
+}
+
+/// A process that hangs, or was cut off, does not hold its key for ever.
+pub async fn the_server_ends_a_transaction_that_is_idle_for_too_long<S: Stack>() {
+    let database = Database::new().await;
+    let describe = |procedure: ProcedureBuilder| {
+        procedure.transaction_idle(Duration::from_millis(300)).lease(Duration::from_secs(3600))
+    };
+    ended_by_the_server::<S>(&database, pool::<S>(&database, 6), describe).await;
 }
 
 /// From PostgreSQL 17 on, if its `transaction_timeout` is set.
@@ -289,32 +274,7 @@ pub async fn the_server_ends_a_transaction_that_lasts_for_too_long<S: Stack>() {
         assert_eq!(error.code(), Some(&SqlState::UNDEFINED_OBJECT));
         return;
     }
-    let gate = Arc::new(Semaphore::new(0));
-    let waits = Arc::clone(&gate);
-    let service = Service::with(
-        &database,
-        pool_with::<S>(&database, 6, limit),
-        |it| it,
-        move |call: Call<S>| {
-            let gate = Arc::clone(&waits);
-            async move {
-                let project = call.insert().await?;
-                if call.name == "hangs" {
-                    gate.acquire().await.expect("it is not closed").forget();
-                }
-                Ok(project)
-            }
-        },
-    )
-    .await;
-    let zombie = service.spawn("hangs");
-    until("the handler runs", async || service.runs() == 1).await;
-    all_have_ended(&owner).await;
-    // Its key is free, before it wakes up.
-    let other = service.create("another shop").await.expect("a call");
-    gate.add_permits(1);
-    assert_eq!(reason(zombie.await.expect("no panic")), Reason::StoreUnavailable);
-    assert_eq!((rows(&owner).await, other.replayed), ([1, 1, 1], false));
+    ended_by_the_server::<S>(&database, pool_with::<S>(&database, 6, limit), |it| it).await;
 }
 
 /// There is no runtime to roll back in, so the connection is closed, and the pool has its place again.
@@ -384,7 +344,7 @@ pub async fn one_is_enough_for_many_calls<S: Stack>() {
     let owner = database.owner().await;
     let pool = pool::<S>(&database, 1);
     let project = uuid_of(&database.project(None).await);
-    let transactional = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let transactional = Service::inserting::<S>(&database, pool.clone()).await;
     let describe = |procedure: ProcedureBuilder| procedure.mode(Mode::Reserved);
     let reserved = Service::with(&database, pool.clone(), describe, move |_: Call<S>| async move { Ok(project) }).await;
     let mut calls = JoinSet::new();

@@ -16,7 +16,7 @@ pub async fn that_are_cut_anywhere_leave_an_effect_with_its_record_or_neither<S:
     let database = Database::new().await;
     let owner = database.owner().await;
     let (proxy, pool) = pool_through_proxy::<S>(&database, 4).await;
-    let service = Service::new(&database, pool, |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(&database, pool).await;
     let mut calls = 0;
     for direction in [Direction::Requests, Direction::Answers] {
         for left in (0..CALL).step_by(250) {
@@ -35,36 +35,32 @@ pub async fn that_are_cut_anywhere_leave_an_effect_with_its_record_or_neither<S:
     }
 }
 
+/// Without a key there is nothing to look up: the client learns that the outcome is not known.
 pub async fn that_are_cut_at_the_commit_are_looked_up<S: Stack>() {
-    for (moment, happened) in [(Moment::AfterCommit, true), (Moment::BeforeCommit, false)] {
+    for (has_key, moment, left) in [
+        (true, Moment::AfterCommit, [1, 1, 1]),
+        (true, Moment::BeforeCommit, [0, 0, 0]),
+        (false, Moment::AfterCommit, [1, 1, 0]),
+        (false, Moment::BeforeCommit, [0, 0, 0]),
+    ] {
         let database = Database::new().await;
         let owner = database.owner().await;
         let (proxy, pool) = pool_through_proxy::<S>(&database, 4).await;
-        let service = Service::new(&database, pool, |call: Call<S>| async move { call.insert().await }).await;
+        let service = Service::inserting::<S>(&database, pool).await;
+        let service = if has_key { service } else { service.with_key(None) };
         proxy.cut_later(Cut { all: false, moment }, || ());
         let first = service.create("shop").await;
-        let left = i64::from(happened);
-        assert_eq!(rows(&owner).await, [left; 3]);
-        match first {
-            Ok(first) => assert!(happened && !first.replayed),
-            refused => assert_eq!((reason(refused), happened), (Reason::StoreUnavailable, false)),
-        }
-        assert_eq!(service.create("shop").await.expect("a response").replayed, happened);
-        assert_eq!((rows(&owner).await, service.runs()), ([1, 1, 1], if happened { 1 } else { 2 }));
-    }
-}
-
-/// There is nothing to look up: the client learns that the outcome is not known.
-pub async fn that_are_cut_at_the_commit_of_a_call_without_a_key_are_errors<S: Stack>() {
-    for (moment, left) in [(Moment::AfterCommit, [1, 1, 0]), (Moment::BeforeCommit, [0, 0, 0])] {
-        let database = Database::new().await;
-        let owner = database.owner().await;
-        let (proxy, pool) = pool_through_proxy::<S>(&database, 4).await;
-        let service = Service::new(&database, pool, |call: Call<S>| async move { call.insert().await }).await;
-        proxy.cut_later(Cut { all: false, moment }, || ());
-        assert_eq!(reason(service.with_key(None).create("shop").await), Reason::StoreUnavailable);
         all_have_ended(&owner).await;
-        assert_eq!(rows(&owner).await, left);
+        assert_eq!(rows(&owner).await, left, "{moment:?}, with a key: {has_key}");
+        let is_recorded = left[2] == 1;
+        match first {
+            Ok(first) => assert!(is_recorded && !first.replayed),
+            refused => assert_eq!((reason(refused), is_recorded), (Reason::StoreUnavailable, false)),
+        }
+        if has_key {
+            assert_eq!(service.create("shop").await.expect("a response").replayed, is_recorded);
+            assert_eq!((rows(&owner).await, service.runs()), ([1, 1, 1], if is_recorded { 1 } else { 2 }));
+        }
     }
 }
 

@@ -1,8 +1,6 @@
 //! Concurrent calls with one key.
 
-use std::sync::Arc;
-
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::task::JoinSet;
 use tonic::Code;
 use tonic_idempotency::{
     rejection::{Mismatch, Reason},
@@ -12,30 +10,20 @@ use tonic_idempotency::{
 };
 use tonic_idempotency_tests::{Database, until};
 
-use crate::{Call, Service, Stack, all_have_ended, assert_clean, new_claim, patient, pool, reason, rows};
+use crate::{Service, Stack, all_have_ended, assert_clean, new_claim, patient, pool, reason, rows};
 
 pub async fn a_duplicate_is_refused_at_once_while_the_first_runs<S: Stack>() {
     let database = Database::new().await;
-    let gate = Arc::new(Semaphore::new(0));
-    let waits = Arc::clone(&gate);
-    let service = Service::new(&database, pool::<S>(&database, 4), move |call: Call<S>| {
-        let gate = Arc::clone(&waits);
-        async move {
-            let project = call.insert().await?;
-            gate.acquire().await.expect("it is not closed").forget();
-            Ok(project)
-        }
-    })
-    .await;
-    let first = service.spawn("shop");
+    let (service, gate) = Service::gated::<S>(&database, pool::<S>(&database, 4), |it| it).await;
+    let first = service.spawn("wait");
     until("the handler runs", async || service.runs() == 1).await;
-    for name in ["shop", "shop", "another shop"] {
+    for name in ["wait", "wait", "another shop"] {
         let status = service.create(name).await.expect_err("in progress");
         assert_eq!((status.code(), Reason::of(&status)), (Code::Aborted, Some(Reason::InProgress)));
     }
     gate.add_permits(1);
     let first = first.await.expect("no panic").expect("the first call");
-    let replay = service.create("shop").await.expect("a replay");
+    let replay = service.create("wait").await.expect("a replay");
     assert_eq!((replay.project, replay.replayed, service.runs()), (first.project, true, 1));
     assert_eq!(reason(service.create("another shop").await), Reason::KeyReused);
 }
@@ -43,8 +31,7 @@ pub async fn a_duplicate_is_refused_at_once_while_the_first_runs<S: Stack>() {
 pub async fn one_of_many_at_once_runs<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let service =
-        Service::new(&database, pool::<S>(&database, 8), |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(&database, pool::<S>(&database, 8)).await;
     for round in 1..=4 {
         let service = service.with_new_key();
         let mut calls = JoinSet::new();
@@ -68,7 +55,7 @@ pub async fn one_of_many_at_once_runs<S: Stack>() {
 pub async fn all_of_many_at_once_are_replayed_after_the_first<S: Stack>() {
     let database = Database::new().await;
     let pool = pool::<S>(&database, 8);
-    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(&database, pool.clone()).await;
     let first = service.create("shop").await.expect("the first call");
     let mut calls = JoinSet::new();
     for _ in 0..8 {

@@ -11,7 +11,7 @@ use tonic_idempotency::{
         VerifyError,
     },
 };
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, Proxy};
 
 use crate::{
     Call, PoolOptions, Service, Stack, all_are_back, assert_clean, behind_bouncer, execute_on_one, new_claim, patient,
@@ -53,28 +53,19 @@ pub async fn of_stale_statements_are_not_seen<S: Stack>() {
     assert_eq!(records.get::<_, i64>(0), 3);
 }
 
-/// An operation is repeated on another connection.
-pub async fn of_lost_connections_are_not_seen<S: Stack>() {
-    let database = Database::new().await;
-    let (proxy, pool) = pool_through_proxy::<S>(&database, 4).await;
-    let store = patient::<S>(pool.clone());
-    store.sweep(1).await.expect("the store answers");
-    all_are_back::<S>(&pool).await;
-    proxy.cut_connections();
-    let claimed = store.claim(&new_claim()).await.expect("the store answers");
-    assert!(matches!(claimed, ClaimOutcome::Acquired));
-}
-
-/// A connection that falls silent does not hold up the operation.
-pub async fn of_silent_connections_are_not_seen<S: Stack>() {
-    let database = Database::new().await;
-    let (proxy, pool) = pool_through_proxy::<S>(&database, 4).await;
-    let store = patient::<S>(pool.clone()).timeout(Duration::from_secs(10));
-    store.sweep(1).await.expect("the store answers");
-    all_are_back::<S>(&pool).await;
-    proxy.silence_connections();
-    let claimed = store.claim(&new_claim()).await.expect("the store answers");
-    assert!(matches!(claimed, ClaimOutcome::Acquired));
+/// An operation is repeated on another connection. One that falls silent does not hold it up.
+pub async fn of_lost_and_silent_connections_are_not_seen<S: Stack>() {
+    let ways: [fn(&Proxy); 2] = [Proxy::cut_connections, Proxy::silence_connections];
+    for way in ways {
+        let database = Database::new().await;
+        let (proxy, pool) = pool_through_proxy::<S>(&database, 4).await;
+        let store = patient::<S>(pool.clone()).timeout(Duration::from_secs(10));
+        store.sweep(1).await.expect("the store answers");
+        all_are_back::<S>(&pool).await;
+        way(&proxy);
+        let claimed = store.claim(&new_claim()).await.expect("the store answers");
+        assert!(matches!(claimed, ClaimOutcome::Acquired));
+    }
 }
 
 /// The role's settings change how the server writes bytes as text.

@@ -42,7 +42,7 @@ pub async fn a_call_at_a_standby_is_refused_and_its_connection_is_closed<S: Stac
     let Some(pair) = pair().await else { return };
     let database = Database::on(&pair.primary()).await;
     let (proxy, pool) = pool_through::<S>(&pair, 4);
-    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(&database, pool.clone()).await;
     let first = service.create("shop").await.expect("a call");
     fill::<S>(&pool, 4).await;
     proxy.lead_to(pair.address_of_standby());

@@ -166,62 +166,42 @@ pub async fn lose<S: Stack>(statement: &'static str, answer: Answer<S>) -> Optio
     reasons[0]
 }
 
-pub async fn a_conflict_is_reported_if_the_answer_has_it_as_its_source<S: Stack>() {
-    let answers: [Answer<S>; 2] = [
-        |_, lost| {
+/// A driver that does not notice a conflict by itself learns of it from the handler, or knows only that the transaction has failed.
+pub async fn a_conflict_that_is_told_or_noticed_is_reported_and_never_committed<S: Stack>() {
+    let told: [(&str, Answer<S>); 5] = [
+        ("the error itself", |_, lost| {
             assert_eq!(S::kind(&lost), TransactionErrorKind::Conflict);
             Err(status(lost))
-        },
-        |_, lost| {
+        }),
+        ("the source of a final error", |_, lost| {
             let mut status = Status::failed_precondition("a final error");
             status.set_source(Arc::new(lost));
             Err(status)
-        },
-    ];
-    for statement in [DEADLOCK, SERIALIZATION_FAILURE] {
-        for answer in answers {
-            assert_eq!(lose(statement, answer).await, Some(Reason::Conflict));
-        }
-    }
-}
-
-pub async fn a_conflict_is_reported_if_the_handler_notes_it_whatever_it_answers<S: Stack>() {
-    let answers: [Answer<S>; 3] = [
-        |call, lost| {
+        }),
+        ("noted, and hidden", |call, lost| {
             S::note(&call.transaction(), &lost);
             Err(Status::internal("something is wrong"))
-        },
-        |call, lost| {
+        }),
+        ("noted, and a final error", |call, lost| {
             S::note(&call.transaction(), &lost);
             Err(Status::failed_precondition("a final error"))
-        },
-        |call, lost| {
+        }),
+        ("noted, and a success", |call, lost| {
             S::note(&call.transaction(), &lost);
             Ok(Uuid::nil())
-        },
+        }),
+    ];
+    let hidden: [(&str, Answer<S>); 2] = [
+        ("hidden", |_, _| Err(Status::internal("something is wrong"))),
+        ("hidden behind a final error", |_, _| Err(Status::failed_precondition("a final error"))),
     ];
     for statement in [DEADLOCK, SERIALIZATION_FAILURE] {
-        for answer in answers {
-            assert_eq!(lose(statement, answer).await, Some(Reason::Conflict));
+        let is_noticed = S::NOTICED.contains(&statement);
+        for (answer, make) in told.into_iter().chain(hidden.into_iter().filter(|_| is_noticed)) {
+            assert_eq!(lose(statement, make).await, Some(Reason::Conflict), "{statement}: {answer}");
         }
-    }
-}
-
-pub async fn a_conflict_that_the_driver_notices_is_reported_whatever_the_handler_answers<S: Stack>() {
-    let answers: [Answer<S>; 2] =
-        [|_, _| Err(Status::internal("something is wrong")), |_, _| Err(Status::failed_precondition("a final error"))];
-    for statement in S::NOTICED {
-        for answer in answers {
-            assert_eq!(lose(statement, answer).await, Some(Reason::Conflict), "{statement}");
-        }
-    }
-}
-
-/// A driver that does not notice a conflict knows only that the transaction has failed.
-pub async fn a_conflict_that_the_handler_swallows_is_not_committed<S: Stack>() {
-    for statement in [DEADLOCK, SERIALIZATION_FAILURE] {
-        let reason = if S::NOTICED.contains(&statement) { Reason::Conflict } else { Reason::NotCommitted };
-        assert_eq!(lose::<S>(statement, |_, _| Ok(Uuid::nil())).await, Some(reason), "{statement}");
+        let swallowed = if is_noticed { Reason::Conflict } else { Reason::NotCommitted };
+        assert_eq!(lose::<S>(statement, |_, _| Ok(Uuid::nil())).await, Some(swallowed), "{statement}");
     }
 }
 
@@ -246,10 +226,11 @@ pub async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored<S: Stack>(
     let database = Database::new().await;
     let service = Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move {
         call.nested(&[Step::Lose], End::RollBack).await.map_err(status)?;
-        call.insert().await
+        if call.name == "fail" { Err(Status::not_found("for another reason")) } else { call.insert().await }
     })
     .await;
     for key in [service.key, None] {
+        assert_eq!(service.with_key(key).create("fail").await.expect_err("it fails").code(), Code::NotFound);
         service.with_key(key).create("shop").await.expect("a call");
     }
     assert_eq!(rows(&database.owner().await).await, [2, 2, 1]);

@@ -81,19 +81,16 @@ async fn assert_free<S: Stack>(world: (&Database, &Proxy, &S::Pool, &SqlStore<S:
     }
 }
 
-pub async fn to_claim_a_key_reserve_nothing<S: Stack>() {
-    let (database, proxy, pool, store) = stalled::<S>(1).await;
-    let claims = [new_claim()];
-    claim_and_release(&store, &claims).await;
-    assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
-}
-
-/// A call that waits for a status makes its second attempt before the time of the first is over.
-pub async fn whose_time_is_not_over_keep_the_key_from_being_released<S: Stack>() {
-    let (database, proxy, pool, store) = stalled::<S>(1).await;
-    let claims = [Claim { resource_type: Some("project".to_owned()), ..new_claim() }];
-    claim_and_release(&store, &claims).await;
-    assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
+/// One claim; one of a call that waits for a status, which makes its second attempt before the time of the first is over and keeps the key
+/// from being released until then; and many, of which the first goes alone, and the others go together, on a connection that is
+/// stalled, too.
+pub async fn to_claim_keys_reserve_nothing<S: Stack>() {
+    let with_status = Claim { resource_type: Some("project".to_owned()), ..new_claim() };
+    for (connections, claims) in [(1, vec![new_claim()]), (1, vec![with_status]), (6, new_claims())] {
+        let (database, proxy, pool, store) = stalled::<S>(connections).await;
+        claim_and_release(&store, &claims).await;
+        assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
+    }
 }
 
 /// One that is only slow does not keep the key for all of its time.
@@ -142,14 +139,6 @@ pub async fn to_claim_a_key_that_another_call_holds_reserve_nothing<S: Stack>() 
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
     assert!(matches!(holder.release(&held.reservation).await, Ok(ReleaseOutcome::Released)));
     drop(holder);
-    assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
-}
-
-/// The first call goes alone, and the others go together, on a connection that is stalled, too.
-pub async fn to_claim_many_keys_together_reserve_nothing<S: Stack>() {
-    let (database, proxy, pool, store) = stalled::<S>(6).await;
-    let claims = new_claims();
-    claim_and_release(&store, &claims).await;
     assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
 }
 

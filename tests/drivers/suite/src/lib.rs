@@ -28,52 +28,35 @@
 //! | [`session`] | users and settings |
 //! | [`without_key`] | calls without a key or without a user |
 
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
+#![expect(missing_docs, reason = "the name of a test says what it tests")]
+
 pub mod atomicity;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod bouncer;
 mod conformance;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod connections;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod cuts;
 mod database;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod disconnects;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod duplicates;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod errors;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod failover;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod functions;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod handle;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod isolation;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod late_attempts;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod lost_answers;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod operations;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod outages;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod owned;
 mod pool;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod reserved;
 pub mod round_trips;
 mod run;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod savepoints;
+pub mod sequences;
 mod service;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod session;
 mod stack;
-#[expect(missing_docs, reason = "the name of a test says what it tests")]
 pub mod without_key;
 
 #[doc(hidden)]
@@ -82,7 +65,7 @@ pub use tonic_idempotency::store::conformance::conformance_tests;
 #[doc(hidden)]
 pub use self::run::{assert_known, run};
 pub use self::{
-    conformance::{BehindPgBouncer, OnAServer},
+    conformance::Stores,
     database::{
         DEADLOCK, INSERT, NOTES, SERIALIZATION_FAILURE, all_have_ended, names, open_transactions, rows, until_statement,
     },

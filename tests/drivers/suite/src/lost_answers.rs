@@ -11,7 +11,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{Database, Proxy, until};
 use uuid::Uuid;
 
-use crate::{Call, Seen, Service, Stack, claim, pool_through_proxy, reason, rows, store};
+use crate::{Seen, Service, Stack, claim, pool_through_proxy, reason, rows, store};
 
 /// Makes the COMMIT of a project wait for an advisory lock, which the returned client holds.
 async fn slow_commits(database: &Database) -> Client {
@@ -37,7 +37,7 @@ async fn cut_in_the_commit<S: Stack>(
 ) -> (Service, Client, Proxy, tokio::task::JoinHandle<Outcome>) {
     let owner = slow_commits(database).await;
     let (proxy, pool) = pool_through_proxy::<S>(database, 4).await;
-    let service = Service::new(database, pool, |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(database, pool).await;
     let call = service.spawn("shop");
     until("the COMMIT waits", async || owner.query(WAITING, &[]).await.expect("the locks").len() == 1).await;
     proxy.cut_connections();

@@ -5,18 +5,18 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::sync::oneshot;
 use tonic::{Code, Status};
 use tonic_idempotency::{
     Caller, IdempotencyLayer, UserId,
     policy::{DisconnectPolicy, FinalErrors, Mode, Procedure, ProcedureBuilder},
     rejection::Reason,
-    run::{Bytes, Call, HandlerError, Operation, Outcome, RunError, Settlement},
+    run::{Bytes, Call, HandlerError, Operation, Outcome, RunError},
 };
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
-use crate::{DEADLOCK, NOTES, Stack, all_have_ended, patient, pool, rows, status};
+use crate::{DEADLOCK, Stack, all_have_ended, patient, pool, rows, status};
 
 const IMPORT: &str = "shop.v1/ImportProject";
 
@@ -87,24 +87,7 @@ pub async fn take_effect_once_and_give_their_response_to_each_delivery<S: Stack>
     all_have_ended(&owner).await;
 }
 
-pub async fn of_many_deliveries_at_once_one_runs<S: Stack>() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    let import = Arc::new(Import::new::<S>(&database, |it| it).await);
-    let mut deliveries = JoinSet::new();
-    for _ in 0..24 {
-        let import = Arc::clone(&import);
-        deliveries.spawn(async move { import.insert::<S>("shop").await });
-    }
-    let ended = deliveries.join_all().await;
-    assert_eq!(ended.iter().flatten().filter(|outcome| !outcome.is_replay()).count(), 1, "{ended:?}");
-    for ended in ended.into_iter().filter(Result::is_err) {
-        assert_eq!(reason(ended), Reason::InProgress);
-    }
-    assert_eq!((import.runs(), rows(&owner).await), (1, [1, 1, 1]));
-    all_have_ended(&owner).await;
-}
-
+/// The connection is lost, or another transaction wins.
 pub async fn whose_transaction_is_lost_may_be_delivered_again_whatever_their_handler_says<S: Stack>() {
     let database = Database::new().await;
     let owner = Arc::new(database.owner().await);
@@ -121,8 +104,15 @@ pub async fn whose_transaction_is_lost_may_be_delivered_again_whatever_their_han
         };
         assert_eq!(reason(import.run::<S, _>("shop", ends).await), Reason::StoreUnavailable);
     }
-    assert_eq!((import.runs(), rows(&owner).await), (3, [0; 3]));
-    import.insert::<S>("shop").await.expect("the key is free");
+    let lose = |transaction| async move {
+        let mut connection = S::connection(&transaction).await.map_err(status)?;
+        S::execute(&mut connection, DEADLOCK).await.map_err(status)
+    };
+    assert_eq!(reason(import.run::<S, _>("shop", lose).await), Reason::Conflict);
+    all_have_ended(&owner).await;
+    assert_eq!((import.runs(), rows(&owner).await), (4, [0; 3]));
+    assert!(!import.insert::<S>("shop").await.expect("the key is free").is_replay());
+    assert_eq!(rows(&owner).await, [1, 1, 1]);
 }
 
 pub async fn that_fail_leave_nothing_or_their_final_error<S: Stack>() {
@@ -138,36 +128,6 @@ pub async fn that_fail_leave_nothing_or_their_final_error<S: Stack>() {
         all_have_ended(&owner).await;
         assert_eq!((import.runs(), rows(&owner).await), (runs, [0, 0, records]));
     }
-}
-
-pub async fn whose_prepared_statement_is_stale_may_be_tried_again<S: Stack>() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    owner.batch_execute(NOTES).await.expect("the table");
-    let mut import = Import::new::<S>(&database, |it| it).await;
-    let mut is_changed = false;
-    for _ in 0..4 {
-        let read = |transaction| async move {
-            let mut connection = S::connection(&transaction).await.map_err(status)?;
-            S::read_note(&mut connection).await.map(drop).map_err(status)
-        };
-        import.key = Uuid::new_v4().to_string();
-        match import.run::<S, _>("shop", read).await {
-            Err(error) if is_changed => {
-                let ended = Err(error);
-                assert!(matches!(Settlement::of(&ended), Settlement::Redeliver { .. }), "{ended:?}");
-                assert_eq!(reason(ended), Reason::Conflict);
-                is_changed = false;
-            }
-            ended => drop(ended.expect("a project")),
-        }
-        all_have_ended(&owner).await;
-        if import.runs() == 1 {
-            owner.batch_execute("ALTER TABLE public.notes ALTER note TYPE text").await.expect("a change");
-            is_changed = true;
-        }
-    }
-    assert!(!is_changed && import.runs() == 4);
 }
 
 /// A message that can never be handled: its error has no code.
@@ -202,21 +162,6 @@ pub async fn that_can_never_succeed_leave_their_error_and_nothing_else<S: Stack>
         all_have_ended(&owner).await;
         assert_eq!((import.runs(), rows(&owner).await), (1, [0, 0, 1]));
     }
-}
-
-pub async fn that_lose_against_another_transaction_may_be_tried_again<S: Stack>() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    let import = Import::new::<S>(&database, |it| it).await;
-    let lose = |transaction| async move {
-        let mut connection = S::connection(&transaction).await.map_err(status)?;
-        S::execute(&mut connection, DEADLOCK).await.map_err(status)
-    };
-    assert_eq!(reason(import.run::<S, _>("shop", lose).await), Reason::Conflict);
-    all_have_ended(&owner).await;
-    assert_eq!(rows(&owner).await, [0, 0, 0]);
-    assert!(!import.insert::<S>("shop").await.expect("another delivery").is_replay());
-    assert_eq!(rows(&owner).await, [1, 1, 1]);
 }
 
 /// The consumer goes away in the middle: the handler runs to its end, or is rolled back.

@@ -78,7 +78,7 @@ pub async fn are_at_most_one_more_than_those_of_the_handler_alone<S: Stack>() {
     let database = Database::new().await;
     let mut count = RoundTrips::<S>::new(&database).await;
     let pool = count.pool.clone();
-    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let service = Service::inserting::<S>(&database, pool.clone()).await;
     let user = service.user.expect("a user");
     // The statements are prepared once for each connection.
     S::bare(&pool, user).await.expect("a project");

@@ -46,13 +46,13 @@ macro_rules! driver_tests {
         mod conformance_on_a_server {
             use super::*;
 
-            $crate::conformance_tests!($crate::OnAServer::<$stack>::new());
+            $crate::conformance_tests!($crate::Stores::<$stack>::on_a_server());
         }
 
         mod conformance_behind_pgbouncer {
             use super::*;
 
-            $crate::conformance_tests!($crate::BehindPgBouncer::<$stack>::new());
+            $crate::conformance_tests!($crate::Stores::<$stack>::behind_pgbouncer());
         }
 
         $crate::driver_tests!($stack, transactions);
@@ -99,7 +99,6 @@ macro_rules! driver_tests {
             cuts {
                 that_are_cut_anywhere_leave_an_effect_with_its_record_or_neither
                 that_are_cut_at_the_commit_are_looked_up
-                that_are_cut_at_the_commit_of_a_call_without_a_key_are_errors
                 that_are_silent_before_a_call_are_replaced
                 that_fall_silent_in_a_call_hold_its_key_no_longer_than_the_server_waits
             }
@@ -121,9 +120,8 @@ macro_rules! driver_tests {
                 of_another_server_are_refusals_and_leave_the_connection
                 of_a_login_are_told_apart
                 of_stale_statements_are_not_seen
-                of_lost_connections_are_not_seen
+                of_lost_and_silent_connections_are_not_seen
                 of_a_lost_transaction_are_those_of_the_store_whatever_its_handler_says
-                of_silent_connections_are_not_seen
                 of_texts_are_not_made_by_the_settings_of_the_role
                 of_the_set_up_are_found_by_verify
             }
@@ -149,22 +147,17 @@ macro_rules! driver_tests {
                 is_the_procedures_whatever_the_default_of_the_role
                 a_call_that_loses_a_conflict_is_aborted_and_can_be_retried
                 a_call_that_loses_a_deadlock_is_aborted_and_can_be_retried
-                a_conflict_is_reported_if_the_answer_has_it_as_its_source
-                a_conflict_is_reported_if_the_handler_notes_it_whatever_it_answers
-                a_conflict_that_the_driver_notices_is_reported_whatever_the_handler_answers
-                a_conflict_that_the_handler_swallows_is_not_committed
+                a_conflict_that_is_told_or_noticed_is_reported_and_never_committed
                 another_error_is_not_taken_for_a_conflict
                 a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored
                 a_lost_connection_is_told_from_a_conflict
                 a_change_of_the_schema_fails_one_call_on_each_connection
             }
             late_attempts {
-                to_claim_a_key_reserve_nothing
-                whose_time_is_not_over_keep_the_key_from_being_released
+                to_claim_keys_reserve_nothing
                 whose_time_is_not_over_do_not_keep_a_call_from_being_abandoned
                 that_are_answered_do_not_keep_the_key
                 to_claim_a_key_that_another_call_holds_reserve_nothing
-                to_claim_many_keys_together_reserve_nothing
                 to_begin_a_transaction_do_not_count_as_another_call
             }
             lost_answers {
@@ -174,12 +167,9 @@ macro_rules! driver_tests {
             }
             operations {
                 take_effect_once_and_give_their_response_to_each_delivery
-                of_many_deliveries_at_once_one_runs
                 that_fail_leave_nothing_or_their_final_error
                 whose_transaction_is_lost_may_be_delivered_again_whatever_their_handler_says
                 that_can_never_succeed_leave_their_error_and_nothing_else
-                that_lose_against_another_transaction_may_be_tried_again
-                whose_prepared_statement_is_stale_may_be_tried_again
                 whose_future_is_dropped_end_as_their_policy_says
             }
             outages {
@@ -231,7 +221,6 @@ macro_rules! driver_tests {
             without_key {
                 a_call_that_succeeds_is_committed_and_not_recorded
                 a_call_whose_key_field_is_empty_is_committed_and_not_recorded
-                a_call_that_fails_or_panics_leaves_nothing
                 a_client_that_disconnects_cancels_its_call
                 a_call_without_a_user_has_a_transaction_without_one
             }

@@ -19,6 +19,7 @@ use organization::{
         project_service_server::{ProjectService, ProjectServiceServer},
     },
 };
+use tokio::sync::Semaphore;
 use tonic::{
     Request, Response, Status,
     service::{Routes, interceptor::InterceptedService},
@@ -205,6 +206,32 @@ impl Service {
         F: Future<Output = Result<Uuid, Status>> + Send + 'static,
     {
         Self::built(database, patient::<S>(pool), describe, |builder| builder, script).await
+    }
+
+    /// A service whose handler inserts a project, and then waits for the gate if the call's name begins with `wait`.
+    pub async fn gated<S: Stack>(
+        database: &Database,
+        pool: S::Pool,
+        describe: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder,
+    ) -> (Self, Arc<Semaphore>) {
+        let gate = Arc::new(Semaphore::new(0));
+        let waits = Arc::clone(&gate);
+        let script = move |call: Call<S>| {
+            let gate = Arc::clone(&waits);
+            async move {
+                let project = call.insert().await?;
+                if call.name.starts_with("wait") {
+                    gate.acquire().await.expect("it is not closed").forget();
+                }
+                Ok(project)
+            }
+        };
+        (Self::with(database, pool, describe, script).await, gate)
+    }
+
+    /// A service whose handler inserts a project with the call's name.
+    pub async fn inserting<S: Stack>(database: &Database, pool: S::Pool) -> Self {
+        Self::new(database, pool, |call: Call<S>| async move { call.insert().await }).await
     }
 
     /// The same, with another store and another layer.
