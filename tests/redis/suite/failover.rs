@@ -8,8 +8,8 @@ use tonic_idempotency_redis::{
 };
 
 use crate::{
-    record::{acquire, again, assert_replayed, claim, complete},
-    servers::{DOWN_AFTER, PATIENCE, are_missing, on_cluster, watched},
+    record::{acquire, again, assert_replayed, claim, complete, name_of},
+    servers::{PATIENCE, on_cluster, start_cluster, watched},
     until::until,
 };
 
@@ -45,10 +45,7 @@ fn is_primary(server: &Server) -> bool {
 }
 
 async fn with_sentinel(break_server: fn(&Server)) {
-    if are_missing() {
-        return;
-    }
-    let watched = watched();
+    let Some(watched) = watched() else { return };
     let [primary, replica] = watched.servers();
     let name = watched.name().to_owned();
     let client = SentinelClient::build(watched.urls(), name, None, SentinelServerType::Master).expect("addresses");
@@ -68,10 +65,7 @@ async fn goes_on_with_sentinel_after_the_primary_has_hung() {
 }
 
 async fn in_cluster(break_server: fn(&Server)) {
-    if are_missing() {
-        return;
-    }
-    let cluster = Cluster::start(DOWN_AFTER, &[]).expect("a cluster");
+    let Some(cluster) = start_cluster(&[]) else { return };
     let store = on_cluster(&cluster);
     let (primary, replica) = cluster.pair(0).expect("a pair");
     goes_on_after(
@@ -99,30 +93,42 @@ async fn goes_on_in_a_cluster_after_a_primary_has_hung() {
 /// A slot that moves to another primary takes its records along.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finds_a_record_whose_slot_has_moved() {
-    if are_missing() {
-        return;
-    }
-    let cluster = Cluster::start(DOWN_AFTER, &[]).expect("a cluster");
+    let Some(cluster) = start_cluster(&[]) else { return };
     let store = on_cluster(&cluster).prefix("moved").expect("a prefix");
     let first = claim();
     acquire(&store, &first).await;
     complete(&store, &first, "first").await;
-    let (owner, key) = (first.reservation.owner, first.reservation.key);
-    let name = format!("moved:{{{}:{}}}", owner.as_uuid(), key.as_uuid());
-    let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &name]).trim().to_owned();
-    let number: u16 = slot.parse().expect("a slot");
-    let (from, _) = cluster.pair(number).expect("a pair");
-    let (to, _) = cluster.pair((number + 8192) % 16384).expect("another pair");
-    let id = |node: &Server| node.ask(&["CLUSTER", "MYID"]).trim().to_owned();
-    assert!(to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]).contains("OK"));
-    assert!(from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]).contains("OK"));
+    let name = name_of(&first, "moved");
+    let Moving { slot, from, to } = move_slot(&cluster, &name);
     // Half way: a key that is not at its old primary is asked for at the new one.
     assert_replayed(&store, &first, "first").await;
     let port = to.address().port().to_string();
     assert!(from.ask(&["MIGRATE", "127.0.0.1", &port, &name, "0", "5000"]).contains("OK"));
     assert_replayed(&store, &first, "first").await;
     for node in [to, from] {
-        assert!(node.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &id(to)]).contains("OK"));
+        assert!(node.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &id_of(to)]).contains("OK"));
     }
     assert_replayed(&store, &first, "first").await;
+}
+
+/// A slot, and the primaries that it moves between.
+pub(crate) struct Moving<'a> {
+    slot: String,
+    from: &'a Server,
+    to: &'a Server,
+}
+
+fn id_of(node: &Server) -> String {
+    node.ask(&["CLUSTER", "MYID"]).trim().to_owned()
+}
+
+/// Begins to move the slot of this name.
+pub(crate) fn move_slot<'a>(cluster: &'a Cluster, name: &str) -> Moving<'a> {
+    let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", name]).trim().to_owned();
+    let number: u16 = slot.parse().expect("a slot");
+    let (from, _) = cluster.pair(number).expect("a pair");
+    let (to, _) = cluster.pair((number + 8192) % 16384).expect("another pair");
+    assert!(to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id_of(from)]).contains("OK"));
+    assert!(from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id_of(to)]).contains("OK"));
+    Moving { slot, from, to }
 }

@@ -3,18 +3,17 @@
 use std::{net::TcpListener, time::Duration};
 
 use quickstart::FILE_DESCRIPTOR_SET;
-use scratch_redis::Server;
 use tonic::{Code, Response};
 use tonic_idempotency::{
     IdempotencyLayer,
     layer::BuildError,
-    policy::{Mode, ProcedureError},
+    policy::{Mode, Policies, ProcedureError},
     rejection::Reason,
 };
 use tonic_idempotency_redis::{Durability, RedisStore};
 
 use crate::{
-    servers::{are_missing, at, cluster, on, on_cluster, store},
+    servers::{at, cluster, on, on_cluster, shared, start},
     shop::{CREATE, Shop, proceeding},
 };
 
@@ -34,70 +33,44 @@ async fn shop(store: RedisStore) -> Shop {
     Shop::with(|builder| builder.store(store)).await
 }
 
-async fn creates_once(store: RedisStore) {
-    let shop = shop(store).await;
-    let first = shop.create("a").await.expect("the first call");
-    let second = shop.create("a").await.expect("a replay");
-    assert!(!is_replayed(&first) && is_replayed(&second));
-    assert_eq!(first.into_inner(), second.into_inner());
-    let other = shop.create("b").await.expect_err("another request");
-    assert_eq!(Reason::of(&other), Some(Reason::KeyReused), "{other:?}");
-    assert_eq!(shop.orders.started(), 1);
-}
-
 #[tokio::test]
-async fn a_call_is_made_once_on_a_server() {
-    if !are_missing() {
-        creates_once(store()).await;
+async fn a_call_is_made_once_and_frees_its_key_if_it_fails() {
+    let (Some(store), Some(cluster)) = (shared(), cluster()) else { return };
+    for store in [store, on_cluster(cluster).durability(Durability::replicas(1))] {
+        let shop = shop(store).await;
+        assert_eq!(shop.create("fail at first").await.expect_err("the first call fails").code(), Code::NotFound);
+        let first = shop.create("fail at first").await.expect("the key is free");
+        let second = shop.create("fail at first").await.expect("a replay");
+        assert!(!is_replayed(&first) && is_replayed(&second));
+        assert_eq!(first.into_inner(), second.into_inner());
+        let other = shop.create("b").await.expect_err("another request");
+        assert_eq!(Reason::of(&other), Some(Reason::KeyReused), "{other:?}");
+        assert_eq!(shop.orders.started(), 2);
     }
 }
 
 #[tokio::test]
-async fn a_call_is_made_once_in_a_cluster() {
-    if !are_missing() {
-        creates_once(on_cluster(cluster()).durability(Durability::replicas(1))).await;
-    }
-}
-
-#[tokio::test]
-async fn a_call_that_failed_frees_its_key() {
-    if are_missing() {
-        return;
-    }
-    let shop = shop(store()).await;
-    let error = shop.create("fail at first").await.expect_err("the first call fails");
-    assert_eq!(error.code(), Code::NotFound);
-    assert!(!is_replayed(&shop.create("fail at first").await.expect("the second call")));
-}
-
-#[tokio::test]
-async fn a_call_is_refused_while_the_server_is_away() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
-    let shop = shop(on(&server).timeout(SHORT)).await;
+async fn a_call_is_refused_while_the_server_is_away_or_runs_unprotected_if_that_is_the_policy() {
+    let Some(server) = start(&[]) else { return };
+    let store = on(&server).timeout(SHORT);
+    let make = |policies: Policies| {
+        let store = store.clone();
+        Shop::with(move |builder| builder.store(store).policies(policies))
+    };
+    let (cautious, proceeding) = (make(Policies::default()).await, make(proceeding()).await);
     server.kill();
-    let error = shop.create("a").await.expect_err("no store");
+    let error = cautious.create("a").await.expect_err("no store");
     assert_eq!((error.code(), Reason::of(&error)), (Code::Unavailable, Some(Reason::StoreUnavailable)), "{error:?}");
-    assert_eq!(shop.orders.started(), 0);
-}
-
-#[tokio::test]
-async fn a_call_runs_unprotected_while_the_server_is_away_if_that_is_the_policy() {
-    let shop = Shop::with(|builder| builder.store(away()).policies(proceeding())).await;
-    shop.create("a").await.expect("an unprotected call");
-    assert_eq!(shop.orders.started(), 1);
+    proceeding.create("a").await.expect("an unprotected call");
+    assert_eq!([cautious.orders.started(), proceeding.orders.started()], [0, 1]);
 }
 
 /// Too few replicas are no reason to run unprotected.
 #[tokio::test]
 async fn a_call_is_refused_without_the_replicas_whatever_the_policy() {
-    if are_missing() {
-        return;
-    }
+    let Some(store) = shared() else { return };
     let durability = Durability::replicas(1).within(Duration::from_millis(50));
-    let shop = Shop::with(|builder| builder.store(store().durability(durability)).policies(proceeding())).await;
+    let shop = Shop::with(|builder| builder.store(store.durability(durability)).policies(proceeding())).await;
     let error = shop.create("a").await.expect_err("no replica");
     assert_eq!((error.code(), Reason::of(&error)), (Code::Unavailable, Some(Reason::Overloaded)), "{error:?}");
     assert_eq!(shop.orders.started(), 0);

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::{
     record::{HOUR, claim},
-    servers::{are_missing, store},
+    servers::{on, server, shared},
 };
 
 /// Something that one of a few calls does with one key.
@@ -154,9 +154,7 @@ async fn difference(model: &MemoryStore, store: &impl Store, steps: &[Step]) -> 
 /// Every sequence of three steps of two calls.
 #[test]
 fn has_the_outcomes_of_the_model_in_every_short_sequence() {
-    if are_missing() {
-        return;
-    }
+    let Some(store) = shared() else { return };
     let mut steps = Vec::new();
     for call in [0, 1] {
         for (lease, policy) in
@@ -172,7 +170,6 @@ fn has_the_outcomes_of_the_model_in_every_short_sequence() {
     }
     steps.push(Step::LookUp);
     Runtime::new().expect("a runtime").block_on(async {
-        let store = store();
         let mut running = JoinSet::new();
         for first in steps.clone() {
             let (store, steps) = (store.clone(), steps.clone());
@@ -195,14 +192,12 @@ fn has_the_outcomes_of_the_model_in_every_short_sequence() {
 /// Long sequences of three calls, with every kind of step, request and outcome.
 #[test]
 fn has_the_outcomes_of_the_model_in_long_sequences() {
-    if are_missing() {
-        return;
-    }
+    let Some(server) = server() else { return };
     let runtime = Runtime::new().expect("a runtime");
     let config = Config { cases: 150, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&prop::collection::vec(step(), 1..25), |steps| {
         // A store of its own, because a search reads all records.
-        let difference = runtime.block_on(difference(&MemoryStore::new(), &store(), &steps));
+        let difference = runtime.block_on(difference(&MemoryStore::new(), &on(server), &steps));
         prop_assert!(difference.is_none(), "{}", difference.unwrap_or_default());
         Ok(())
     });

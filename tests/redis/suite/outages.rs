@@ -9,8 +9,8 @@ use tokio::{
     time::Instant,
 };
 use tonic_idempotency::store::{
-    AbandonedQuery, ClaimOutcome, CompleteOutcome, Completion, KeyState, ReleaseOutcome, Store as _, StoreErrorKind,
-    StoredResponse,
+    AbandonedQuery, ClaimOutcome, CompleteOutcome, Completion, KeyState, ReleaseOutcome, Store as _, StoreError,
+    StoreErrorKind, StoredResponse,
 };
 use tonic_idempotency_redis::{
     RedisStore,
@@ -18,8 +18,8 @@ use tonic_idempotency_redis::{
 };
 
 use crate::{
-    record::{acquire, again, assert_replayed, claim, complete, completion, state},
-    servers::{PATIENCE, are_missing, at, cluster, on, store, watched},
+    record::{acquire, again, assert_replayed, claim, complete, completion, name_of, state},
+    servers::{PATIENCE, at, cluster, on, shared, start, watched},
     until::until,
 };
 
@@ -38,26 +38,27 @@ fn lose_an_answer(proxy: &Proxy) {
     proxy.cut_later(Cut { all: true, moment }, || {});
 }
 
+/// Asserts that a claim has failed in this way.
+fn assert_error(outcome: Result<ClaimOutcome, StoreError>, kind: StoreErrorKind, may_have_happened: bool) {
+    let error = outcome.expect_err("it cannot be claimed");
+    assert_eq!((error.kind(), error.may_have_happened()), (kind, may_have_happened), "{error:?}");
+}
+
 #[tokio::test]
 async fn nothing_was_done_if_there_is_no_connection() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port").local_addr().expect("an address");
     let url = format!("redis://{taken}/");
     let began = Instant::now();
-    let error = at(&url).timeout(SHORT).claim(&claim()).await.expect_err("no server");
-    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{error:?}");
+    assert_error(at(&url).timeout(SHORT).claim(&claim()).await, StoreErrorKind::Unreachable, false);
 
     let cluster = RedisStore::cluster(ClusterClientBuilder::new([url])).expect("an address");
-    let error = cluster.timeout(SHORT).claim(&claim()).await.expect_err("no server");
-    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{error:?}");
+    assert_error(cluster.timeout(SHORT).claim(&claim()).await, StoreErrorKind::Unreachable, false);
     assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn goes_on_when_the_server_is_back() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&["appendonly yes", "appendfsync always"]).expect("a server");
+    let Some(server) = start(&["appendonly yes", "appendfsync always"]) else { return };
     let store = on(&server);
     let first = claim();
     acquire(&store, &first).await;
@@ -70,10 +71,7 @@ async fn goes_on_when_the_server_is_back() {
 
 #[tokio::test]
 async fn a_claim_whose_answer_was_lost_is_made_once() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let (proxy, store) = through_proxy(&server);
     acquire(&store, &claim()).await;
     let first = claim();
@@ -86,10 +84,7 @@ async fn a_claim_whose_answer_was_lost_is_made_once() {
 /// An earlier attempt that may still arrive changes nothing as long as the key is held. Only the release waits for it.
 #[tokio::test]
 async fn a_claim_that_holds_its_key_does_not_wait_for_an_earlier_attempt() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let (proxy, store) = through_proxy(&server);
     // An attempt has a quarter of the time.
     let (store, attempt) = (store.timeout(4 * PATIENCE / 10), PATIENCE / 10);
@@ -117,10 +112,7 @@ async fn a_claim_that_holds_its_key_does_not_wait_for_an_earlier_attempt() {
 /// A truncated answer counts as lost, and not as corrupt.
 #[tokio::test]
 async fn an_answer_that_ends_in_the_middle_is_asked_for_again() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let (proxy, store) = through_proxy(&server);
     acquire(&store, &claim()).await;
     for left in [1, 5, 12] {
@@ -143,18 +135,15 @@ async fn a_server_that_is_not_redis_is_corrupt() {
     });
     let cluster = RedisStore::cluster(ClusterClientBuilder::new([url.clone()])).expect("an address");
     for store in [at(&url), cluster] {
-        let error = store.timeout(SHORT).claim(&claim()).await.expect_err("not Redis");
-        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Corrupt, false), "{error:?}");
+        assert_error(store.timeout(SHORT).claim(&claim()).await, StoreErrorKind::Corrupt, false);
     }
 }
 
 /// A store that sends to one node of a cluster is set up wrongly.
 #[tokio::test]
 async fn a_node_that_sends_to_another_refuses() {
-    if are_missing() {
-        return;
-    }
-    let store = on(&cluster().nodes()[0]).timeout(SHORT);
+    let Some(cluster) = cluster() else { return };
+    let store = on(&cluster.nodes()[0]).timeout(SHORT);
     let mut refused = 0;
     for _ in 0..20 {
         match store.claim(&claim()).await {
@@ -170,10 +159,7 @@ async fn a_node_that_sends_to_another_refuses() {
 
 #[tokio::test]
 async fn an_outcome_whose_answer_was_lost_is_recorded_once() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let (proxy, store) = through_proxy(&server);
     let [first, before] = [claim(), claim()];
     acquire(&store, &first).await;
@@ -188,10 +174,7 @@ async fn an_outcome_whose_answer_was_lost_is_recorded_once() {
 
 #[tokio::test]
 async fn a_question_whose_answer_was_lost_is_asked_again() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let (proxy, store) = through_proxy(&server);
     acquire(&store, &claim()).await;
     let search = AbandonedQuery { procedures: Vec::new(), lookback: None, max_attempts: 1, batch: 1 };
@@ -203,10 +186,7 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
 
 #[tokio::test]
 async fn a_connection_that_is_silent_is_replaced() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let (proxy, store) = through_proxy(&server);
     let store = store.timeout(Duration::from_secs(4));
     let first = claim();
@@ -218,18 +198,14 @@ async fn a_connection_that_is_silent_is_replaced() {
 
 #[tokio::test]
 async fn a_server_that_says_nothing_cannot_be_asked() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     // Its only connection is open.
     let store = on(&server).connections(1).timeout(SHORT);
     let first = claim();
     acquire(&store, &first).await;
     server.pause();
     let second = claim();
-    let error = store.claim(&second).await.expect_err("no answer");
-    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Interrupted, true), "{error:?}");
+    assert_error(store.claim(&second).await, StoreErrorKind::Interrupted, true);
     server.resume();
     let store = store.timeout(PATIENCE);
     complete(&store, &first, "first").await;
@@ -240,10 +216,7 @@ async fn a_server_that_says_nothing_cannot_be_asked() {
 /// A slow server can be asked: no policy lets a call run unprotected beside it.
 #[tokio::test]
 async fn a_server_that_is_busy_is_overloaded() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&["busy-reply-threshold 50"]).expect("a server");
+    let Some(server) = start(&["busy-reply-threshold 50"]) else { return };
     let store = on(&server).timeout(SHORT);
     acquire(&store, &claim()).await;
     let client = Client::open(server.url()).expect("an address");
@@ -252,8 +225,7 @@ async fn a_server_that_is_busy_is_overloaded() {
         let _: Result<(), _> = redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut connection);
     });
     until("the script runs", async || server.ask(&["PING"]).contains("BUSY")).await;
-    let error = store.claim(&claim()).await.expect_err("busy");
-    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false), "{error:?}");
+    assert_error(store.claim(&claim()).await, StoreErrorKind::Overloaded, false);
     assert!(server.ask(&["SCRIPT", "KILL"]).contains("OK"));
     busy.await.expect("the script was killed");
     acquire(&store.timeout(PATIENCE), &claim()).await;
@@ -262,10 +234,7 @@ async fn a_server_that_is_busy_is_overloaded() {
 /// A store that may not log in is set up wrongly: its calls are refused, and never run unprotected.
 #[tokio::test]
 async fn a_server_that_wants_another_password_refuses() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&["requirepass right"]).expect("a server");
+    let Some(server) = start(&["requirepass right"]) else { return };
     let address = server.address();
     for login in ["", ":wrong@"] {
         let url = format!("redis://{login}{address}/");
@@ -280,33 +249,23 @@ async fn a_server_that_wants_another_password_refuses() {
 
 #[tokio::test]
 async fn a_replica_takes_no_claim() {
-    if are_missing() {
-        return;
-    }
-    let watched = watched();
+    let Some(watched) = watched() else { return };
     let [_, replica] = watched.servers();
-    let error = on(replica).timeout(SHORT).claim(&claim()).await.expect_err("a replica");
-    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false), "{error:?}");
+    assert_error(on(replica).timeout(SHORT).claim(&claim()).await, StoreErrorKind::Overloaded, false);
 }
 
 #[tokio::test]
 async fn a_record_that_is_not_one_is_corrupt() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let store = on(&server).prefix("x").expect("a prefix");
     let [other_type, other_fields] = [claim(), claim()];
-    let name = |claim: &tonic_idempotency::store::Claim| {
-        format!("x:{{{}:{}}}", claim.reservation.owner.as_uuid(), claim.reservation.key.as_uuid())
-    };
-    server.ask(&["SET", &name(&other_type), "1"]);
+    server.ask(&["SET", &name_of(&other_type, "x"), "1"]);
     let error = store.claim(&other_type).await.expect_err("not a record");
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error:?}");
 
     acquire(&store, &other_fields).await;
     complete(&store, &other_fields, "first").await;
-    server.ask(&["HSET", &name(&other_fields), "outcome", "perhaps"]);
+    server.ask(&["HSET", &name_of(&other_fields, "x"), "outcome", "perhaps"]);
     let error = store.claim(&again(&other_fields)).await.expect_err("not an outcome");
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error:?}");
 }
@@ -314,10 +273,7 @@ async fn a_record_that_is_not_one_is_corrupt() {
 /// Bytes of every value come back as they were.
 #[tokio::test]
 async fn a_response_of_any_bytes_is_kept() {
-    if are_missing() {
-        return;
-    }
-    let store = store();
+    let Some(store) = shared() else { return };
     let every_byte: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     let first = claim();
     acquire(&store, &first).await;
@@ -333,10 +289,7 @@ async fn a_response_of_any_bytes_is_kept() {
 /// The first attempt stalls, a second attempt reserves the key, and the call releases it; or another call holds the key, and releases it.
 #[tokio::test]
 async fn a_claim_that_arrives_after_its_call_reserves_nothing() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let (proxy, store) = through_proxy(&server);
     let [store, holder] = [store.timeout(4 * SHORT), on(&server)].map(|it| it.prefix("test:late").expect("a prefix"));
     for is_held in [false, true] {

@@ -1,12 +1,13 @@
 //! The permissions of the page are enough, and no more than needed is granted.
 
-use scratch_redis::{Cluster, Server};
+use scratch_redis::Server;
 use tonic_idempotency::store::{AbandonedQuery, KeyState, Store as _, StoreErrorKind};
 use tonic_idempotency_redis::{RedisStore, redis::cluster::ClusterClientBuilder};
 
 use crate::{
-    record::{HOUR, acquire, assert_replayed, claim, complete, state},
-    servers::{DOWN_AFTER, PATIENCE, are_missing, at, cluster, server},
+    failover::move_slot,
+    record::{HOUR, acquire, assert_replayed, claim, complete, name_of, state},
+    servers::{PATIENCE, at, cluster, server, start, start_cluster},
 };
 
 const PAGE: &str = include_str!("../../../docs/redis.md");
@@ -25,10 +26,7 @@ fn url(server: &Server) -> String {
 
 #[tokio::test]
 async fn those_of_the_page_are_enough_for_every_operation() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     make_user(&server);
     let store = at(&url(&server)).prefix("idempotency").expect("a prefix");
     store.verify().await.expect("the server is set up");
@@ -50,10 +48,7 @@ async fn those_of_the_page_are_enough_for_every_operation() {
 /// Records of another prefix are another service's.
 #[tokio::test]
 async fn those_of_the_page_reach_no_other_names() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     make_user(&server);
     for prefix in ["other", "idempotency:eu", "idempotency2"] {
         let store = at(&url(&server)).prefix(prefix).expect("a prefix");
@@ -65,10 +60,7 @@ async fn those_of_the_page_reach_no_other_names() {
 /// A key whose slot is half moved is looked up at the new node, after an `ASKING` that needs a right of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_of_the_page_are_enough_while_a_slot_moves() {
-    if are_missing() {
-        return;
-    }
-    let cluster = Cluster::start(DOWN_AFTER, &[]).expect("a cluster");
+    let Some(cluster) = start_cluster(&[]) else { return };
     for node in cluster.nodes() {
         make_user(node);
     }
@@ -76,15 +68,7 @@ async fn those_of_the_page_are_enough_while_a_slot_moves() {
     let store = RedisStore::cluster(ClusterClientBuilder::new(urls)).expect("addresses").timeout(PATIENCE);
     store.verify().await.expect("the cluster is set up");
     let first = claim();
-    let (owner, key) = (first.reservation.owner, first.reservation.key);
-    let name = format!("idempotency:{{{}:{}}}", owner.as_uuid(), key.as_uuid());
-    let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &name]).trim().to_owned();
-    let number: u16 = slot.parse().expect("a slot");
-    let (from, _) = cluster.pair(number).expect("a pair");
-    let (to, _) = cluster.pair((number + 8192) % 16384).expect("another pair");
-    let id = |node: &Server| node.ask(&["CLUSTER", "MYID"]).trim().to_owned();
-    assert!(to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]).contains("OK"));
-    assert!(from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]).contains("OK"));
+    move_slot(&cluster, &name_of(&first, "idempotency"));
     acquire(&store, &first).await;
     complete(&store, &first, "first").await;
     assert_replayed(&store, &first, "first").await;
@@ -94,10 +78,8 @@ async fn those_of_the_page_are_enough_while_a_slot_moves() {
 /// A client that may not ask for the map of slots is set up wrongly: that is no outage.
 #[tokio::test]
 async fn a_right_that_is_missing_is_no_outage() {
-    if are_missing() {
-        return;
-    }
-    for (command, node) in [("cluster|slots", &cluster().nodes()[0]), ("info", server()), ("evalsha", server())] {
+    let (Some(cluster), Some(server)) = (cluster(), server()) else { return };
+    for (command, node) in [("cluster|slots", &cluster.nodes()[0]), ("info", server), ("evalsha", server)] {
         let user = format!("without-{}", command.replace('|', "-"));
         let answer = node.ask(&["ACL", "SETUSER", &user, "on", ">password", "~*", "+@all", &format!("-{command}")]);
         assert!(answer.contains("OK"), "{answer}");

@@ -38,6 +38,11 @@ pub(crate) fn completion(message: &'static str) -> Completion {
     Completion { response: StoredResponse::message(message), resource: None, retention: HOUR }
 }
 
+/// The name of the record of a claim, in a store with this prefix.
+pub(crate) fn name_of(claim: &Claim, prefix: &str) -> String {
+    format!("{prefix}:{{{}:{}}}", claim.reservation.owner.as_uuid(), claim.reservation.key.as_uuid())
+}
+
 pub(crate) async fn acquire(store: &impl Store, claim: &Claim) {
     let outcome = store.claim(claim).await.expect("the store answers a claim");
     assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");

@@ -17,7 +17,7 @@ use tonic_idempotency_redis::RedisStore;
 
 use crate::{
     record::{HOUR, acquire, again, assert_replayed, claim, complete, completion, state},
-    servers::{are_missing, on},
+    servers::{on, start},
     shop::{Shop, proceeding},
     until::until,
 };
@@ -115,11 +115,8 @@ fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, trouble: T
 
 #[tokio::test]
 async fn a_record_that_is_found_is_believed_and_none_is_not() {
-    if are_missing() {
-        return;
-    }
     for trouble in TROUBLES {
-        let server = Server::start(&[]).expect("a server");
+        let Some(server) = start(&[]) else { return };
         let (store, hasty) = stores(&server);
         let [done, running, unknown, ended] = [claim(), claim(), claim(), Claim { lease: Duration::ZERO, ..claim() }];
         for claim in [&done, &running, &unknown, &ended] {
@@ -164,11 +161,8 @@ async fn a_record_that_is_found_is_believed_and_none_is_not() {
 /// The call ran: its outcome is worth the memory.
 #[tokio::test]
 async fn an_outcome_is_recorded_by_a_full_server_and_later_by_the_others() {
-    if are_missing() {
-        return;
-    }
     for trouble in TROUBLES {
-        let server = Server::start(&[]).expect("a server");
+        let Some(server) = start(&[]) else { return };
         let (store, hasty) = stores(&server);
         let [running, kept, left, freed] = [claim(), claim(), claim(), claim()];
         for claim in [&running, &kept, &left, &freed] {
@@ -203,10 +197,7 @@ async fn an_outcome_is_recorded_by_a_full_server_and_later_by_the_others() {
 /// The record of a call that a replica has not received yet is not absent.
 #[tokio::test]
 async fn a_replica_that_was_cut_off_does_not_say_that_there_was_no_call() {
-    if are_missing() {
-        return;
-    }
-    let primary = Server::start(&["repl-diskless-sync-delay 0"]).expect("a server");
+    let Some(primary) = start(&["repl-diskless-sync-delay 0"]) else { return };
     let replicaof = format!("replicaof 127.0.0.1 {}", primary.address().port());
     let replica = Server::start(&[&replicaof]).expect("a replica");
     let [store, hasty] =
@@ -229,11 +220,8 @@ async fn a_replica_that_was_cut_off_does_not_say_that_there_was_no_call() {
 /// A refusal is an answer: no policy lets a handler run unprotected because of it.
 #[tokio::test]
 async fn no_handler_runs_unprotected_because_a_server_refuses() {
-    if are_missing() {
-        return;
-    }
     for trouble in TROUBLES {
-        let server = Server::start(&[]).expect("a server");
+        let Some(server) = start(&[]) else { return };
         let store = on(&server).timeout(SHORT);
         let make = || Shop::with(|builder| builder.store(store.clone()).policies(proceeding()));
         let (shop, other) = (make().await, make().await);

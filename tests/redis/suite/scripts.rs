@@ -8,7 +8,7 @@ use tonic_idempotency::store::{KeyState, Store as _};
 
 use crate::{
     record::{HOUR, acquire, again, assert_replayed, claim, complete, state},
-    servers::{are_missing, on},
+    servers::{on, start},
 };
 
 /// The number of calls of a command, of a server that counts them.
@@ -20,10 +20,7 @@ pub(crate) fn calls(server: &Server, command: &str) -> u64 {
 
 #[tokio::test]
 async fn every_operation_goes_on_after_the_scripts_were_flushed() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let store = on(&server);
     let flush = || assert!(server.ask(&["SCRIPT", "FLUSH"]).contains("OK"));
     let [first, second, third] = [claim(), claim(), claim()];
@@ -48,10 +45,7 @@ async fn every_operation_goes_on_after_the_scripts_were_flushed() {
 
 #[tokio::test]
 async fn a_script_is_sent_with_its_text_once() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let store = on(&server);
     for _ in 0..10 {
         acquire(&store, &claim()).await;
@@ -63,10 +57,7 @@ async fn a_script_is_sent_with_its_text_once() {
 /// If the clock jumps, leases are renewed by it.
 #[tokio::test]
 async fn the_answer_to_a_claim_tells_the_servers_clock() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let store = on(&server);
     acquire(&store, &claim()).await;
     let shown = store.server_clock().expect("no cluster").shows_at(Instant::now()).expect("an answer");
@@ -77,10 +68,7 @@ async fn the_answer_to_a_claim_tells_the_servers_clock() {
 /// One round trip, and not one for each part of a transition.
 #[tokio::test]
 async fn an_operation_is_one_command_of_the_client() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let store = on(&server);
     let first = claim();
     acquire(&store, &first).await;

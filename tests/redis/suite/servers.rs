@@ -27,26 +27,36 @@ pub(crate) fn are_missing() -> bool {
     }
 }
 
-/// The server that the tests share.
-pub(crate) fn server() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(&[]).expect("a server"))
+/// A server of its own, with these lines of configuration; `None`, as of the others, if it [cannot be started](are_missing).
+pub(crate) fn start(configuration: &[&str]) -> Option<Server> {
+    (!are_missing()).then(|| Server::start(configuration).expect("a server"))
 }
 
-/// The cluster that the tests share.
-pub(crate) fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| Cluster::start(DOWN_AFTER, &[]).expect("a cluster"))
+/// A cluster of its own.
+pub(crate) fn start_cluster(configuration: &[&str]) -> Option<Cluster> {
+    (!are_missing()).then(|| Cluster::start(DOWN_AFTER, configuration).expect("a cluster"))
 }
 
 /// A primary with a replica and Sentinels, of its own.
-pub(crate) fn watched() -> Watched {
-    Watched::start(DOWN_AFTER, &[]).expect("a primary, a replica and Sentinels")
+pub(crate) fn watched() -> Option<Watched> {
+    (!are_missing()).then(|| Watched::start(DOWN_AFTER, &[]).expect("a primary, a replica and Sentinels"))
+}
+
+/// The server that the tests share.
+pub(crate) fn server() -> Option<&'static Server> {
+    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    SERVER.get_or_init(|| start(&[])).as_ref()
+}
+
+/// The cluster that the tests share.
+pub(crate) fn cluster() -> Option<&'static Cluster> {
+    static CLUSTER: OnceLock<Option<Cluster>> = OnceLock::new();
+    CLUSTER.get_or_init(|| start_cluster(&[])).as_ref()
 }
 
 /// A store without records, on the server that the tests share.
-pub(crate) fn store() -> RedisStore {
-    on(server())
+pub(crate) fn shared() -> Option<RedisStore> {
+    server().map(on)
 }
 
 /// A store without records, on a server.

@@ -2,7 +2,6 @@
 
 use std::{error::Error as _, time::Duration};
 
-use scratch_redis::{Cluster, Server};
 use tokio::time::Instant;
 use tonic_idempotency::store::{ClaimOutcome, Store as _, StoreErrorKind};
 use tonic_idempotency_redis::{
@@ -12,7 +11,7 @@ use tonic_idempotency_redis::{
 use crate::{
     record::{acquire, claim},
     scripts::calls,
-    servers::{DOWN_AFTER, are_missing, cluster, on, on_cluster, watched},
+    servers::{DOWN_AFTER, cluster, on, on_cluster, start, start_cluster, watched},
 };
 
 const DOWN_AFTER_TIME: Duration = Duration::from_millis(DOWN_AFTER as u64);
@@ -27,21 +26,16 @@ async fn problems(store: &RedisStore) -> Vec<SetupProblem> {
 
 #[tokio::test]
 async fn servers_with_their_defaults_are_right() {
-    if are_missing() {
-        return;
-    }
-    assert_eq!(problems(&on(&Server::start(&[]).expect("a server"))).await, []);
-    let store = on_cluster(cluster());
+    let (Some(server), Some(cluster)) = (start(&[]), cluster()) else { return };
+    assert_eq!(problems(&on(&server)).await, []);
+    let store = on_cluster(cluster);
     assert_eq!(problems(&store).await, []);
     assert_eq!(problems(&store.durability(Durability::replicas(1))).await, []);
 }
 
 #[tokio::test]
 async fn a_server_that_evicts_is_wrong() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&["maxmemory-policy allkeys-lru"]).expect("a server");
+    let Some(server) = start(&["maxmemory-policy allkeys-lru"]) else { return };
     let found = problems(&on(&server)).await;
     assert!(matches!(&found[..], [SetupProblem::Evicts { policy, .. }] if policy == "allkeys-lru"), "{found:?}");
     let text = on(&server).verify().await.expect_err("an error").to_string();
@@ -51,10 +45,7 @@ async fn a_server_that_evicts_is_wrong() {
 /// Even if `verify` is never called.
 #[tokio::test]
 async fn the_first_claim_refuses_a_server_that_evicts() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&["maxmemory-policy volatile-lru"]).expect("a server");
+    let Some(server) = start(&["maxmemory-policy volatile-lru"]) else { return };
     let store = on(&server);
     for store in [store.clone(), store.clone().prefix("another").expect("a prefix")] {
         let error = store.claim(&claim()).await.expect_err("it evicts");
@@ -80,10 +71,7 @@ async fn the_first_claim_refuses_a_server_that_evicts() {
 /// Each primary is asked, and an unreachable one does not fail the claims of the others.
 #[tokio::test]
 async fn the_first_claim_refuses_a_cluster_of_which_a_primary_evicts() {
-    if are_missing() {
-        return;
-    }
-    let cluster = Cluster::start(DOWN_AFTER, &["cluster-require-full-coverage no"]).expect("a cluster");
+    let Some(cluster) = start_cluster(&["cluster-require-full-coverage no"]) else { return };
     let pairs = [0, 8000, 16000].map(|slot| cluster.pair(slot).expect("a pair"));
     let set = |policy| pairs[0].0.ask(&["CONFIG", "SET", "maxmemory-policy", policy]);
     set("allkeys-random");
@@ -112,10 +100,8 @@ async fn the_first_claim_refuses_a_cluster_of_which_a_primary_evicts() {
 
 #[tokio::test]
 async fn too_few_replicas_are_wrong_of_each_primary() {
-    if are_missing() {
-        return;
-    }
-    let found = problems(&on_cluster(cluster()).durability(Durability::replicas(2))).await;
+    let Some(cluster) = cluster() else { return };
+    let found = problems(&on_cluster(cluster).durability(Durability::replicas(2))).await;
     assert_eq!(found.len(), 3, "{found:?}");
     let is_lacking = |problem: &SetupProblem| matches!(problem, SetupProblem::TooFewReplicas { connected: 1, wanted: 2, server } if server.starts_with("127."));
     assert!(found.iter().all(is_lacking), "{found:?}");
@@ -123,19 +109,14 @@ async fn too_few_replicas_are_wrong_of_each_primary() {
 
 #[tokio::test]
 async fn a_node_of_a_cluster_is_not_a_server_of_its_own() {
-    if are_missing() {
-        return;
-    }
-    let found = problems(&on(&cluster().nodes()[0])).await;
+    let Some(cluster) = cluster() else { return };
+    let found = problems(&on(&cluster.nodes()[0])).await;
     assert!(matches!(&found[..], [SetupProblem::OtherTopology { in_cluster: true, .. }]), "{found:?}");
 }
 
 #[tokio::test]
 async fn a_server_of_its_own_is_not_a_cluster() {
-    if are_missing() {
-        return;
-    }
-    let watched = watched();
+    let Some(watched) = watched() else { return };
     let [primary, _] = watched.servers();
     let store = RedisStore::cluster(ClusterClientBuilder::new([primary.url()])).expect("an address");
     let store = store.timeout(std::time::Duration::from_secs(2));

@@ -7,7 +7,7 @@ use tonic_idempotency::store::{Claim, Completion, KeyState, Store as _};
 
 use crate::{
     record::{HOUR, acquire, again, claim, complete, completion, state},
-    servers::{are_missing, on},
+    servers::{on, start},
     until::until,
 };
 
@@ -24,10 +24,7 @@ fn assert_about(found: Duration, expected: Duration) {
 
 #[tokio::test]
 async fn a_record_has_a_time_to_live_in_each_of_its_states() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let store = on(&server);
     let first = Claim { lease: HOUR, retention: 4 * HOUR, ..claim() };
     acquire(&store, &first).await;
@@ -48,20 +45,14 @@ async fn a_record_has_a_time_to_live_in_each_of_its_states() {
 /// A lease that is longer than the retention is not cut short.
 #[tokio::test]
 async fn a_reservation_lives_as_long_as_its_lease() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     acquire(&on(&server), &Claim { lease: 3 * HOUR, retention: HOUR, ..claim() }).await;
     assert_about(time_to_live(&server), 3 * HOUR);
 }
 
 #[tokio::test]
 async fn nothing_is_left_of_records_whose_time_has_passed() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let store = on(&server);
     let short = Duration::from_millis(300);
     let [reserved, recorded, kept] =
@@ -81,10 +72,7 @@ async fn nothing_is_left_of_records_whose_time_has_passed() {
 /// The longest times are whole numbers in Lua.
 #[tokio::test]
 async fn a_time_without_end_is_a_long_one() {
-    if are_missing() {
-        return;
-    }
-    let server = Server::start(&[]).expect("a server");
+    let Some(server) = start(&[]) else { return };
     let store = on(&server);
     let first = Claim { lease: Duration::MAX, retention: Duration::MAX, ..claim() };
     acquire(&store, &first).await;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     record::{acquire, assert_replayed, claim, complete},
-    servers::{PATIENCE, are_missing},
+    servers::{PATIENCE, start},
 };
 
 const SHORT: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ struct Encrypted {
 }
 
 impl Encrypted {
-    fn start() -> Self {
+    fn start() -> Option<Self> {
         let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
         let certificate = signed.cert.pem();
         let files = Files::new();
@@ -40,8 +40,8 @@ impl Encrypted {
             format!("tls-ca-cert-file {}", chain.display()),
             format!("tls-key-file {}", key.display()),
         ];
-        let server = Server::start(&[&port, &chain, &trusted, &key, "tls-auth-clients no"]).expect("a server");
-        Self { certificate, port: free.port(), _files: files, _server: server }
+        let server = start(&[&port, &chain, &trusted, &key, "tls-auth-clients no"])?;
+        Some(Self { certificate, port: free.port(), _files: files, _server: server })
     }
 
     fn url(&self) -> String {
@@ -68,10 +68,7 @@ impl Drop for Files {
 
 #[tokio::test]
 async fn a_record_is_kept_on_a_server_whose_certificate_is_trusted() {
-    if are_missing() {
-        return;
-    }
-    let server = Encrypted::start();
+    let Some(server) = Encrypted::start() else { return };
     let root_cert = Some(server.certificate.clone().into_bytes());
     let trusting = TlsCertificates { client_tls: None, root_cert };
     let store = RedisStore::single(Client::build_with_tls(server.url(), trusting).expect("an address"));
@@ -85,10 +82,7 @@ async fn a_record_is_kept_on_a_server_whose_certificate_is_trusted() {
 
 #[tokio::test]
 async fn nothing_is_sent_to_a_server_whose_certificate_is_not_trusted() {
-    if are_missing() {
-        return;
-    }
-    let server = Encrypted::start();
+    let Some(server) = Encrypted::start() else { return };
     let store = RedisStore::single(Client::open(server.url()).expect("an address")).timeout(SHORT);
     let error = store.claim(&claim()).await.expect_err("no trust");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{error:?}");

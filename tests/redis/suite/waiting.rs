@@ -12,7 +12,7 @@ use tonic_idempotency_redis::{Durability, RedisStore};
 use crate::{
     record::{acquire, again, assert_replayed, claim, complete, completion, state},
     scripts::calls,
-    servers::{PATIENCE, are_missing, at, watched},
+    servers::{PATIENCE, at, watched},
 };
 
 const SHORT: Duration = Duration::from_millis(100);
@@ -23,10 +23,7 @@ fn waiting(url: &str, within: Duration) -> RedisStore {
 
 #[tokio::test]
 async fn a_claim_is_not_acquired_before_a_replica_has_it() {
-    if are_missing() {
-        return;
-    }
-    let watched = watched();
+    let Some(watched) = watched() else { return };
     let [primary, replica] = watched.servers();
     let store = waiting(&primary.url(), SHORT);
     replica.pause();
@@ -48,10 +45,7 @@ async fn a_claim_is_not_acquired_before_a_replica_has_it() {
 
 #[tokio::test]
 async fn an_outcome_is_not_recorded_before_a_replica_has_it() {
-    if are_missing() {
-        return;
-    }
-    let watched = watched();
+    let Some(watched) = watched() else { return };
     let [primary, replica] = watched.servers();
     let (store, patient) = (waiting(&primary.url(), SHORT), waiting(&primary.url(), PATIENCE));
     let [first, second] = [claim(), claim()];
@@ -77,10 +71,7 @@ async fn an_outcome_is_not_recorded_before_a_replica_has_it() {
 /// has written on another connection, writes itself.
 #[tokio::test]
 async fn a_repeated_attempt_writes_before_it_waits() {
-    if are_missing() {
-        return;
-    }
-    let watched = watched();
+    let Some(watched) = watched() else { return };
     let [primary, _] = watched.servers();
     let (waiting, trusting) = (waiting(&primary.url(), PATIENCE), at(&primary.url()));
     // A repeated claim renews its lease, twice on a store that waits. A recorded outcome is written again only on a store that waits.
@@ -100,10 +91,7 @@ async fn a_repeated_attempt_writes_before_it_waits() {
 /// Even while the replicas are slow, a call that writes nothing does not wait for the writes of others.
 #[tokio::test]
 async fn what_has_written_nothing_does_not_wait() {
-    if are_missing() {
-        return;
-    }
-    let watched = watched();
+    let Some(watched) = watched() else { return };
     let [primary, replica] = watched.servers();
     let store = waiting(&primary.url(), PATIENCE);
     let before_all = claim();
@@ -140,10 +128,7 @@ async fn what_has_written_nothing_does_not_wait() {
 /// Renewals and releases do not wait: nothing unsafe follows if they are lost.
 #[tokio::test]
 async fn renewals_and_releases_do_not_wait() {
-    if are_missing() {
-        return;
-    }
-    let watched = watched();
+    let Some(watched) = watched() else { return };
     let [primary, replica] = watched.servers();
     let store = waiting(&primary.url(), PATIENCE);
     let first = claim();
