@@ -216,12 +216,11 @@ async fn an_operation_that_is_cut_off_leaves_no_answer_to_another() {
         until("the others have asked", async || in_use() >= PgBouncer::SERVER_CONNECTIONS).await;
         blocker.batch_execute("ROLLBACK").await.expect("the lock is gone");
         for outcome in others.join_all().await {
-            match outcome {
-                ClaimOutcome::Replay(Replay { response: StoredResponse::Message(stored), .. }) => {
-                    assert_eq!(stored.message, expected.as_bytes(), "the answer to another operation");
-                }
-                other => panic!("{other:?}"),
-            }
+            assert_eq!(
+                replayed(outcome).response,
+                StoredResponse::message(*expected),
+                "the answer to another operation"
+            );
         }
     }
 }

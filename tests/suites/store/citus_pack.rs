@@ -99,15 +99,13 @@ async fn keeps_the_protocol() {
     let [reserved, released, begun] = [(); 3].map(|()| new_claim());
     acquire(&store, &reserved).await;
     extend(&store, &reserved, HOUR).await;
-    let outcome = store.complete(&reserved.reservation, &completion("done")).await.expect("a completion");
-    assert!(matches!(outcome, CompleteOutcome::Completed), "{outcome:?}");
+    record(&store, &reserved, "done").await;
     acquire(&store, &released).await;
     release(&store, &released).await;
     acquire(&store, &again(&released)).await;
     let transaction = open_transaction(&store, &begun).await;
-    let held = store.begin(&again(&begun), TransactionOptions::default()).await.expect("the key is held");
-    assert!(!matches!(held, BeginOutcome::Open { .. }), "{held:?}");
-    transaction.commit(Some(completion("done"))).await.expect("a commit");
+    refusal(&store, &again(&begun)).await;
+    committed(transaction, completion("done")).await;
     for done in [&reserved, &begun] {
         replay_of(&store, done).await;
     }

@@ -151,8 +151,7 @@ async fn are_left_to_the_functions_where_no_key_is_free() {
     let first = new_claim();
     let transaction = open(&store, &first, TransactionOptions::default()).await;
     committed(transaction, completion("done")).await;
-    let begun = begin(&store, &again(&first), TransactionOptions::default()).await;
-    assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{begun:?}");
+    replayed(refusal(&store, &again(&first)).await);
 }
 
 /// A unique constraint of the application that is checked at COMMIT has the record's SQLSTATE. The server tells of it before it has rolled

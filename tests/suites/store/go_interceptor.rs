@@ -62,14 +62,10 @@ async fn its_response_is_replayed_by_our_store() {
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 
     go.complete(uuid_of(&project)).await;
-    match database.store().claim(&claim).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => {
-            assert_eq!(replay.response, StoredResponse::message("go"), "it has no metadata");
-            assert_eq!(replay.resource, Some(project.id));
-            assert_eq!(replay.status.expect("a status"), Some(OutboxStatus::Completed));
-        }
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    let replay = replay_of(&database.store(), &claim).await;
+    assert_eq!(replay.response, StoredResponse::message("go"), "it has no metadata");
+    assert_eq!(replay.resource, Some(project.id));
+    assert_eq!(replay.status.expect("a status"), Some(OutboxStatus::Completed));
 }
 
 /// A key that a Go server reserved two hours ago, without an outcome. Its record lives for 22 hours more.

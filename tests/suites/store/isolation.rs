@@ -106,7 +106,7 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     unset().await;
     store.sweep(10).await.expect("the store answers");
     unset().await;
-    store.abandoned(&all()).await.expect("the store answers");
+    store.abandoned(&search()).await.expect("the store answers");
     unset().await;
     let settings = Some(Arc::new(SessionSettings::new().set("app.tenant_id", "acme")));
     let session = CallSession { settings, ..first.session.clone() };
@@ -150,7 +150,7 @@ async fn does_not_depend_on_the_applications_user() {
     release(&store, &released).await;
     acquire(&store, &abandoned).await;
     store.abandon(&abandoned.reservation).await.expect("the store answers");
-    assert_eq!(store.abandoned(&all()).await.expect("the store answers").len(), 1);
+    assert_eq!(store.abandoned(&search()).await.expect("the store answers").len(), 1);
     let transaction = open_transaction(&store, &begun).await;
     transaction.commit(Some(completion("done"))).await.expect("the commit");
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now()").await.expect("time");
@@ -206,7 +206,7 @@ async fn an_owner_that_was_left_on_a_connection_counts_for_nothing() {
     let outcome = store.complete(&stolen, &completion("bob's")).await.expect("the store answers");
     assert_eq!(outcome, CompleteOutcome::Fenced);
     store.complete(&bob.reservation, &completion("bob's")).await.expect("the store answers");
-    assert_eq!(store.abandoned(&all()).await.expect("the store answers").len(), 1);
+    assert_eq!(store.abandoned(&search()).await.expect("the store answers").len(), 1);
     assert_eq!(store.sweep(10).await.expect("the store answers"), 0);
     let anybody = store.begin_without_key(None, &CallSession::default(), TransactionOptions::default()).await;
     let anybody = anybody.expect("the store answers");
@@ -214,9 +214,4 @@ async fn an_owner_that_was_left_on_a_connection_counts_for_nothing() {
     let seen = handle.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count");
     assert_eq!(seen.get::<_, i64>(0), 0);
     anybody.roll_back().await;
-}
-
-/// Every abandoned reservation.
-fn all() -> AbandonedQuery {
-    AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback: None, max_attempts: 10, batch: 10 }
 }

@@ -64,11 +64,9 @@ async fn refuse_new_calls_of_a_user_alone_and_answer_retries() {
     let made = fill(&store, user, 20).await;
     assert_eq!(made.len(), 10);
     assert_full(begin(&store, &of(user)).await);
-    let outcome = store.complete(&made[0].reservation, &completion("done")).await.expect("the store answers");
-    assert_eq!(outcome, CompleteOutcome::Completed, "a call that holds its key is recorded");
+    record(&store, &made[0], "done").await;
     replay_of(&store, &made[0]).await;
-    let replay = begin(&store, &again(&made[0])).await.expect("a retry is answered");
-    assert!(matches!(replay, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{replay:?}");
+    replayed(refusal(&store, &again(&made[0])).await);
     assert_in_flight(&store, &made[1]).await;
     assert_eq!(fill(&store, Uuid::new_v4(), 20).await.len(), 10, "another user");
 }
@@ -93,11 +91,9 @@ async fn let_a_full_user_take_a_call_over() {
     let store = limited(store(&database), 1);
     let user = Uuid::new_v4();
     let abandoned = Claim { lease: Duration::ZERO, ..of(user) };
-    let outcome = store.claim(&abandoned).await.expect("below the limit");
-    assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
+    acquire(&store, &abandoned).await;
     assert_full(store.claim(&of(user)).await);
-    let outcome = store.claim(&again(&abandoned)).await.expect("it adds no record");
-    assert!(matches!(outcome, ClaimOutcome::TakenOver), "{outcome:?}");
+    take_over(&store, &again(&abandoned)).await;
 }
 
 #[tokio::test]

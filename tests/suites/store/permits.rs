@@ -113,13 +113,9 @@ async fn a_retry_is_answered_while_its_user_has_no_transaction_left() {
     let open = store.begin(&running, TransactionOptions::default()).await.expect("a transaction");
     let another = begin(&store, user).await.expect("a transaction");
     let store = hasty(&store).timeout(Duration::from_secs(8));
-    for (claim, replayed) in [(&done, true), (&running, false)] {
-        match store.begin(&again(claim), TransactionOptions::default()).await.expect("the store answers") {
-            BeginOutcome::Refused(ClaimOutcome::Replay(_)) if replayed => {}
-            BeginOutcome::Refused(ClaimOutcome::InFlight { .. }) if !replayed => {}
-            other => panic!("{other:?}"),
-        }
-    }
+    replayed(refusal(&store, &again(&done)).await);
+    let outcome = refusal(&store, &again(&running)).await;
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
     drop((open, another));
     until("its connection is closed", async || pool.status().available == pool.status().size).await;
 }
@@ -147,8 +143,7 @@ async fn the_permits_of_refused_and_failed_begins_come_back() {
     complete(&store, &done, &completion("done")).await;
     let owner = database.owner().await;
     for _ in 0..4 {
-        let refused = store.begin(&again(&done), TransactionOptions::default()).await.expect("the store answers");
-        assert!(matches!(refused, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{refused:?}");
+        replayed(refusal(&store, &again(&done)).await);
     }
     let right = |verb, whom| format!("{verb} EXECUTE ON FUNCTION tenant.idempotency_is_free {whom} {API_ROLE}");
     owner.batch_execute(&right("REVOKE", "FROM")).await.expect("the right is gone");
@@ -189,8 +184,7 @@ async fn a_retry_after_others_takes_neither_a_permit_nor_a_transaction() {
     let done = new_claim();
     complete(&store, &done, &completion("done")).await;
     let retry = async || {
-        let begun = store.begin(&again(&done), TransactionOptions::default()).await.expect("the store answers");
-        assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{begun:?}");
+        replayed(refusal(&store, &again(&done)).await);
     };
     let open = join_all([(); 3].map(|()| begin(&store, Uuid::new_v4()))).await;
     assert!(open.iter().all(Result::is_ok));

@@ -45,7 +45,7 @@ pub(crate) use uuid::Uuid;
 pub(crate) use crate::record::{
     HASH, HOLD, HOUR, PROCEDURE, Parameters, abandon, acquire, again, any, assert_in_flight, assert_unknown, claim,
     commit, committed, complete, completed, completion, core_alone, count, drop_roles, ended, execute, extend,
-    handle_of, hold_at, insert, insert_into, let_go, limited, look_up, new_claim, of_server, open_transaction, patient,
-    plain_owner, problems, question, record, refusal, release, replay_of, roll_back, take_over, until_held, value,
-    values, waiting,
+    handle_of, hold_at, insert, insert_into, let_go, limited, look_up, new_claim, of_server, open_all,
+    open_transaction, patient, plain_owner, problems, question, record, refusal, release, replay_of, replayed,
+    roll_back, search, take_over, until_held, value, values, waiting,
 };

@@ -17,10 +17,8 @@ async fn claim_beside_an_uncommitted_row(response: Option<&str>, end: &str) -> C
 
 #[tokio::test]
 async fn finds_a_row_that_appears_between_two_snapshots() {
-    match claim_beside_an_uncommitted_row(Some("first"), "COMMIT").await {
-        ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("first")),
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    let replay = replayed(claim_beside_an_uncommitted_row(Some("first"), "COMMIT").await);
+    assert_eq!(replay.response, StoredResponse::message("first"));
     let outcome = claim_beside_an_uncommitted_row(None, "COMMIT").await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
     let outcome = claim_beside_an_uncommitted_row(Some("never"), "ROLLBACK").await;

@@ -93,12 +93,24 @@ pub(crate) async fn abandon(store: &impl Store, claim: &Claim) {
     assert_eq!(outcome, AbandonOutcome::Abandoned);
 }
 
-/// The replay that a retry of the call gets.
-pub(crate) async fn replay_of(store: &impl Store, claim: &Claim) -> Replay {
-    match store.claim(&again(claim)).await.expect("the store answers") {
+pub(crate) fn replayed(outcome: ClaimOutcome) -> Replay {
+    match outcome {
         ClaimOutcome::Replay(replay) => replay,
         other => panic!("expected a replay, got {other:?}"),
     }
+}
+
+/// Opens all connections of a pool.
+pub(crate) async fn open_all(pool: &Pool) {
+    let mut connections = Vec::new();
+    for _ in 0..pool.status().max_size {
+        connections.push(pool.get().await.expect("a connection"));
+    }
+}
+
+/// The replay that a retry of the call gets.
+pub(crate) async fn replay_of(store: &impl Store, claim: &Claim) -> Replay {
+    replayed(store.claim(&again(claim)).await.expect("the store answers"))
 }
 
 /// Asserts that a retry finds the call in flight.
@@ -128,6 +140,11 @@ pub(crate) async fn open_transaction(store: &impl Store, claim: &Claim) -> Box<d
         BeginOutcome::Open { transaction, .. } => transaction,
         other => panic!("expected a transaction, got {other:?}"),
     }
+}
+
+/// A search for all abandoned reservations.
+pub(crate) fn search() -> AbandonedQuery {
+    AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback: None, max_attempts: 10, batch: 1_000 }
 }
 
 /// The handler's handle of a transaction.

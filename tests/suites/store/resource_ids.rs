@@ -15,9 +15,7 @@ const TYPES: [(&str, IdKind, &str, &str); 5] = [
 
 /// A database with the tables of the shop, each with one row, and an outbox. The types are registered.
 async fn shop() -> (Database, Client, ResourceTypes) {
-    let (database, mut owner) = Database::empty_with_owner().await;
-    migrate(&mut owner, &Schema::default()).await;
-    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+    let (database, mut owner) = core_alone().await;
     owner.batch_execute("CREATE SCHEMA shop").await.expect("a schema");
     for (name, _, key, id) in TYPES {
         let table =
@@ -75,7 +73,7 @@ async fn are_recorded_and_replayed_in_either_mode_with_their_status() {
                     assert_eq!(replay.resource, Some(resource(name, id).id), "{name}");
                     let expected: OutboxStatus = status.parse().expect("a status");
                     assert_eq!(replay.status.expect("a status"), Some(expected), "{name}");
-                    let ClaimOutcome::Replay(replay) = refusal(&store, &again(first)).await else { panic!("a replay") };
+                    let replay = replayed(refusal(&store, &again(first)).await);
                     assert_eq!(replay.resource, Some(resource(name, id).id), "{name}");
                     assert_eq!(replay.status.expect("a status"), Some(expected), "{name}");
                 }

@@ -12,10 +12,6 @@ async fn fill(database: &Database, outcomes: i64, abandoned: &[i64]) {
     database.owner().await.execute(sql, &[&outcomes, &abandoned, &PROCEDURE]).await.expect("the rows");
 }
 
-fn query(batch: u32) -> AbandonedQuery {
-    AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback: None, max_attempts: 10, batch }
-}
-
 /// A statement ends when its time is over, however many outcomes there are, and the next begins where it ended.
 #[tokio::test]
 async fn are_made_page_by_page() {
@@ -53,7 +49,7 @@ async fn are_made_page_by_page() {
     execute(&owner, sql).await;
     let store = patient(database.pool(1));
     for batch in [3, 10] {
-        let found = store.abandoned(&query(batch)).await.expect("the store answers");
+        let found = store.abandoned(&AbandonedQuery { batch, ..search() }).await.expect("the store answers");
         assert_eq!(found.len(), usize::try_from(batch.min(5)).expect("a few"));
     }
 }

@@ -5,6 +5,7 @@ use crate::prelude::*;
 use crate::{
     batches::statements::{self, Outcome},
     migrations::{core, files},
+    prepared,
 };
 
 /// Shadows every function of the catalogue that is named in `$1`, with the same parameters. A function of any types gets
@@ -180,37 +181,25 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
 }
 
 async fn every_operation(store: &PostgresStore, invoice: Uuid) {
-    let [first, released, abandoned, begun] = [(); 4].map(|()| new_claim());
     let resource = Resource { resource_type: "invoice".to_owned(), id: invoice.into() };
-    let created = Completion { resource: Some(resource.clone()), ..completion("done") };
+    prepared::every_operation(store, &resource, |_| {}).await;
+    let [first, begun] = [(); 2].map(|()| Claim { resource_type: Some("invoice".to_owned()), ..new_claim() });
+    let created = Completion { resource: Some(resource), ..completion("done") };
     acquire(store, &first).await;
-    store.extend(&first.reservation, HOUR).await.expect("an extension");
-    store.claim(&again(&first)).await.expect("in flight");
-    store.complete(&first.reservation, &created).await.expect("a completion");
-    store.complete(&first.reservation, &created).await.expect("a second completion");
-    store.claim(&Claim { resource_type: Some("invoice".to_owned()), ..again(&first) }).await.expect("a replay");
+    assert_in_flight(store, &first).await;
+    for _ in 0..2 {
+        store.complete(&first.reservation, &created).await.expect("a completion");
+    }
+    replay_of(store, &first).await;
     look_up(store, &first).await;
-    acquire(store, &released).await;
-    store.release(&released.reservation).await.expect("a release");
-    acquire(store, &abandoned).await;
-    store.abandon(&abandoned.reservation).await.expect("an abandonment");
-    store.status(&first.session, &resource).await.expect("a status");
-    let query = tonic_idempotency::store::AbandonedQuery {
-        procedures: vec![PROCEDURE.to_owned()],
-        lookback: Some(HOUR),
-        max_attempts: 10,
-        batch: 10,
-    };
-    store.abandoned(&query).await.expect("the abandoned reservations");
-    store.sweep(10).await.expect("a sweep");
+    store.abandoned(&AbandonedQuery { lookback: Some(HOUR), ..search() }).await.expect("the abandoned reservations");
     let transaction =
         store.begin_without_key(Some(first.reservation.owner), &first.session, TransactionOptions::default()).await;
     transaction.expect("a transaction").commit(None).await.expect("a commit");
-    let open = store.begin(&begun, TransactionOptions::default()).await.expect("a transaction");
-    store.begin(&again(&begun), TransactionOptions::default()).await.expect("the key is held");
+    let transaction = open_transaction(store, &begun).await;
+    refusal(store, &again(&begun)).await;
     look_up(store, &begun).await;
-    let BeginOutcome::Open { transaction, .. } = open else { panic!("expected a transaction, got {open:?}") };
-    transaction.commit(Some(created)).await.expect("a commit");
+    committed(transaction, created).await;
     // Of the role, nothing is verified here: the pool logs in as a superuser.
     let problems = store.verify().await.expect_err("the login is exempt").to_string();
     assert_eq!(problems.lines().count(), 2, "{problems}");
@@ -230,9 +219,4 @@ async fn several_calls(api: &Client, invoice: Uuid) {
     assert_eq!(statements::complete(api, &held[1..], &[created; 2]).await.expect("a completion"), [true; 2]);
     let found = statements::look(api, &claims.each_ref()).await.expect("a look");
     assert_eq!(statements::texts(&found, "resource"), [None, Some(invoice.clone()), Some(invoice)]);
-}
-
-async fn look_up(store: &PostgresStore, claim: &Claim) {
-    let (Reservation { owner, key, .. }, session) = (claim.reservation, claim.session.clone());
-    store.look_up(&LookUp { owner, key, session, with_status: true }).await.expect("a look-up");
 }

@@ -6,14 +6,6 @@ fn store(pool: &deadpool_postgres::Pool) -> PostgresStore {
     PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(8))
 }
 
-/// Opens all connections of a pool.
-async fn open_all(pool: &deadpool_postgres::Pool) {
-    let mut connections = Vec::new();
-    for _ in 0..pool.status().max_size {
-        connections.push(pool.get().await.expect("a connection"));
-    }
-}
-
 /// The others are not tried one after the other.
 #[tokio::test]
 async fn a_silent_connection_does_not_take_the_time_of_the_next_attempt() {

@@ -34,13 +34,6 @@ async fn completed(database: &Database) -> tonic_idempotency::store::Claim {
     again(&claim)
 }
 
-fn replay(outcome: ClaimOutcome) -> Replay {
-    match outcome {
-        ClaimOutcome::Replay(replay) => replay,
-        other => panic!("expected a replay, got {other:?}"),
-    }
-}
-
 /// Less patience than the slow status needs, and more than a busy machine does.
 fn hasty(pool: Pool) -> PostgresStore {
     PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(8))
@@ -56,13 +49,13 @@ async fn a_completed_call_is_replayed_in_either_mode_whatever_its_status_does() 
         // Alone in its pool, the claim keeps its connection while the status is read.
         for size in [4, 1] {
             match hasty(database.pool(size)).claim(&again(&claim)).await {
-                Ok(outcome) => drop(replay(outcome).status.expect_err("the status is not known")),
+                Ok(outcome) => drop(replayed(outcome).status.expect_err("the status is not known")),
                 Err(error) => {
                     assert_eq!((error.kind(), status, size), (StoreErrorKind::Overloaded, SLOW_STATUS, 1), "{error:?}");
                 }
             }
             let refused = refusal(&hasty(database.pool(size)), &again(&claim)).await;
-            replay(refused).status.expect_err("the status is not known");
+            replayed(refused).status.expect_err("the status is not known");
         }
     }
 }
@@ -77,7 +70,7 @@ async fn a_status_has_the_time_that_the_layer_gives_it() {
     let store = patient(database.pool(4));
     store.clone().set_up(&StoreSettings { limits: Limits::default(), status_timeout: Some(Duration::from_millis(50)) });
     let outcome = store.claim(&again(&claim)).await.expect("the store answers");
-    assert!(matches!(replay(outcome).status, Err(StatusError::TimedOut)));
+    assert!(matches!(replayed(outcome).status, Err(StatusError::TimedOut)));
 }
 
 /// The connection of the slow status goes back to the pool when it has answered, and not before.
@@ -95,7 +88,7 @@ async fn a_connection_whose_status_is_slow_is_kept_until_it_has_answered() {
     owner.batch_execute("ALTER FUNCTION tenant.idempotency_soft_status RESET ALL").await.expect("no limit");
     let pool = database.pool(4);
     let store = hasty(pool.clone()).timeout(Duration::from_secs(30));
-    replay(store.claim(&claim).await.expect("the store answers")).status.expect_err("the status is not known");
+    replayed(store.claim(&claim).await.expect("the store answers")).status.expect_err("the status is not known");
 
     assert_eq!(pool.status().available, pool.status().size - 1);
     let size = pool.status().size;
@@ -113,7 +106,7 @@ async fn slow_statuses_leave_connections_to_other_claims() {
     let pool = database.pool(8);
     let store = hasty(pool).timeout(Duration::from_secs(30));
     for _ in 0..16 {
-        replay(store.claim(&again(&claim)).await.expect("the store answers")).status.expect_err("it is not known");
+        replayed(store.claim(&again(&claim)).await.expect("the store answers")).status.expect_err("it is not known");
     }
     let slow = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
     let slow: i64 = value(&owner, slow).await;

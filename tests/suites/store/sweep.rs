@@ -86,32 +86,6 @@ async fn its_sight_cannot_be_switched_on_by_the_apis_role() {
     assert_eq!(rows(&database.owner().await).await, 15);
 }
 
-/// Also if row-level security applies to the owner: the functions run with the owner's rights.
-#[tokio::test]
-async fn works_for_an_owner_who_is_not_a_superuser() {
-    let database = Database::empty().await;
-    let (role, mut owner) = plain_owner(&database).await;
-    migrate(&mut owner, &Schema::default()).await;
-    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
-    let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
-    let [live, gone, abandoned] = [(); 3].map(|()| new_claim());
-    acquire(&store, &live).await;
-    complete(&store, &gone, &Completion { retention: Duration::ZERO, ..completion("gone") }).await;
-    acquire(&store, &Claim { lease: Duration::ZERO, ..abandoned.clone() }).await;
-    assert_eq!(rows(&owner).await, 0, "row-level security is forced");
-
-    let found = store.abandoned(&query(None)).await.expect("the store answers");
-    assert_eq!(found.iter().map(|found| found.key).collect::<Vec<_>>(), [abandoned.reservation.key]);
-    assert_eq!(store.sweep(10).await.expect("the store answers"), 1);
-    let superuser = database.owner().await;
-    assert_eq!(rows(&superuser).await, 2);
-    drop_roles(&superuser, &[&role]).await;
-}
-
-fn query(lookback: Option<Duration>) -> AbandonedQuery {
-    AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback, max_attempts: 10, batch: 10 }
-}
-
 /// A look-back that begins before 1970 has no limit, however long it is.
 #[tokio::test]
 async fn a_recovery_may_look_back_as_far_as_it_likes() {
@@ -122,23 +96,19 @@ async fn a_recovery_may_look_back_as_far_as_it_likes() {
     acquire(&postgres, &abandoned).await;
     acquire(&memory, &abandoned).await;
     for lookback in [None, Some(Duration::from_secs(100 * 365 * 24 * 3600)), Some(Duration::MAX)] {
-        let found = postgres.abandoned(&query(lookback)).await.expect("the store answers");
-        assert_eq!(found, memory.abandoned(&query(lookback)).await.expect("the store answers"), "{lookback:?}");
+        let found = postgres.abandoned(&AbandonedQuery { lookback, ..search() }).await.expect("the store answers");
+        assert_eq!(
+            found,
+            memory.abandoned(&AbandonedQuery { lookback, ..search() }).await.expect("the store answers"),
+            "{lookback:?}"
+        );
         assert_eq!(found.len(), 1, "{lookback:?}");
     }
-    let none = postgres.abandoned(&query(Some(Duration::ZERO))).await.expect("the store answers");
+    let none = postgres
+        .abandoned(&AbandonedQuery { lookback: Some(Duration::ZERO), ..search() })
+        .await
+        .expect("the store answers");
     assert_eq!(none.len(), 0, "it was reserved before");
-}
-
-#[tokio::test]
-async fn works_if_the_applications_function_raises_an_error_without_a_user() {
-    let database = Database::new().await;
-    fill(&database, 4).await;
-    let owner = database.owner().await;
-    let sql = "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE sql STABLE
-             AS $$ SELECT current_setting('app.current_user_id')::uuid $$";
-    execute(&owner, sql).await;
-    assert_eq!(database.store().sweep(100).await.expect("the sweep"), 4);
 }
 
 #[tokio::test]

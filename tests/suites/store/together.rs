@@ -89,12 +89,8 @@ async fn assert_stands_once(database: &Database, claims: &[Claim]) {
 }
 
 fn message(outcome: ClaimOutcome) -> String {
-    match outcome {
-        ClaimOutcome::Replay(Replay { response: StoredResponse::Message(stored), .. }) => {
-            String::from_utf8_lossy(&stored.message).into_owned()
-        }
-        other => panic!("expected a replay, got {other:?}"),
-    }
+    let StoredResponse::Message(stored) = replayed(outcome).response else { panic!("expected a message") };
+    String::from_utf8_lossy(&stored.message).into_owned()
 }
 
 /// Asserts that a call is answered with the message of its own.
@@ -377,11 +373,4 @@ async fn open_pool(database: &Database, size: usize) -> (Proxy, Pool) {
     let (proxy, pool) = database.pool_through_proxy(size).await;
     open_all(&pool).await;
     (proxy, pool)
-}
-
-async fn open_all(pool: &Pool) {
-    let mut connections = Vec::new();
-    for _ in 0..pool.status().max_size {
-        connections.push(pool.get().await.expect("a connection"));
-    }
 }

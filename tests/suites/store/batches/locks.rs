@@ -76,7 +76,7 @@ async fn that_two_statements_hold_from_each_other_fail_them_after_a_short_while(
                 failed += 1;
                 assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE), "{error}");
                 // It has changed nothing, and the call goes alone.
-                record(&store, &call, "done").await;
+                record(&store, call, "done").await;
             }
         }
         assert_eq!(replay_of(&store, call).await.response, StoredResponse::message("done"));
@@ -131,25 +131,4 @@ async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
     }
     let recorded = statements::complete(&api, &reservations, &[Outcome::DONE; 3]).await;
     assert_eq!(recorded.expect("a completion"), [true; 3]);
-}
-
-/// Changes made there would be lost with the transaction.
-#[tokio::test]
-async fn are_not_taken_in_a_transaction_that_someone_left_open() {
-    let (database, owner) = Database::with_owner().await;
-    let (api, store) = (database.api().await, database.store());
-    let held = new_claim();
-    acquire(&store, &held).await;
-    let reservation = [held.reservation];
-    let other = new_claim();
-    for procedure in 0..2 {
-        api.batch_execute("BEGIN").await.expect("a transaction");
-        let answer = match procedure {
-            0 => statements::reserve(&api, &[&other]).await,
-            _ => statements::complete(&api, &reservation, &[Outcome::DONE]).await,
-        };
-        assert_eq!(code(answer), SqlState::INVALID_TRANSACTION_TERMINATION, "{procedure}");
-        api.batch_execute("ROLLBACK").await.expect("the end");
-    }
-    assert_eq!(count(&owner, OPEN).await, 1);
 }

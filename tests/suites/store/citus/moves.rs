@@ -31,7 +31,7 @@ async fn records_that_exist_are_moved_to_the_nodes() {
     assert_eq!(nodes, 2);
     for call in &held {
         assert_in_flight(&store, call).await;
-        record(&store, &call, "late").await;
+        record(&store, call, "late").await;
     }
     for call in &done {
         assert_eq!(replay_of(&store, call).await.response, StoredResponse::message("done"));

@@ -23,8 +23,7 @@ async fn release_a_key_so_that_the_call_that_still_runs_cannot_record() {
         assert_eq!(operated.release(stuck, Some(token)).await.0, "absent");
         let next = again(stuck);
         for claimed in [false, true] {
-            let completed = store.complete(&stuck.reservation, &completion("late")).await.expect("the store answers");
-            assert_eq!(completed, CompleteOutcome::Fenced, "claimed again: {claimed}");
+            assert_eq!(completed(store, stuck, "late").await, CompleteOutcome::Fenced, "claimed again: {claimed}");
             let extended = store.extend(&stuck.reservation, HOUR).await.expect("the store answers");
             assert_eq!(extended, ExtendOutcome::NotHeld, "claimed again: {claimed}");
             let released = store.release(&stuck.reservation).await.expect("the store answers");

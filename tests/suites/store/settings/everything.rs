@@ -144,8 +144,7 @@ async fn reserved(store: &PostgresStore, owner: &Client) {
 
     let ended = Claim { lease: Duration::ZERO, ..lost };
     acquire(store, &ended).await;
-    let search =
-        AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback: Some(HOUR), max_attempts: 5, batch: 1_000 };
+    let search = AbandonedQuery { lookback: Some(HOUR), ..search() };
     let found = store.abandoned(&search).await.expect("the reservations");
     assert!(found.iter().any(|key| key.key == ended.reservation.key), "{found:?}");
     let taken_over = Claim { on_lease_ended: LeasePolicy::Rerun, ..again(&ended) };
