@@ -66,7 +66,7 @@ impl Call {
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut arguments = vec!["-v".to_owned(), "-format-error".to_owned()];
         for (name, value) in &self.headers {
-            arguments.extend(["-H".to_owned(), format!("{name}: {value}")]);
+            arguments.extend(["-rpc-header".to_owned(), format!("{name}: {value}")]);
         }
         arguments.extend(["-d".to_owned(), self.request.to_string()]);
         arguments

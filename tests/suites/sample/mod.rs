@@ -8,8 +8,6 @@ pub(crate) mod process;
 mod subject;
 
 mod by_id;
-mod concurrency;
-mod disconnect;
 mod hog;
 mod host;
 mod metrics;
@@ -18,6 +16,5 @@ mod outbox;
 mod procedures;
 mod reconcile;
 mod refusal;
-mod replay;
 mod stop;
 mod tenants;

@@ -27,38 +27,19 @@ async fn get(sample: &Sample, token: &str, key: Uuid) -> Reply {
     sample.send(call.header("authorization", format_args!("Bearer {token}"))).await.succeeded()
 }
 
-/// Sends a request over HTTP/1.1 as alice, and returns the status line and the body.
+/// Sends a request as alice, over HTTP/1.0, whose answers are in one piece. Returns the status line and the body.
 async fn http(sample: &Sample, head: &str, body: &[u8]) -> (String, Vec<u8>) {
     let mut connection = TcpStream::connect(sample.ready.address).await.expect("a connection");
     let (address, token) = (sample.ready.address, &sample.ready.tokens.alice);
-    let head = format!(
-        "{head}\r\nhost: {address}\r\nauthorization: Bearer {token}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
+    let length = body.len();
+    let head =
+        format!("{head}\r\nhost: {address}\r\nauthorization: Bearer {token}\r\ncontent-length: {length}\r\n\r\n");
     connection.write_all(&[head.as_bytes(), body].concat()).await.expect("it is sent");
     let mut answer = Vec::new();
     connection.read_to_end(&mut answer).await.expect("an answer");
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("the end of the head");
     let head = String::from_utf8_lossy(&answer[..end]).into_owned();
-    // HTTP/1.1 chunks of unknown size would be framed.
-    let body =
-        if head.contains("transfer-encoding: chunked") { chunks(&answer[end + 4..]) } else { answer[end + 4..].into() };
-    (head.lines().next().unwrap_or_default().to_owned(), body)
-}
-
-/// Joins the chunks of a body.
-fn chunks(mut body: &[u8]) -> Vec<u8> {
-    let mut joined = Vec::new();
-    loop {
-        let end = body.windows(2).position(|two| two == b"\r\n").expect("the size of a chunk");
-        let size = str::from_utf8(&body[..end]).ok().and_then(|size| usize::from_str_radix(size.trim(), 16).ok());
-        let size = size.expect("a size");
-        if size == 0 {
-            return joined;
-        }
-        joined.extend(&body[end + 2..end + 2 + size]);
-        body = &body[end + 4 + size..];
-    }
+    (head.lines().next().unwrap_or_default().to_owned(), answer[end + 4..].into())
 }
 
 #[tokio::test]
@@ -113,15 +94,16 @@ async fn answer_over_connect_and_grpc_web() {
     sample.as_alice(sample.create_project("shop").key(key)).await.succeeded();
 
     let json = json!({ "key": key }).to_string();
-    let post = format!("POST /{SERVICE}/GetOperation HTTP/1.1\r\ncontent-type: application/json");
+    let post = format!("POST /{SERVICE}/GetOperation HTTP/1.0\r\ncontent-type: application/json");
     let get =
-        format!("GET /{SERVICE}/GetOperation?connect=v1&encoding=json&message=%7B%22key%22%3A%22{key}%22%7D HTTP/1.1");
+        format!("GET /{SERVICE}/GetOperation?connect=v1&encoding=json&message=%7B%22key%22%3A%22{key}%22%7D HTTP/1.0");
     for (head, body) in [(post, json.as_bytes()), (get, b"")] {
         let (status, body) = http(&sample, &head, body).await;
         let found: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{error}: {status}"));
-        assert_eq!((status.as_str(), &found["state"]), ("HTTP/1.1 200 OK", &json!("STATE_COMPLETED")), "{found}");
+        assert!(status.ends_with(" 200 OK"), "{status}");
+        assert_eq!(found["state"], "STATE_COMPLETED", "{found}");
     }
-    let wait = format!("POST /{SERVICE}/WaitOperation HTTP/1.1\r\ncontent-type: application/json");
+    let wait = format!("POST /{SERVICE}/WaitOperation HTTP/1.0\r\ncontent-type: application/json");
     let body = json!({ "key": key, "until": "UNTIL_WORK_ENDED", "timeout": "0.2s" }).to_string();
     let (_, body) = http(&sample, &wait, body.as_bytes()).await;
     let found: Value = serde_json::from_slice(&body).expect("JSON");
@@ -129,7 +111,7 @@ async fn answer_over_connect_and_grpc_web() {
 
     let message = GetOperationRequest { key: key.to_string() }.encode_to_vec();
     let length = u32::try_from(message.len()).expect("a short message").to_be_bytes();
-    let web = format!("POST /{SERVICE}/GetOperation HTTP/1.1\r\ncontent-type: application/grpc-web+proto");
+    let web = format!("POST /{SERVICE}/GetOperation HTTP/1.0\r\ncontent-type: application/grpc-web+proto");
     let (_, body) = http(&sample, &web, &[&[0][..], &length, &message].concat()).await;
     let length = u32::from_be_bytes(body[1..5].try_into().expect("a length")) as usize;
     let found = Operation::decode(&body[5..5 + length]).expect("an Operation");

@@ -9,9 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use organization::proto::{CreateProjectRequest, ListProjectsRequest, project_service_client::ProjectServiceClient};
+use organization::proto::{
+    CreateProjectRequest, CreateProjectResponse, ListProjectsRequest, project_service_client::ProjectServiceClient,
+};
+use tokio::task::JoinHandle;
 use tokio_postgres::NoTls;
-use tonic::{Code, Request, transport::Channel};
+use tonic::{
+    Code, Request, Response, Status,
+    transport::{Channel, Endpoint},
+};
 use uuid::Uuid;
 
 use super::{
@@ -80,14 +86,7 @@ async fn ctrl_c_and_sigterm_leave_nothing_behind() {
 #[tokio::test]
 async fn a_second_ctrl_c_does_not_wait_for_a_call_and_leaves_nothing_behind() {
     let Some((mut process, ready, server)) = start_private(&["--handler-delay", NEVER]).await else { return };
-    let call = tokio::spawn(create_project(ready));
-    let (client, connection) = tokio_postgres::connect(&server.url, NoTls).await.expect("a connection");
-    tokio::spawn(connection);
-    eventually("the call runs", || async {
-        let select = "SELECT FROM pg_stat_activity WHERE state = 'idle in transaction'";
-        client.query_opt(select, &[]).await.expect("a look at the connections").map(drop)
-    })
-    .await;
+    let call = running(ready, &server).await;
 
     process.signal("INT");
     eventually("the first Ctrl-C is noticed", || async { process.stderr().contains("shutting down").then_some(()) })
@@ -102,14 +101,7 @@ async fn a_second_ctrl_c_does_not_wait_for_a_call_and_leaves_nothing_behind() {
 #[tokio::test]
 async fn ctrl_c_waits_for_a_call() {
     let Some((mut process, ready, server)) = start_private(&["--handler-delay", "2s"]).await else { return };
-    let call = tokio::spawn(create_project(ready));
-    let (client, connection) = tokio_postgres::connect(&server.url, NoTls).await.expect("a connection");
-    tokio::spawn(connection);
-    eventually("the call runs", || async {
-        let select = "SELECT FROM pg_stat_activity WHERE state = 'idle in transaction'";
-        client.query_opt(select, &[]).await.expect("a look at the connections").map(drop)
-    })
-    .await;
+    let call = running(ready, &server).await;
 
     process.signal("INT");
     call.await.expect("the call ends").expect("the call succeeds");
@@ -120,8 +112,7 @@ async fn ctrl_c_waits_for_a_call() {
 #[tokio::test]
 async fn ctrl_c_does_not_wait_for_an_idle_client() {
     let Some((mut process, ready, server)) = start_private(&[]).await else { return };
-    let endpoint = Channel::from_shared(format!("http://{}", ready.address)).expect("an address");
-    let mut client = ProjectServiceClient::new(endpoint.connect().await.expect("a connection"));
+    let mut client = ProjectServiceClient::new(channel(&ready).connect().await.expect("a connection"));
     let refused = client.list_projects(ListProjectsRequest {}).await.expect_err("no token");
     assert_eq!(refused.code(), Code::Unauthenticated);
 
@@ -173,12 +164,26 @@ async fn reports_an_unreachable_database_url_and_tries_no_other_server() {
     assert!(stderr.contains("127.0.0.1:1") && stderr.contains("DATABASE_URL"), "{stderr}");
 }
 
-async fn create_project(ready: Ready) -> Result<(), tonic::Status> {
-    let endpoint = Channel::from_shared(format!("http://{}", ready.address)).expect("an address");
-    let mut client = ProjectServiceClient::new(endpoint.connect().await.expect("a connection"));
-    let cluster_id = ready.cluster_id.to_string();
-    let mut request = Request::new(CreateProjectRequest { cluster_id, name: "shop".to_owned(), ..Default::default() });
-    let bearer = format!("Bearer {}", ready.tokens.alice).parse().expect("a header");
-    request.metadata_mut().insert("authorization", bearer);
-    client.create_project(request).await.map(drop)
+fn channel(ready: &Ready) -> Endpoint {
+    Channel::from_shared(format!("http://{}", ready.address)).expect("an address")
+}
+
+/// Begins a call, and waits until its handler runs.
+async fn running(ready: Ready, server: &PrivateServer) -> JoinHandle<Result<Response<CreateProjectResponse>, Status>> {
+    let call = tokio::spawn(async move {
+        let mut client = ProjectServiceClient::new(channel(&ready).connect().await.expect("a connection"));
+        let (cluster_id, name) = (ready.cluster_id.to_string(), "shop".to_owned());
+        let mut request = Request::new(CreateProjectRequest { cluster_id, name, ..Default::default() });
+        let bearer = format!("Bearer {}", ready.tokens.alice).parse().expect("a header");
+        request.metadata_mut().insert("authorization", bearer);
+        client.create_project(request).await
+    });
+    let (client, connection) = tokio_postgres::connect(&server.url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    eventually("the call runs", || async {
+        let select = "SELECT FROM pg_stat_activity WHERE state = 'idle in transaction'";
+        client.query_opt(select, &[]).await.expect("a look at the connections").map(drop)
+    })
+    .await;
+    call
 }

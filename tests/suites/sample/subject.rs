@@ -1,7 +1,7 @@
 //! The sample with grpcurl as its client.
 
 use scratch_postgres::TestDatabase;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -61,12 +61,9 @@ impl Sample {
 
     /// `CreateProject` in the first cluster, without a user and without a key.
     pub(crate) fn create_project(&self, name: &str) -> Call {
-        Call::new("ProjectService/CreateProject", self.project(name))
-    }
-
-    /// A `CreateProjectRequest`.
-    pub(crate) fn project(&self, name: &str) -> Value {
-        json!({ "clusterId": self.ready.cluster_id, "name": name, "labels": { "tier": "gold", "team": "a" } })
+        let labels = json!({ "tier": "gold", "team": "a" });
+        let request = json!({ "clusterId": self.ready.cluster_id, "name": name, "labels": labels });
+        Call::new("ProjectService/CreateProject", request)
     }
 
     pub(crate) async fn as_alice(&self, call: Call) -> Reply {
