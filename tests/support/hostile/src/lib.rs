@@ -13,9 +13,6 @@ pub use self::{
     shapes::{hostile, plain},
 };
 
-/// The path of a procedure that takes a `hostile.v1.Node`.
-pub const TAKE: &str = "/hostile.v1.Sink/Take";
-
 /// A message, and what is costly about it.
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -26,7 +23,7 @@ pub struct Shape {
 }
 
 /// Returns the descriptors.
-pub fn pool() -> DescriptorPool {
+fn pool() -> DescriptorPool {
     static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
         let include = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
         let mut compiler = protox::Compiler::new([include]).expect("the folder exists");

@@ -256,30 +256,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn quotes_values_in_the_configuration() {
-        let upstream = upstream(r#"host=h'1 port=5433 user=u password='p"w\'d'"#);
-        assert!(upstream.configuration(7).contains(&"* = host='h''1' port=5433".to_owned()));
-        assert!(upstream.configuration(7).contains(&"auth_type = scram-sha-256".to_owned()));
-        assert_eq!(upstream.user(), r#""u" "p""w'd""#);
-    }
-
-    #[test]
-    fn does_not_ask_for_a_password_if_there_is_none() {
-        let upstream = upstream("postgres://u@h");
-        assert!(upstream.configuration(7).contains(&"auth_type = trust".to_owned()));
-        assert_eq!(upstream.user(), r#""u" """#);
-    }
-
-    #[test]
-    fn further_settings_come_after_its_own_and_so_replace_them() {
-        let config = "postgres://u@h".parse().expect("an address");
-        let upstream = Upstream::new(&config, &["default_pool_size = 32"]).expect("a server");
-        let lines = upstream.configuration(7);
-        let sizes: Vec<_> = lines.iter().filter(|line| line.starts_with("default_pool_size")).collect();
-        assert_eq!(sizes, ["default_pool_size = 4", "default_pool_size = 32"]);
-    }
-
     #[tokio::test]
     async fn reports_why_it_did_not_start() {
         if let Some(why) = PgBouncer::missing() {

@@ -118,7 +118,7 @@ pub(crate) async fn start(durability: Durability) -> Result<Started<Container>, 
             } else {
                 "removed when stopped, but not at exit because there is no docker command"
             };
-            Ok(Started { executable: None, keeper: container, origin, removal, url, version })
+            Ok(Started { keeper: container, origin, removal, url, version })
         }
         Err(cause) => {
             let _ = task::spawn_blocking(|| container.end()).await;
@@ -159,21 +159,4 @@ fn is_on_path(program: &str) -> bool {
 /// The error, in terms that do not depend on the engine.
 fn why(error: &TestcontainersError, image: &str) -> Cause {
     format!("{image} does not start: {}", chain(error)).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn splits_the_image_at_its_tag() {
-        for (image, expected) in [
-            ("postgres:17-alpine", ("postgres", "17-alpine")),
-            ("postgres", ("postgres", "latest")),
-            ("registry:5000/postgres", ("registry:5000/postgres", "latest")),
-            ("registry:5000/postgres:15", ("registry:5000/postgres", "15")),
-        ] {
-            assert_eq!(name_and_tag(image), expected, "{image}");
-        }
-    }
 }

@@ -81,25 +81,3 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_the_ways_to_get_a_server_and_why_each_failed() {
-        let error = StartError::new(vec![
-            (Source::Url("postgres://u:secret@h/d".to_owned()), "refused".into()),
-            (Source::Installed, "no initdb".into()),
-        ]);
-        let text = error.to_string();
-        for part in [
-            "set DATABASE_URL to a running server: refused\n",
-            "install PostgreSQL's server binaries (initdb and postgres): no initdb\n",
-            "run a container engine (Docker or Podman): not tried",
-        ] {
-            assert!(text.contains(part), "{part:?} in {text}");
-        }
-        assert!(!text.contains("secret"), "{text}");
-    }
-}

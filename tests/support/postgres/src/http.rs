@@ -41,17 +41,3 @@ fn parse(answer: &str) -> Option<(u16, String)> {
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     Some((status, body.to_owned()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::parse;
-
-    #[test]
-    fn an_answer_has_a_status_and_perhaps_a_body() {
-        assert_eq!(parse("HTTP/1.0 503 Service Unavailable\r\nA: b\r\n\r\n{}\n"), Some((503, "{}\n".to_owned())));
-        assert_eq!(parse("HTTP/1.1 200 OK\r\n"), Some((200, String::new())));
-        for other in ["", "HTTP/1.0", "HTTP/1.0 x", "SSH-2.0"] {
-            assert_eq!(parse(other), None, "{other}");
-        }
-    }
-}

@@ -10,7 +10,6 @@ use crate::{
     binaries::Binaries,
     connection,
     error::Cause,
-    executable::Executable,
     port,
     server::Started,
     settings::{self, Durability},
@@ -95,7 +94,6 @@ async fn launch(
     let password = Uuid::new_v4().simple().to_string();
     let url = format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres");
 
-    let executable = Some(Executable::new(&binaries.directory, &binaries.version));
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments(binaries, &name, port, durability, further), account)?;
     // If the script has ended already, the error below has the reason.
     let _ = supervisor.tell(&password);
@@ -103,7 +101,7 @@ async fn launch(
         Ok(version) => {
             let user = account.map(|account| format!(" as user {}", account.name)).unwrap_or_default();
             let origin = format!("from {}, private{user}", binaries.directory.display());
-            Ok(Started { executable, keeper: supervisor, origin, removal: "removed at exit", url, version })
+            Ok(Started { keeper: supervisor, origin, removal: "removed at exit", url, version })
         }
         Err(cause) => {
             let log = task::spawn_blocking(|| supervisor.end()).await.unwrap_or_default();
@@ -133,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn reports_why_a_server_did_not_start() {
-        let Ok(binaries) = Binaries::find().await else {
+        let Ok(binaries) = Binaries::find() else {
             return crate::skip("installed-postgres", "no server binaries");
         };
         let account = Account::for_servers().expect("a user");

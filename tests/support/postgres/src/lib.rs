@@ -42,9 +42,6 @@
 //! # }
 //! ```
 //!
-//! PostgreSQL may be upgraded on the machine while a server from its binaries runs, which may load libraries of the new version then, and
-//! fail. The next request for a database says so, and so does a line on standard error when a database or the server is dropped.
-//!
 //! The files of a private server without durability are in memory, if `/dev/shm` has 1 GiB of room and `TMPDIR` is not set. Else those of an
 //! installed server are in the temporary directory, and those of a container in the container.
 //!
@@ -72,7 +69,6 @@ mod bouncer;
 mod connection;
 mod container;
 mod error;
-mod executable;
 mod http;
 mod installed;
 mod leftovers;

@@ -18,7 +18,6 @@ use crate::{
     binaries::Binaries,
     connection,
     error::Cause,
-    executable::Executable,
     installed::PORT_TAKEN,
     port,
     settings::{self, Durability},
@@ -43,7 +42,6 @@ const OPTIONS: [&str; 4] =
 /// committed data when they are killed. Removed when this is dropped, and when the process ends, like a private
 /// [`Server`](crate::Server).
 pub struct Pair {
-    _executable: Executable,
     password: String,
     ports: [u16; 2],
     primary: usize,
@@ -158,14 +156,13 @@ async fn start() -> Result<Pair, Cause> {
 }
 
 async fn launch(ports: [u16; 2]) -> Result<Pair, Cause> {
-    let binaries = Binaries::find().await?;
+    let binaries = Binaries::find()?;
     let account = Account::for_servers()?;
-    let executable = Executable::new(&binaries.directory, &binaries.version);
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments(&binaries, ports), account.as_ref())?;
     let password = Uuid::new_v4().simple().to_string();
     supervisor.tell(&password)?;
     let supervisor = Ordered::new(supervisor);
-    let pair = Pair { _executable: executable, password, ports, primary: 0, supervisor };
+    let pair = Pair { password, ports, primary: 0, supervisor };
     for order in ["make 0", "copy 1 0", "start 0", "start 1"] {
         pair.supervisor.order(order).await?;
     }
@@ -199,23 +196,4 @@ async fn follow(standby: &str, primary: &str) -> Result<(), Cause> {
         time::sleep(PAUSE).await;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn says_at_once_that_a_port_is_taken() {
-        if Binaries::find().await.is_err() {
-            return crate::skip("installed-postgres", "no server binaries");
-        }
-        let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let free = port::several(1).expect("a port")[0];
-        let outcome = launch([taken.local_addr().expect("an address").port(), free]).await;
-        let text = outcome.err().map(|cause| cause.to_string()).unwrap_or_default();
-        assert!(text.contains(PORT_TAKEN), "{text}");
-    }
 }

@@ -1,6 +1,6 @@
 //! A server, from any source.
 
-use std::{fmt, path::Path, sync::Arc, thread};
+use std::{fmt, path::Path, thread};
 
 use tokio::sync::oneshot;
 
@@ -10,7 +10,6 @@ use crate::{
     connection,
     container::{self, Container},
     error::{Cause, chain},
-    executable::Executable,
     installed,
     settings::Durability,
     supervisor::Supervisor,
@@ -22,7 +21,6 @@ use crate::{
 /// It does not depend on the caller's runtime, so it can be shared between tests, and live in a `static`.
 pub struct Server {
     description: String,
-    executable: Option<Arc<Executable>>,
     keeper: Option<Keeper>,
     source: Source,
     url: String,
@@ -62,16 +60,6 @@ impl Server {
     /// As [`start`](Self::start).
     pub async fn start_as_deployed(sources: &[Source]) -> Result<Self, StartError> {
         Self::start_in_background(sources, Durability::Disk, &[]).await
-    }
-
-    /// Does the same as [`start_as_deployed`](Self::start_as_deployed), from installed binaries alone, with further settings: each
-    /// is `name=value`, and comes after its own.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start), also for a setting that the server does not know.
-    pub async fn start_as_deployed_with(settings: &[&str]) -> Result<Self, StartError> {
-        Self::start_in_background(&[Source::Installed], Durability::Disk, settings).await
     }
 
     /// Does the same as [`start_durable`](Self::start_durable), from installed binaries alone, with further settings: each is
@@ -139,7 +127,6 @@ impl Server {
         self.keeper = Some(Keeper::Installed(supervisor));
         upgraded.map_err(CrashError)?;
         let version = self.started_again().await?;
-        self.executable = Some(Arc::new(Executable::new(to, &version)));
         self.description = format!("PostgreSQL {version} from {}, upgraded, private, removed at exit", to.display());
         Ok(())
     }
@@ -159,11 +146,6 @@ impl Server {
     /// The source that the server comes from.
     pub fn source(&self) -> &Source {
         &self.source
-    }
-
-    /// The program that it was started from; `None` if that is not on this machine, or not known.
-    pub(crate) fn executable(&self) -> Option<Arc<Executable>> {
-        self.executable.clone()
     }
 
     /// Stops and removes a private server, and waits until it is gone. Leaves other servers running.
@@ -228,20 +210,19 @@ impl Server {
     async fn from(source: &Source, durability: Durability, settings: &[String]) -> Result<Self, Cause> {
         let started = match source {
             Source::Binaries(directory) => {
-                let binaries = Binaries::at(directory.clone()).await?;
+                let binaries = Binaries::at(directory.clone())?;
                 installed::start(&binaries, durability, settings).await?.map(Keeper::Installed)
             }
             Source::Container => {
                 container::start(durability).await?.map(|container| Keeper::Container(Box::new(container)))
             }
             Source::Installed => {
-                installed::start(&Binaries::find().await?, durability, settings).await?.map(Keeper::Installed)
+                installed::start(&Binaries::find()?, durability, settings).await?.map(Keeper::Installed)
             }
             Source::Url(url) => given(url).await?,
         };
         Ok(Self {
             description: format!("PostgreSQL {} {}, {}", started.version, started.origin, started.removal),
-            executable: started.executable.map(Arc::new),
             keeper: started.keeper,
             source: source.clone(),
             url: started.url,
@@ -269,7 +250,6 @@ impl Drop for Server {
 
 /// A server that answers, and its keeper.
 pub(crate) struct Started<K> {
-    pub(crate) executable: Option<Executable>,
     pub(crate) keeper: K,
     /// Completes the sentence that begins with `PostgreSQL 15.18`.
     pub(crate) origin: String,
@@ -281,8 +261,8 @@ pub(crate) struct Started<K> {
 
 impl<K> Started<K> {
     fn map(self, keeper: fn(K) -> Keeper) -> Started<Option<Keeper>> {
-        let Self { executable, keeper: kept, origin, removal, url, version } = self;
-        Started { executable, keeper: Some(keeper(kept)), origin, removal, url, version }
+        let Self { keeper: kept, origin, removal, url, version } = self;
+        Started { keeper: Some(keeper(kept)), origin, removal, url, version }
     }
 }
 
@@ -309,5 +289,5 @@ async fn given(url: &str) -> Result<Started<Option<Keeper>>, Cause> {
     let version = connection::version(url).await;
     let version = version.map_err(|cause| format!("{place} cannot be reached: {}", chain(cause.as_ref())))?;
     let (origin, removal, url) = (format!("at {place}"), "left as it is", url.to_owned());
-    Ok(Started { executable: None, keeper: None, origin, removal, url, version })
+    Ok(Started { keeper: None, origin, removal, url, version })
 }

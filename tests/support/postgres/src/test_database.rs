@@ -2,7 +2,6 @@
 
 use std::{
     sync::{
-        Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -14,7 +13,6 @@ use tokio_postgres::{Client, Config, NoTls, error::SqlState};
 use crate::{
     Server, Source, background, connection,
     error::{Cause, chain},
-    executable::Executable,
     leftovers, test_server, url,
 };
 
@@ -29,7 +27,7 @@ const ATTEMPTS: usize = 3;
 ///
 /// # Panics
 ///
-/// There is no server, its binaries were replaced while it ran, or the database cannot be created.
+/// There is no server, or the database cannot be created.
 pub async fn database(template: Option<&str>) -> TestDatabase {
     match TestDatabase::create(test_server().await, template).await {
         Ok(database) => database,
@@ -40,7 +38,6 @@ pub async fn database(template: Option<&str>) -> TestDatabase {
 /// A database that is dropped with this value, even if clients are still connected to it.
 #[derive(Debug)]
 pub struct TestDatabase {
-    executable: Option<Arc<Executable>>,
     /// Whether it was there before.
     is_given: bool,
     name: String,
@@ -54,20 +51,14 @@ impl TestDatabase {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, its binaries were replaced while it ran, its role may not create databases, or a client is connected
-    /// to the template.
+    /// The server cannot be reached, its role may not create databases, or a client is connected to the template.
     pub async fn create(
         server: &Server,
         template: Option<&str>,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         static NUMBER: AtomicUsize = AtomicUsize::new(1);
-        let executable = server.executable();
-        if let Some(executable) = &executable {
-            executable.check()?;
-        }
         let name = leftovers::name(NUMBER.fetch_add(1, Ordering::Relaxed));
         let database = Self {
-            executable,
             is_given: false,
             url: url::with_database(server.url(), &name),
             name,
@@ -91,7 +82,7 @@ impl TestDatabase {
     pub fn given(url: &str) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let name = url.parse::<Config>()?.get_dbname().ok_or("no database is named")?.to_owned();
         let (server, server_url, url) = (Source::Url(url.to_owned()), url.to_owned(), url.to_owned());
-        Ok(Self { executable: None, is_given: true, name, server, server_url, url })
+        Ok(Self { is_given: true, name, server, server_url, url })
     }
 
     /// The database's name. It can be the template of other databases while no client is connected to it.
@@ -124,9 +115,6 @@ impl Drop for TestDatabase {
     fn drop(&mut self) {
         if self.is_given {
             return;
-        }
-        if let Some(executable) = &self.executable {
-            executable.report();
         }
         let (url, name) = (self.server_url.clone(), self.name.clone());
         let (done, wait) = mpsc::sync_channel(1);

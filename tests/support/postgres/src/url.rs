@@ -60,32 +60,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn through_keeps_the_user_and_the_database() {
-        for (url, expected) in [
-            ("postgres://u:p@h:1/d?connect_timeout=3", "postgres://u:p@127.0.0.1:2/d"),
-            ("postgres://u@h", "postgres://u@127.0.0.1:2/u"),
-            (r"host=h user='a b' password='p@:/\'' dbname=d", "postgres://a%20b:p%40%3A%2F%27@127.0.0.1:2/d"),
-        ] {
-            let config: Config = url.parse().expect("a connection string");
-            let url = through(&config, "127.0.0.1", 2);
-            assert_eq!(url, expected);
-            let through: Config = url.parse().expect("a URL");
-            assert_eq!(through.get_user(), config.get_user(), "{url}");
-            assert_eq!(through.get_password(), config.get_password(), "{url}");
-        }
-    }
-
-    #[test]
-    fn to_primary_names_all_hosts_and_asks_for_the_one_that_takes_writes() {
-        let config: Config = "postgres://u:p@h/d".parse().expect("a URL");
-        let url = to_primary(&config, &["a:1".to_owned(), "b:2".to_owned()]);
-        assert_eq!(url, "postgres://u:p@a:1,b:2/d?target_session_attrs=read-write&load_balance_hosts=random");
-        let config: Config = url.parse().expect("a URL");
-        assert_eq!((config.get_hosts().len(), config.get_ports()), (2, &[1, 2][..]));
-        assert_eq!(to_primary(&config, &["a:1".to_owned()]), "postgres://u:p@a:1/d");
-    }
-
-    #[test]
     fn place_leaves_the_password_out() {
         for (url, place) in [
             ("postgres://u:secret@db:5433/app?connect_timeout=3", "db:5433/app"),

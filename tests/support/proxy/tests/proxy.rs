@@ -35,6 +35,19 @@ fn connect(proxy: &Proxy) -> TcpStream {
     stream
 }
 
+/// A proxy, and a connection that has carried something.
+fn connected() -> (Proxy, TcpStream) {
+    let proxy = proxy();
+    let stream = connected_to(&proxy);
+    (proxy, stream)
+}
+
+fn connected_to(proxy: &Proxy) -> TcpStream {
+    let mut stream = connect(proxy);
+    assert_eq!(echo(&mut stream, b"before"), b"before");
+    stream
+}
+
 /// Arms a cut; those that have happened are in what this returns.
 fn cut_later(proxy: &Proxy, cut: Cut) -> Arc<Mutex<Vec<Cut>>> {
     let noted = Arc::new(Mutex::new(Vec::new()));
@@ -72,11 +85,8 @@ fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> usize {
 
 #[test]
 fn carries_everything_until_a_cut_is_due_in_the_middle_of_an_answer() {
-    let proxy = proxy();
-    let mut stream = connect(&proxy);
-    assert_eq!(echo(&mut stream, b"before"), b"before");
-    let mut other = connect(&proxy);
-    assert_eq!(echo(&mut other, b"before"), b"before");
+    let (proxy, mut stream) = connected();
+    let mut other = connected_to(&proxy);
     assert_eq!(proxy.ports().len(), 2);
 
     let cut = Cut { all: false, moment: Moment::Bytes { direction: Direction::Answers, left: 3 } };
@@ -143,9 +153,7 @@ fn does_not_cut_once_that_is_forgotten() {
 
 #[test]
 fn carries_nothing_while_it_is_held_and_all_of_it_afterwards() {
-    let proxy = proxy();
-    let mut stream = connect(&proxy);
-    assert_eq!(echo(&mut stream, b"before"), b"before");
+    let (proxy, mut stream) = connected();
     let hold = Duration::from_millis(200);
 
     let begun = Instant::now();
@@ -163,9 +171,7 @@ fn carries_nothing_while_it_is_held_and_all_of_it_afterwards() {
 
 #[test]
 fn carries_on_a_new_connection_while_the_others_are_stalled() {
-    let proxy = proxy();
-    let mut stream = connect(&proxy);
-    assert_eq!(echo(&mut stream, b"before"), b"before");
+    let (proxy, mut stream) = connected();
 
     proxy.stall_connections();
     stream.write_all(b"stalled").expect("it is sent");
@@ -182,9 +188,7 @@ fn carries_on_a_new_connection_while_the_others_are_stalled() {
 
 #[test]
 fn carries_nothing_that_was_held_when_it_was_cut() {
-    let proxy = proxy();
-    let mut stream = connect(&proxy);
-    assert_eq!(echo(&mut stream, b"before"), b"before");
+    let (proxy, mut stream) = connected();
 
     proxy.hold();
     stream.write_all(b"held").expect("it is sent");
@@ -197,9 +201,7 @@ fn carries_nothing_that_was_held_when_it_was_cut() {
 
 #[test]
 fn a_silent_connection_carries_nothing_and_stays_open() {
-    let proxy = proxy();
-    let mut stream = connect(&proxy);
-    assert_eq!(echo(&mut stream, b"before"), b"before");
+    let (proxy, mut stream) = connected();
 
     proxy.silence_connections();
     stream.write_all(b"silenced").expect("it is sent");
@@ -236,12 +238,9 @@ fn the_end_of_a_silent_connection_does_not_reach_the_server() {
 
 #[test]
 fn cuts_silent_connections_and_no_others() {
-    let proxy = proxy();
-    let mut silent = connect(&proxy);
-    assert_eq!(echo(&mut silent, b"before"), b"before");
+    let (proxy, mut silent) = connected();
     proxy.silence_connections();
-    let mut other = connect(&proxy);
-    assert_eq!(echo(&mut other, b"before"), b"before");
+    let mut other = connected_to(&proxy);
 
     proxy.cut_silent_connections();
 
@@ -251,9 +250,7 @@ fn cuts_silent_connections_and_no_others() {
 
 #[test]
 fn cut_it_takes_no_connections_until_it_is_mended() {
-    let proxy = proxy();
-    let mut stream = connect(&proxy);
-    assert_eq!(echo(&mut stream, b"before"), b"before");
+    let (proxy, mut stream) = connected();
 
     proxy.cut();
 
@@ -265,9 +262,7 @@ fn cut_it_takes_no_connections_until_it_is_mended() {
 
 #[test]
 fn ends_its_connections_when_it_is_dropped() {
-    let proxy = proxy();
-    let mut stream = connect(&proxy);
-    assert_eq!(echo(&mut stream, b"before"), b"before");
+    let (proxy, mut stream) = connected();
 
     drop(proxy);
 

@@ -22,7 +22,6 @@ use crate::{
     binaries::Binaries,
     connection,
     error::Cause,
-    executable::Executable,
     http, port, program,
     supervisor::{self, Ordered, Supervisor},
     url,
@@ -65,7 +64,6 @@ pub enum Replication {
 /// A primary that is [killed](Self::kill) or [frozen](Self::freeze) is replaced after about five seconds. The servers keep committed
 /// data when they are killed.
 pub struct Patroni {
-    _executable: Executable,
     configuration: Configuration,
     supervisor: Ordered,
 }
@@ -251,7 +249,7 @@ impl Programs {
 
 async fn start(replication: Replication) -> Result<Patroni, Cause> {
     let programs = Programs::find()?;
-    let binaries = Binaries::find().await?;
+    let binaries = Binaries::find()?;
     let account = Account::for_servers()?;
     // All at once, so that they differ.
     let mut ports = port::several(3 + 2 * NODES)?.into_iter();
@@ -265,11 +263,10 @@ async fn start(replication: Replication) -> Result<Patroni, Cause> {
         replication,
     };
     let arguments = arguments(&programs, &configuration);
-    let executable = Executable::new(&binaries.directory, &binaries.version);
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments, account.as_ref())?;
     let told = tell(&mut supervisor, &configuration, &binaries);
     let supervisor = Ordered::new(supervisor);
-    let patroni = Patroni { _executable: executable, configuration, supervisor };
+    let patroni = Patroni { configuration, supervisor };
     let started = async {
         told?;
         run(&patroni).await

@@ -23,38 +23,20 @@ fn exists(container: &str) -> bool {
 }
 
 #[tokio::test]
-async fn answers_and_is_gone_after_stop() {
-    let Some(server) = server().await else { return };
-    assert_eq!(ask(server.url(), "SELECT 'äö' || current_user").await, "äöpostgres");
-    assert_eq!(ask(server.url(), "SHOW max_connections").await, "1000");
-    assert!(matches!(server.source(), Source::Container));
-    assert!(server.describe().contains("in a container of "), "{}", server.describe());
-    let container = container(server.url()).await;
-    assert!(exists(&container));
+async fn is_gone_once_its_value_is() {
+    for way in ["stop", "a drop", "a drop in a task"] {
+        let Some(server) = server().await else { return };
+        let container = container(server.url()).await;
+        assert!(exists(&container), "{way}");
 
-    server.stop().await;
+        match way {
+            "stop" => server.stop().await,
+            "a drop" => drop(server),
+            _ => tokio::spawn(async move { drop(server) }).await.expect("no panic"),
+        }
 
-    assert!(!exists(&container));
-}
-
-#[tokio::test]
-async fn is_gone_after_a_drop() {
-    let Some(server) = server().await else { return };
-    let container = container(server.url()).await;
-
-    drop(server);
-
-    assert!(!exists(&container));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn is_gone_after_a_drop_on_a_runtime_with_threads() {
-    let Some(server) = server().await else { return };
-    let container = container(server.url()).await;
-
-    tokio::spawn(async move { drop(server) }).await.expect("no panic");
-
-    assert!(!exists(&container));
+        assert!(!exists(&container), "{way}");
+    }
 }
 
 #[tokio::test]
@@ -63,7 +45,7 @@ async fn is_gone_however_its_owner_ends() {
         return;
     }
     for ending in ENDINGS {
-        let owner = Owner::start("container", None);
+        let owner = Owner::start("container");
         let container = container(&owner.url).await;
 
         owner.end(ending);

@@ -1,10 +1,5 @@
-//! Servers from installed binaries or given, pairs of them, and PgBouncer in front of them: they answer, and they leave nothing behind.
+//! Servers from installed binaries, pairs of them, databases on a given server, and PgBouncer: they leave nothing behind.
 
-mod binaries;
-mod bouncer;
-mod database;
-mod given;
-mod installed;
+mod leaks;
 mod owner;
-mod pair;
 mod traces;

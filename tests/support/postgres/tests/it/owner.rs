@@ -37,16 +37,10 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Starts the program with a server from `source`; as user `uid` if given.
-    pub(crate) fn start(source: &str, uid: Option<u32>) -> Self {
-        // The build directory may be inaccessible to another user.
-        let copy = uid.map(|_| Program::new());
-        let program = copy.as_ref().map_or(Path::new(PROGRAM), |copy| &copy.0);
-        let mut command = interruptible(program);
+    /// Starts the program with a server from `source`.
+    pub(crate) fn start(source: &str) -> Self {
+        let mut command = interruptible(Path::new(PROGRAM));
         command.arg(source).process_group(0).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
-        if let Some(uid) = uid {
-            command.uid(uid).gid(uid);
-        }
         let mut child = command.spawn().expect("the program starts");
         let input = child.stdin.take();
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -83,27 +77,6 @@ fn interruptible(program: &Path) -> Command {
 fn signal(name: &str, target: &str) {
     let status = Command::new("kill").args(["-s", name, "--", target]).status().expect("there is kill");
     assert!(status.success(), "kill -s {name} {target}");
-}
-
-/// A copy of the program that every user can run; removed when dropped.
-struct Program(PathBuf);
-
-impl Program {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("scratch-postgres-program-{}", Uuid::new_v4().simple()));
-        // Another process copies the file: a file that this process has open for writing may stay open for a moment in
-        // a child that starts meanwhile, and then it cannot be executed.
-        let status = Command::new("cp").arg(PROGRAM).arg(&path).status().expect("there is cp");
-        assert!(status.success());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("an executable one");
-        Self(path)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 /// The place where a program is killed before its server is ready: a temporary directory of its own, which has to hold
