@@ -98,10 +98,7 @@ async fn other_procedure(client: &Client, sample: &Sample) -> Result<(), String>
     let mut other = sample.create_cluster(&first.name);
     other.headers.clone_from(&first.call.headers);
     expect::mismatch(&client.call(&other).await?, "procedure")?;
-    match sample.clusters(&first.name).await {
-        0 => Ok(()),
-        created => Err(format!("{created} clusters were created")),
-    }
+    sample.has(0, "clusters", &first.name).await
 }
 
 /// Holds the handler of the first call, and repeats the call.
@@ -135,10 +132,7 @@ async fn bad_key(client: &Client, sample: &Sample) -> Result<(), String> {
     let violations = refused.detail("BadRequest").map(|detail| &detail["fieldViolations"]);
     let header = violations.is_some_and(|violations| violations[0]["field"] == "idempotency-key");
     expect::that(header, "a BadRequest that names the header", &refused)?;
-    match sample.projects(&name).await {
-        0 => Ok(()),
-        created => Err(format!("{created} projects were created")),
-    }
+    sample.has(0, "projects", &name).await
 }
 
 /// Repeats a call with a key that is not a UUID, bare and as a string; and one whose key has to be a string.
@@ -151,10 +145,7 @@ async fn free_form_key(client: &Client, sample: &Sample) -> Result<(), String> {
         expect::first_of(&first, "installId")?;
         expect::replay_of(&client.call(&add(&again)).await?, &first.body)?;
     }
-    match sample.installs(&name).await {
-        2 => Ok(()),
-        created => Err(format!("{created} installs were created with two keys")),
-    }
+    sample.has(2, "installs", &name).await
 }
 
 /// Repeats a call whose key is in the message, without the header and with one that disagrees.
@@ -169,10 +160,7 @@ async fn key_in_message(client: &Client, sample: &Sample) -> Result<(), String> 
     let refused = client.call(&call.key(Uuid::new_v4())).await?;
     let info = expect::rejection(&refused, INVALID_ARGUMENT, "IDEMPOTENCY_KEY_INVALID")?;
     expect::that(info["metadata"]["mismatch"] == "key_field", "mismatch: key_field", &refused)?;
-    match sample.clusters(&name).await {
-        1 => Ok(()),
-        created => Err(format!("{created} clusters were created")),
-    }
+    sample.has(1, "clusters", &name).await
 }
 
 /// Replays until the status has changed.
@@ -211,8 +199,5 @@ async fn repeat(client: &Client, sample: &Sample, first: &FirstCall) -> Result<(
 }
 
 async fn created_once(sample: &Sample, first: &FirstCall) -> Result<(), String> {
-    match sample.projects(&first.name).await {
-        1 => Ok(()),
-        created => Err(format!("{created} projects were created")),
-    }
+    sample.has(1, "projects", &first.name).await
 }

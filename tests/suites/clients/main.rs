@@ -5,10 +5,9 @@
 //! `IDEMPOTENCY_TEST_WRITE_CLIENTS` set, it writes the table. `tests/suites/clients/setup` installs the clients;
 //! missing ones are skipped.
 //!
-//! `beside` runs a server in Go on the sample's table, and `retries` shows that the retry policies of gRPC's libraries obey the layer.
+//! `retries` shows that the retry policies of gRPC's libraries obey the layer.
 
 mod behaviour;
-mod beside;
 mod buf;
 mod call;
 mod client;

@@ -61,27 +61,11 @@ impl Sample {
         self.as_alice(Call::new("ClusterService/AddInstall", message))
     }
 
-    /// The database of the sample, as its owner.
-    pub(crate) fn database_url(&self) -> &str {
-        self.database.url()
-    }
-
-    /// The number of projects with this name.
-    pub(crate) async fn projects(&self, name: &str) -> i64 {
-        let select = "SELECT count(*) FROM tenant.projects WHERE name = $1";
-        self.client.query_one(select, &[&name]).await.expect("a count").get(0)
-    }
-
-    /// The number of clusters with this name.
-    pub(crate) async fn clusters(&self, name: &str) -> i64 {
-        let select = "SELECT count(*) FROM tenant.clusters WHERE name = $1";
-        self.client.query_one(select, &[&name]).await.expect("a count").get(0)
-    }
-
-    /// The number of installs with this name.
-    pub(crate) async fn installs(&self, name: &str) -> i64 {
-        let select = "SELECT count(*) FROM tenant.installs WHERE name = $1";
-        self.client.query_one(select, &[&name]).await.expect("a count").get(0)
+    /// Says how many rows of a table have this name, if it is another number.
+    pub(crate) async fn has(&self, expected: i64, table: &str, name: &str) -> Result<(), String> {
+        let select = format!("SELECT count(*) FROM tenant.{table} WHERE name = $1");
+        let created: i64 = self.client.query_one(&select, &[&name]).await.expect("a count").get(0);
+        if created == expected { Ok(()) } else { Err(format!("{created} {table} were created, and not {expected}")) }
     }
 
     /// Makes the project's outbox rows old enough to be processed.
