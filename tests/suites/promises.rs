@@ -30,6 +30,8 @@ struct Promise {
 struct Mutant {
     name: String,
     file: PathBuf,
+    /// The consequence, and in brackets the codes of the promises that it breaks.
+    breaks: String,
     /// Why the simulation does not find it.
     because: Option<String>,
 }
@@ -50,7 +52,7 @@ fn have_the_codes_of_the_page() {
 #[test]
 fn are_held_by_tests_that_exist() {
     let promises = Promises::read();
-    let mutants = found_mutants();
+    let mutants: BTreeSet<_> = found_mutants().into_iter().map(|mutant| mutant.name).collect();
     let mut wrong = Vec::new();
     for Promise { code, says, tests } in &promises.promises {
         if says.is_empty() || tests.is_empty() {
@@ -64,6 +66,20 @@ fn are_held_by_tests_that_exist() {
         wrong.extend(missing.map(|test| format!("{code} names {test}: no module, function or mutant that is found")));
     }
     assert!(wrong.is_empty(), "tests/promises.toml: {wrong:#?}");
+}
+
+#[test]
+fn are_broken_by_mutants_but_for_those_that_the_page_names() {
+    let page = fs::read_to_string(top().join("docs/guarantees.md")).expect("the page").replace('\n', " ");
+    let without = page.split_once("Of all but ").and_then(|(_, rest)| rest.split_once(" a guard")).expect("a list").0;
+    let without: BTreeSet<_> = without.split([',', ' ']).filter(|word| is_code(word)).map(str::to_owned).collect();
+    let breaks: String = found_mutants().into_iter().map(|mutant| mutant.breaks).collect();
+    let promises = Promises::read().promises.into_iter().map(|promise| promise.code);
+    let unbroken: BTreeSet<_> = promises.filter(|code| !codes(&breaks).contains(code.as_str())).collect();
+    assert_eq!(
+        without, unbroken,
+        "docs/guarantees.md names the promises that no mutant of simulation/mutants.toml breaks"
+    );
 }
 
 impl Promises {
@@ -89,11 +105,11 @@ impl Promises {
 }
 
 /// The mutants that the simulation finds, or a suite on PostgreSQL.
-fn found_mutants() -> BTreeSet<String> {
+fn found_mutants() -> Vec<Mutant> {
     let list = fs::read_to_string(top().join("simulation/mutants.toml")).expect("the list");
     let mut list: BTreeMap<String, Vec<Mutant>> = toml::from_str(&list).expect("mutants");
     let is_found = |mutant: &Mutant| mutant.because.is_none() || mutant.file.extension().is_some_and(|it| it == "sql");
-    list.remove("mutant").expect("mutants").into_iter().filter(is_found).map(|mutant| mutant.name).collect()
+    list.remove("mutant").expect("mutants").into_iter().filter(is_found).collect()
 }
 
 fn top() -> PathBuf {
