@@ -44,50 +44,34 @@ fn is_primary(server: &Server) -> bool {
     server.ask(&["ROLE"]).starts_with("master")
 }
 
-async fn with_sentinel(break_server: fn(&Server)) {
-    let Some(watched) = watched() else { return };
-    let [primary, replica] = watched.servers();
-    let name = watched.name().to_owned();
-    let client = SentinelClient::build(watched.urls(), name, None, SentinelServerType::Master).expect("addresses");
-    let store = RedisStore::sentinel(client).timeout(PATIENCE);
-    goes_on_after(store, || break_server(primary), async || is_primary(replica)).await;
+/// Connections to a primary that has hung stay open, and say nothing.
+const BREAKS: [fn(&Server); 2] = [Server::kill, Server::pause];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn goes_on_with_sentinel_after_the_primary_was_killed_or_has_hung() {
+    for break_server in BREAKS {
+        let Some(watched) = watched() else { return };
+        let [primary, replica] = watched.servers();
+        let name = watched.name().to_owned();
+        let client = SentinelClient::build(watched.urls(), name, None, SentinelServerType::Master).expect("addresses");
+        let store = RedisStore::sentinel(client).timeout(PATIENCE);
+        goes_on_after(store, || break_server(primary), async || is_primary(replica)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn goes_on_with_sentinel_after_the_primary_was_killed() {
-    with_sentinel(Server::kill).await;
-}
-
-/// The connections to it stay open, and say nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn goes_on_with_sentinel_after_the_primary_has_hung() {
-    with_sentinel(Server::pause).await;
-}
-
-async fn in_cluster(break_server: fn(&Server)) {
-    let Some(cluster) = start_cluster(&[]) else { return };
-    let store = on_cluster(&cluster);
-    let (primary, replica) = cluster.pair(0).expect("a pair");
-    goes_on_after(
-        store,
-        || break_server(primary),
-        async || {
+async fn goes_on_in_a_cluster_after_a_primary_was_killed_or_has_hung() {
+    for break_server in BREAKS {
+        let Some(cluster) = start_cluster(&[]) else { return };
+        let store = on_cluster(&cluster);
+        let (primary, replica) = cluster.pair(0).expect("a pair");
+        let is_back = async || {
             let others = cluster.nodes().iter().filter(|node| node.address() != primary.address());
             is_primary(replica)
                 && others.into_iter().all(|node| node.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
-        },
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn goes_on_in_a_cluster_after_a_primary_was_killed() {
-    in_cluster(Server::kill).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn goes_on_in_a_cluster_after_a_primary_has_hung() {
-    in_cluster(Server::pause).await;
+        };
+        goes_on_after(store, || break_server(primary), is_back).await;
+    }
 }
 
 /// A slot that moves to another primary takes its records along.

@@ -25,11 +25,13 @@ use crate::{
 
 const SHORT: Duration = Duration::from_secs(1);
 
-/// A store on a server behind a proxy.
-fn through_proxy(server: &Server) -> (Proxy, RedisStore) {
+/// A store on a server behind a proxy, with an open connection; `None` if there is no server.
+async fn behind_proxy() -> Option<(Server, Proxy, RedisStore)> {
+    let server = start(&[])?;
     let proxy = Proxy::start(server.address()).expect("a proxy");
     let store = at(&format!("redis://{}/", proxy.address())).connections(1);
-    (proxy, store)
+    acquire(&store, &claim()).await;
+    Some((server, proxy, store))
 }
 
 /// Loses the next answer, after the server has executed the command.
@@ -71,9 +73,7 @@ async fn goes_on_when_the_server_is_back() {
 
 #[tokio::test]
 async fn a_claim_whose_answer_was_lost_is_made_once() {
-    let Some(server) = start(&[]) else { return };
-    let (proxy, store) = through_proxy(&server);
-    acquire(&store, &claim()).await;
+    let Some((_server, proxy, store)) = behind_proxy().await else { return };
     let first = claim();
     lose_an_answer(&proxy);
     acquire(&store, &first).await;
@@ -84,11 +84,9 @@ async fn a_claim_whose_answer_was_lost_is_made_once() {
 /// An earlier attempt that may still arrive changes nothing as long as the key is held. Only the release waits for it.
 #[tokio::test]
 async fn a_claim_that_holds_its_key_does_not_wait_for_an_earlier_attempt() {
-    let Some(server) = start(&[]) else { return };
-    let (proxy, store) = through_proxy(&server);
+    let Some((server, proxy, store)) = behind_proxy().await else { return };
     // An attempt has a quarter of the time.
     let (store, attempt) = (store.timeout(4 * PATIENCE / 10), PATIENCE / 10);
-    acquire(&store, &claim()).await;
     let first = claim();
     lose_an_answer(&proxy);
     let began = Instant::now();
@@ -112,9 +110,7 @@ async fn a_claim_that_holds_its_key_does_not_wait_for_an_earlier_attempt() {
 /// A truncated answer counts as lost, and not as corrupt.
 #[tokio::test]
 async fn an_answer_that_ends_in_the_middle_is_asked_for_again() {
-    let Some(server) = start(&[]) else { return };
-    let (proxy, store) = through_proxy(&server);
-    acquire(&store, &claim()).await;
+    let Some((_server, proxy, store)) = behind_proxy().await else { return };
     for left in [1, 5, 12] {
         let moment = Moment::Bytes { direction: Direction::Answers, left };
         proxy.cut_later(Cut { all: true, moment }, || {});
@@ -159,8 +155,7 @@ async fn a_node_that_sends_to_another_refuses() {
 
 #[tokio::test]
 async fn an_outcome_whose_answer_was_lost_is_recorded_once() {
-    let Some(server) = start(&[]) else { return };
-    let (proxy, store) = through_proxy(&server);
+    let Some((_server, proxy, store)) = behind_proxy().await else { return };
     let [first, before] = [claim(), claim()];
     acquire(&store, &first).await;
     // The server has the script, so that the next answer is that of the script.
@@ -174,9 +169,7 @@ async fn an_outcome_whose_answer_was_lost_is_recorded_once() {
 
 #[tokio::test]
 async fn a_question_whose_answer_was_lost_is_asked_again() {
-    let Some(server) = start(&[]) else { return };
-    let (proxy, store) = through_proxy(&server);
-    acquire(&store, &claim()).await;
+    let Some((_server, proxy, store)) = behind_proxy().await else { return };
     let search = AbandonedQuery { procedures: Vec::new(), lookback: None, max_attempts: 1, batch: 1 };
     lose_an_answer(&proxy);
     assert_eq!(store.abandoned(&search).await.expect("an answer"), []);
@@ -186,8 +179,7 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
 
 #[tokio::test]
 async fn a_connection_that_is_silent_is_replaced() {
-    let Some(server) = start(&[]) else { return };
-    let (proxy, store) = through_proxy(&server);
+    let Some((_server, proxy, store)) = behind_proxy().await else { return };
     let store = store.timeout(Duration::from_secs(4));
     let first = claim();
     acquire(&store, &first).await;
@@ -289,8 +281,7 @@ async fn a_response_of_any_bytes_is_kept() {
 /// The first attempt stalls, a second attempt reserves the key, and the call releases it; or another call holds the key, and releases it.
 #[tokio::test]
 async fn a_claim_that_arrives_after_its_call_reserves_nothing() {
-    let Some(server) = start(&[]) else { return };
-    let (proxy, store) = through_proxy(&server);
+    let Some((server, proxy, store)) = behind_proxy().await else { return };
     let [store, holder] = [store.timeout(4 * SHORT), on(&server)].map(|it| it.prefix("test:late").expect("a prefix"));
     for is_held in [false, true] {
         let first = claim();

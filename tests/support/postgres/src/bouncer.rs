@@ -234,13 +234,7 @@ fn program() -> Result<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use super::*;
-
-    fn upstream(server: &str) -> Upstream {
-        Upstream::new(&server.parse().expect("an address"), &[]).expect("a server")
-    }
 
     #[test]
     fn prepared_statements_are_tracked_from_one_version_on() {
@@ -254,22 +248,5 @@ mod tests {
         ] {
             assert_eq!(has_tracking(version), tracks, "{version}");
         }
-    }
-
-    #[tokio::test]
-    async fn reports_why_it_did_not_start() {
-        if let Some(why) = PgBouncer::missing() {
-            return crate::skip("pgbouncer", why);
-        }
-        let account = Account::for_servers().expect("a user");
-        let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let port = taken.local_addr().expect("a port").port();
-
-        let outcome =
-            launch(&program().expect("the program"), account.as_ref(), &upstream("postgres://u@h"), port).await;
-
-        let text = outcome.err().map(|cause| cause.to_string()).unwrap_or_default();
-        assert!(text.contains(PORT_TAKEN), "{text}");
-        assert!(text.contains("did not start"), "{text}");
     }
 }
