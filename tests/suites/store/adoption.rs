@@ -242,12 +242,8 @@ async fn leaves_the_go_service_its_statements_on_the_way_to_partitions() {
             &[(&key, Type::UUID), (&user, Type::UUID), (&PROCEDURE, Type::TEXT), (&HASH.as_slice(), Type::BYTEA)];
         assert_eq!(go.execute_typed(reserve, parameters).await.expect("the reservation"), 1, "{step}");
         if step == "before" {
-            loop {
-                let done = "SELECT s.step = 'mirrored' FROM tenant.idempotency_move_step(4, 500, NULL) s";
-                if value(&owner, done).await {
-                    break;
-                }
-            }
+            let done = "SELECT s.step = 'mirrored' FROM tenant.idempotency_move_step(4, 500, NULL) s";
+            while !value::<bool>(&owner, done).await {}
         }
         assert_eq!(go.execute(complete, &[]).await.expect("the completion"), 1, "{step}");
         assert_eq!(

@@ -14,7 +14,7 @@ impl Harness for Bouncer {
 
     async fn store(&self) -> (PostgresStore, Self::Fixture) {
         match behind_bouncer().await {
-            Some((database, bouncer, pool)) => (store(&pool), (database, Some(bouncer))),
+            Some((database, bouncer, pool)) => (patient(pool.clone()), (database, Some(bouncer))),
             // The skip is reported. A case of the suite cannot be left out, so it runs without PgBouncer.
             None => {
                 let database = Database::new().await;
@@ -44,10 +44,6 @@ async fn behind_bouncer() -> Option<(Database, PgBouncer, Pool)> {
     let database = Database::new().await;
     let (bouncer, pool) = database.pool_through_bouncer(CLIENTS).await;
     Some((database, bouncer, pool))
-}
-
-fn store(pool: &Pool) -> PostgresStore {
-    patient(pool.clone())
 }
 
 /// A server connection as its next client finds it.
@@ -115,7 +111,7 @@ async fn no_operation_leaves_anything_on_a_server_connection() {
     for _ in 0..4 {
         let mut users = JoinSet::new();
         for _ in 0..CLIENTS {
-            let (store, project) = (store(&pool), project.clone());
+            let (store, project) = (patient(pool.clone()), project.clone());
             users.spawn(async move { every_operation(&store, &project, |_| {}).await });
         }
         users.join_all().await;
@@ -143,7 +139,7 @@ async fn a_user_set_for_a_session_is_left_for_the_next_client() {
 #[tokio::test]
 async fn a_client_that_gives_up_on_a_statement_leaves_nothing() {
     let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
-    let (patient, hasty) = (store(&pool), store(&pool).timeout(Duration::from_millis(300)));
+    let (patient, hasty) = (patient(pool.clone()), patient(pool.clone()).timeout(Duration::from_millis(300)));
     complete(&patient, &new_claim(), &completion("warm")).await;
     let mut owner = database.owner().await;
     let lock = owner.transaction().await.expect("a transaction");

@@ -34,12 +34,12 @@ async fn is_in_progress_while_something_else_holds_the_keys_lock() {
     let database = Database::new().await;
     let (store, other) = (database.store(), database.api().await);
     let legitimate = new_claim();
-    let lock = "SELECT pg_advisory_xact_lock(tenant.idempotency_lock_id($1, $2)),
-                       pg_advisory_xact_lock_shared(1768187245, 1), pg_advisory_xact_lock(1)";
-    other.batch_execute("BEGIN").await.expect("a transaction");
-    let parameters: Parameters<'_> =
-        &[(legitimate.reservation.owner.as_uuid(), Type::UUID), (legitimate.reservation.key.as_uuid(), Type::UUID)];
-    other.query_typed(lock, parameters).await.expect("the locks");
+    let (user, key) = (legitimate.reservation.owner.as_uuid(), legitimate.reservation.key.as_uuid());
+    let lock = format!(
+        "BEGIN; SELECT pg_advisory_xact_lock(tenant.idempotency_lock_id('{user}', '{key}')),
+                       pg_advisory_xact_lock_shared(1768187245, 1), pg_advisory_xact_lock(1)"
+    );
+    execute(&other, &lock).await;
     let outcome = refusal(&store, &legitimate).await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 }

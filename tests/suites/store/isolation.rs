@@ -71,15 +71,6 @@ async fn no_row_is_visible_without_a_user() {
 }
 
 #[tokio::test]
-async fn row_level_security_binds_the_owner_of_the_table_too() {
-    let database = Database::new().await;
-    complete(&database.store(), &new_claim(), &completion("done")).await;
-    let owner = database.owner().await;
-    execute(&owner, &format!("ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE}")).await;
-    assert_eq!(count(&database.api().await, "tenant.idempotency_keys").await, 0);
-}
-
-#[tokio::test]
 async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     let database = Database::new().await;
     // One connection for all users.

@@ -79,17 +79,3 @@ async fn is_the_same_in_the_database() {
     }
     assert_eq!(value::<Option<Uuid>>(&owner, "SELECT tenant.idempotency_owner('acme', NULL)").await, None);
 }
-
-#[tokio::test]
-async fn finds_the_row_of_a_caller() {
-    let database = Database::new().await;
-    let (caller, key) = (caller(Some("acme"), "auth0|x"), Uuid::new_v4());
-    let first = claim(*caller.owner().as_uuid(), key);
-    complete(&database.store(), &first, &completion("done")).await;
-    let select = "SELECT count(*) FROM tenant.idempotency_keys
-                  WHERE idempotency_key = $1 AND user_id = tenant.idempotency_owner('acme', 'auth0|x')";
-    let found: i64 = database.owner().await.query_one(select, &[&key]).await.expect("the count").get(0);
-    assert_eq!(found, 1);
-    let outcome = tonic_idempotency::store::Store::claim(&database.store(), &again(&first)).await;
-    assert!(matches!(outcome, Ok(ClaimOutcome::Replay(_))), "{outcome:?}");
-}

@@ -49,28 +49,21 @@ async fn found_behind(pool: &Pool) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn statements_are_prepared_once_on_a_connection_of_the_server() {
+async fn statements_are_prepared_once_on_a_connection_of_the_server_if_that_is_wanted() {
     let database = Database::new().await;
     let resource = database.project(None).await;
     let as_login = database.pool_of_login(1).await;
     for pool in [database.pool(1), as_login] {
         let (lines, _guard) = Lines::collect(LevelFilter::INFO);
         let store = patient(pool.clone());
+        every_operation(&store.clone().prepared_statements(PreparedStatements::Never), &resource, |_| {}).await;
+        assert_eq!(found(&pool).await, [""; 0]);
         every_operation(&store, &resource, |_| {}).await;
         let prepared = found(&pool).await;
         assert!(prepared.len() >= 7, "{prepared:?}");
         every_operation(&store.clone(), &resource, |_| {}).await;
         assert_eq!((found(&pool).await, lines.count(GIVEN_UP)), (prepared, 0));
     }
-}
-
-#[tokio::test]
-async fn nothing_is_prepared_if_it_is_not_wanted() {
-    let database = Database::new().await;
-    let (pool, resource) = (database.pool(1), database.project(None).await);
-    let store = patient(pool.clone()).prepared_statements(PreparedStatements::Never);
-    every_operation(&store, &resource, |_| {}).await;
-    assert_eq!(found(&pool).await, [""; 0]);
 }
 
 /// Runs operations of several clients at once.

@@ -86,19 +86,14 @@ async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
             _ => {}
         }
         hold_at(&owner, &format!("{function}_row"), place, &held).await;
-        let release = async || store.release(&call.reservation).await.expect("the store answers");
+        let released = async || store.release(&call.reservation).await.expect("the store answers");
         let step = async || match function {
             "claim" => acquire(&store, &call).await,
-            "commit" => crate::record::commit(&store, &again(&call), completion("done")).await,
-            "complete" => {
-                assert_ne!(
-                    store.complete(&call.reservation, &completion("done")).await.expect("the store answers"),
-                    CompleteOutcome::Fenced
-                )
-            }
+            "commit" => commit(&store, &again(&call), completion("done")).await,
+            "complete" => assert_ne!(completed(&store, &call, "done").await, CompleteOutcome::Fenced),
             // Again, if it has come before the claim.
             _ => {
-                let _ = release().await == ReleaseOutcome::Released || release().await == ReleaseOutcome::Released;
+                let _ = released().await == ReleaseOutcome::Released || released().await == ReleaseOutcome::Released;
             }
         };
         // By a store of its own, which knows of no claim that may come late.
@@ -106,10 +101,7 @@ async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
             until_held(&owner).await;
             let other = database.store().max_batch(1);
             match function {
-                "claim" => assert_eq!(
-                    other.release(&call.reservation).await.expect("the store answers"),
-                    ReleaseOutcome::Released
-                ),
+                "claim" => release(&other, &call).await,
                 "commit" => assert_eq!(other.sweep(8).await.expect("the store answers"), 1),
                 _ => acquire(&other, &call).await,
             }
@@ -117,10 +109,7 @@ async fn decides_as_in_one_step_on_a_row_that_comes_or_goes_meanwhile() {
         };
         tokio::join!(step(), meanwhile);
         match function {
-            "claim" => {
-                let extended = store.extend(&call.reservation, HOUR).await.expect("the store answers");
-                assert_eq!(extended, ExtendOutcome::Extended, "it holds the key");
-            }
+            "claim" => extend(&store, &call, HOUR).await,
             "release" => acquire(&store, &again(&Claim { on_lease_ended: LeasePolicy::Refuse, ..call })).await,
             _ => assert_eq!(replay_of(&store, &call).await.response, StoredResponse::message("done")),
         }

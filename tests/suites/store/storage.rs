@@ -55,16 +55,16 @@ async fn compresses_a_large_response_with_lz4_if_the_server_has_it() {
 }
 
 #[tokio::test]
-async fn chooses_lz4_for_an_adopted_table_too() {
+async fn chooses_lz4_for_an_adopted_table_unless_another_storage_was_chosen() {
     let has_lz4 = has_lz4(&Database::empty().await.owner().await).await;
-    assert_eq!(adopted("").await, (EXTENDED, if has_lz4 { LZ4 } else { DEFAULT }));
-}
-
-#[tokio::test]
-async fn does_not_change_a_storage_that_somebody_has_chosen() {
     let column = "ALTER TABLE tenant.idempotency_keys ALTER COLUMN response_bytes";
-    assert_eq!(adopted(&format!("{column} SET STORAGE EXTERNAL")).await, (EXTERNAL, DEFAULT));
-    assert_eq!(adopted(&format!("{column} SET COMPRESSION pglz")).await, (EXTENDED, PGLZ));
+    for (change, expected) in [
+        (String::new(), (EXTENDED, if has_lz4 { LZ4 } else { DEFAULT })),
+        (format!("{column} SET STORAGE EXTERNAL"), (EXTERNAL, DEFAULT)),
+        (format!("{column} SET COMPRESSION pglz"), (EXTENDED, PGLZ)),
+    ] {
+        assert_eq!(adopted(&change).await, expected, "{change}");
+    }
 }
 
 #[tokio::test]

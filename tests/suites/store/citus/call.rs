@@ -51,6 +51,13 @@ pub(super) async fn insert(handle: &Transaction, user: Uuid, key: Uuid) -> Resul
     handle.execute_typed(insert, &[(&user, Type::UUID), (&key.to_string(), Type::TEXT)]).await.map(drop)
 }
 
+/// The transaction of a call whose handler has created one order.
+pub(super) async fn ordering(store: &PostgresStore, claim: &Claim) -> Box<dyn StoreTransaction> {
+    let (transaction, handle) = open(store, claim).await.expect("the key is free");
+    insert(&handle, *claim.reservation.owner.as_uuid(), Uuid::new_v4()).await.expect("an order");
+    transaction
+}
+
 /// Runs a call whose handler creates one order.
 pub(super) async fn order(store: &PostgresStore, claim: &Claim) -> Result<Ended, StoreError> {
     run(store, claim, false).await

@@ -3,7 +3,7 @@
 use tonic_idempotency::KeyId;
 
 use super::{
-    call::{insert, of, open},
+    call::{of, ordering},
     cluster::SUPERUSER,
     distributed::{API, Distributed},
 };
@@ -121,13 +121,10 @@ async fn a_repeated_claim_waits_for_the_standby_of_its_node() {
 #[tokio::test]
 async fn a_commit_is_found_if_its_node_was_lost_before_it_answered() {
     let Some(distributed) = Distributed::make().await else { return };
-    let user = Uuid::new_v4();
-    let call = of(user);
+    let call = of(Uuid::new_v4());
     wait_for_standbys(&distributed).await;
     let store = distributed.store();
-    let (transaction, handle) = open(&store, &call).await.expect("the key is free");
-    insert(&handle, user, Uuid::new_v4()).await.expect("an order");
-    drop(handle);
+    let transaction = ordering(&store, &call).await;
     let commit = tokio::spawn(transaction.commit(Some(completion("done"))));
     let waiting = until_one_waits(&distributed).await;
 
@@ -145,9 +142,7 @@ async fn a_transaction_is_called_rolled_back_only_when_the_standby_of_its_node_a
     let call = of(user);
     let (key, token) = (*call.reservation.key.as_uuid(), call.reservation.token);
     let committed = format!("CALL tenant.idempotency_committed('{user}', '{key}', '{token}', NULL)");
-    let (transaction, handle) = open(&distributed.store(), &call).await.expect("the key is free");
-    insert(&handle, user, Uuid::new_v4()).await.expect("an order");
-    drop(handle);
+    let transaction = ordering(&distributed.store(), &call).await;
     wait_for_standbys(&distributed).await;
     let api = distributed.connect(&distributed.coordinator, API).await;
     let ask = async || value::<Option<bool>>(&api, &committed).await;

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{
-    call::{Ended, insert, of, open, order, order_and_project},
+    call::{Ended, insert, of, open, order, order_and_project, ordering},
     cluster::{Cluster, SUPERUSER},
     distributed::Distributed,
 };
@@ -21,10 +21,11 @@ const CALLERS: usize = 8;
 const KILLED: [usize; 4] = [1, 0, 2, 0];
 
 /// A cluster of its own, whose nodes a test may kill.
-async fn breakable() -> Option<(Cluster, Distributed)> {
+async fn breakable() -> Option<(Cluster, Distributed, PostgresStore)> {
     let cluster = Cluster::start().await?;
     let distributed = Distributed::new(&cluster).await;
-    Some((cluster, distributed))
+    let store = distributed.store().timeout(Duration::from_secs(5));
+    Some((cluster, distributed, store))
 }
 
 /// The times at which a client tries again.
@@ -107,8 +108,7 @@ async fn reserve(store: &PostgresStore, call: &Claim) -> bool {
 
 #[expect(clippy::print_stdout, reason = "says how many calls were tried")]
 async fn break_transactional(with_project: bool) {
-    let Some((mut cluster, distributed)) = breakable().await else { return };
-    let store = distributed.store().timeout(Duration::from_secs(5));
+    let Some((mut cluster, distributed, store)) = breakable().await else { return };
     let calls = Calls::default();
     let mut callers = JoinSet::new();
     for _ in 0..CALLERS {
@@ -162,8 +162,7 @@ async fn a_node_that_is_killed_tears_no_transaction_on_all_nodes_apart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::print_stdout, reason = "says how many calls were tried")]
 async fn a_node_that_is_killed_duplicates_no_reserved_call_and_loses_none() {
-    let Some((mut cluster, distributed)) = breakable().await else { return };
-    let store = distributed.store().timeout(Duration::from_secs(5));
+    let Some((mut cluster, _distributed, store)) = breakable().await else { return };
     let calls = Calls::default();
     let mut callers = JoinSet::new();
     for _ in 0..CALLERS {
@@ -180,14 +179,11 @@ async fn a_node_that_is_killed_duplicates_no_reserved_call_and_loses_none() {
 
 #[tokio::test]
 async fn a_transaction_whose_node_is_killed_takes_no_effect() {
-    let Some((mut cluster, distributed)) = breakable().await else { return };
-    let store = distributed.store().timeout(Duration::from_secs(5));
+    let Some((mut cluster, distributed, store)) = breakable().await else { return };
     let user = Uuid::new_v4();
     let call = of(user);
     let worker = distributed.worker_of(user).await;
-    let (transaction, handle) = open(&store, &call).await.expect("the key is free");
-    insert(&handle, user, Uuid::new_v4()).await.expect("an order");
-    drop(handle);
+    let transaction = ordering(&store, &call).await;
     cluster.workers[worker].kill().await.expect("it is killed");
     cluster.workers[worker].restart().await.expect("it is back");
     transaction.commit(Some(completion("lost"))).await.expect_err("its node was killed");
@@ -199,8 +195,7 @@ async fn a_transaction_whose_node_is_killed_takes_no_effect() {
 /// The handler catches the error at a savepoint, and goes on with the node that is back, which has forgotten the transaction.
 #[tokio::test]
 async fn a_transaction_does_not_go_on_with_a_node_that_has_forgotten_it() {
-    let Some((mut cluster, distributed)) = breakable().await else { return };
-    let store = distributed.store().timeout(Duration::from_secs(5));
+    let Some((mut cluster, distributed, store)) = breakable().await else { return };
     let user = Uuid::new_v4();
     let call = of(user);
     let worker = distributed.worker_of(user).await;
@@ -220,8 +215,7 @@ async fn a_transaction_does_not_go_on_with_a_node_that_has_forgotten_it() {
 
 #[tokio::test]
 async fn a_worker_that_is_down_keeps_no_other_user_from_calling() {
-    let Some((mut cluster, distributed)) = breakable().await else { return };
-    let store = distributed.store().timeout(Duration::from_secs(5));
+    let Some((mut cluster, distributed, store)) = breakable().await else { return };
     let (here, elsewhere) = (distributed.call_on(0).await, distributed.call_on(1).await);
     cluster.workers[0].kill().await.expect("it is killed");
     let error = store.claim(&here).await.expect_err("its node is down");
@@ -233,7 +227,7 @@ async fn a_worker_that_is_down_keeps_no_other_user_from_calling() {
 
 #[tokio::test]
 async fn a_reservation_survives_its_node() {
-    let Some((mut cluster, distributed)) = breakable().await else { return };
+    let Some((mut cluster, distributed, _)) = breakable().await else { return };
     let store = distributed.store();
     let (held, ended) = (of(Uuid::new_v4()), Claim { lease: Duration::ZERO, ..of(Uuid::new_v4()) });
     acquire(&store, &held).await;

@@ -1,7 +1,7 @@
 //! Transactional mode: the handler's rows and the record of its key are committed together or not at all.
 
 use super::{
-    call::{Ended, insert, of, open, open_with, order},
+    call::{Ended, insert, of, open, open_with, order, ordering},
     distributed::{API, Distributed, OWNER},
 };
 use crate::prelude::*;
@@ -27,11 +27,8 @@ async fn an_order_and_its_record_are_committed_together() {
 async fn an_order_whose_record_is_refused_is_rolled_back() {
     let Some(distributed) = Distributed::take().await else { return };
     let store = distributed.store();
-    let user = Uuid::new_v4();
-    let first = of(user);
-    let (transaction, handle) = open(&store, &first).await.expect("the key is free");
-    insert(&handle, user, Uuid::new_v4()).await.expect("an order");
-    drop(handle);
+    let first = of(Uuid::new_v4());
+    let transaction = ordering(&store, &first).await;
     // As another system does, without the key's lock.
     insert_into(&distributed.superuser().await, "tenant.idempotency_keys", &first, Some("other")).await;
     assert_eq!(ended(transaction, completion("mine")).await, CommitOutcome::Superseded);

@@ -25,13 +25,8 @@ fn every_page_with_sql_is_run() {
 }
 
 #[tokio::test]
-async fn every_statement_runs_without_a_pack() {
-    run_pages(Packs::None).await;
-}
-
-#[tokio::test]
-async fn every_statement_runs_with_both_packs() {
-    run_pages(Packs::Both).await;
+async fn every_statement_runs_without_a_pack_and_with_both() {
+    join_all([Packs::None, Packs::Both].map(run_pages)).await;
 }
 
 async fn run_pages(packs: Packs) {
@@ -47,13 +42,8 @@ async fn run_pages(packs: Packs) {
 }
 
 #[tokio::test]
-async fn the_page_of_operations_does_what_it_says_without_a_pack() {
-    operate(Packs::None).await;
-}
-
-#[tokio::test]
-async fn the_page_of_operations_does_what_it_says_with_both_packs() {
-    operate(Packs::Both).await;
+async fn the_page_of_operations_does_what_it_says_without_a_pack_and_with_both() {
+    join_all([Packs::None, Packs::Both].map(operate)).await;
 }
 
 async fn operate(packs: Packs) {

@@ -192,24 +192,15 @@ async fn mirrors_every_change() {
     for claim in &after {
         acquire(&store, claim).await;
     }
-    for claim in [&before[0], &after[0]] {
-        store.complete(&claim.reservation, &completion("done")).await.expect("the store answers");
-    }
-    for claim in [&before[1], &after[1]] {
-        store.release(&claim.reservation).await.expect("the store answers");
-    }
-    for claim in [&before[2], &after[2]] {
-        store.abandon(&claim.reservation).await.expect("the store answers");
-    }
-    for claim in [&before[3], &after[3]] {
-        store.extend(&claim.reservation, 2 * crate::record::HOUR).await.expect("the store answers");
-    }
-    for claim in [&before[4], &after[4]] {
-        expire(&owner, claim, -1.0).await;
-        acquire(&store, &again(claim)).await;
-    }
-    for claim in [&before[5], &after[5]] {
-        expire(&owner, claim, -1.0).await;
+    for claims in [&before, &after] {
+        record(&store, &claims[0], "done").await;
+        release(&store, &claims[1]).await;
+        abandon(&store, &claims[2]).await;
+        extend(&store, &claims[3], 2 * HOUR).await;
+        for expired in &claims[4..] {
+            expire(&owner, expired, -1.0).await;
+        }
+        acquire(&store, &again(&claims[4])).await;
     }
     assert_eq!(store.sweep(10).await.expect("the store answers"), 2);
     for claim in [&before[0], &after[0]] {
