@@ -22,7 +22,7 @@ pub(crate) struct Goal {
     pub(crate) figure: Spread,
     /// The unit of the figure, or the base of a ratio: `KiB`, `× plain SHA-256`.
     pub(crate) unit: String,
-    /// What explains a missed goal, and the cost of passing that.
+    /// The explanation of a missed goal, and the cost of passing it.
     pub(crate) limit: Option<&'static str>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Shape {
     pub(super) goals: &'static [(Way, Way, Bound, &'static str)],
     /// How the other encoding differs.
     pub(super) difference: &'static str,
-    /// What limits the hash of the other encoding.
+    /// The limit of the hash of the other encoding.
     pub(super) limit: Option<&'static str>,
     pub(super) canonical: Vec<u8>,
     pub(super) other: Vec<u8>,

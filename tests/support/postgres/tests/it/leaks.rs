@@ -13,7 +13,7 @@ async fn server() -> Option<Server> {
     Server::start_durable(&[Source::Installed]).await.map_err(|error| skip("installed-postgres", error)).ok()
 }
 
-/// What the program can start on this machine.
+/// The servers that the program can start on this machine.
 async fn started() -> Vec<&'static str> {
     let Some(_server) = server().await else { return Vec::new() };
     match PgBouncer::missing() {
