@@ -8,7 +8,7 @@ use tonic_idempotency::{
     rejection::Reason,
     store::{
         Claim, ClaimOutcome, Completion, Reservation, SetupProblem, Store as _, StoreErrorKind, StoredResponse,
-        VerifyError,
+        TransactionErrorKind, VerifyError,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, Proxy};
@@ -142,6 +142,7 @@ pub async fn of_a_lost_transaction_are_those_of_the_store_whatever_its_handler_s
             let project = call.insert().await?;
             proxy.cut_connections();
             let lost = call.execute("SELECT 1").await.expect_err("the connection is gone");
+            assert_eq!(S::kind(&lost), TransactionErrorKind::Lost);
             match call.name.as_str() {
                 "as it is" => Err(status(lost)),
                 "final" => Err(Status::failed_precondition("never")),

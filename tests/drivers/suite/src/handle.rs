@@ -1,6 +1,6 @@
 //! The transaction in the hands of a handler.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tonic::{Code, Status};
@@ -18,29 +18,6 @@ pub(crate) async fn late<S: Stack>(transaction: &S::Transaction) -> S::Error {
     match S::connection(transaction).await {
         Ok(mut connection) => S::insert(&mut connection, "late").await.expect_err("the call has ended"),
         Err(error) => error,
-    }
-}
-
-pub async fn is_dead_once_the_call_has_ended<S: Stack>() {
-    for succeeds in [true, false] {
-        let database = Database::new().await;
-        let kept = Arc::new(Mutex::new(None));
-        let keep = Arc::clone(&kept);
-        let service = Service::new(&database, pool::<S>(&database, 2), move |call: Call<S>| {
-            let keep = Arc::clone(&keep);
-            async move {
-                *keep.lock().expect("no panic") = Some(call.transaction());
-                let project = call.insert().await?;
-                if succeeds { Ok(project) } else { Err(Status::not_found("not now")) }
-            }
-        })
-        .await;
-        assert_eq!(service.create("shop").await.is_ok(), succeeds);
-        let transaction = kept.lock().expect("no panic").take().expect("the handle");
-        let dead = late::<S>(&transaction).await;
-        assert_eq!(S::kind(&dead), TransactionErrorKind::Ended);
-        assert_eq!(status(dead).code(), Code::Internal);
-        assert_eq!(rows(&database.owner().await).await[0], i64::from(succeeds));
     }
 }
 
@@ -93,7 +70,8 @@ pub async fn is_dead_in_a_task_that_outlives_the_call<S: Stack>() {
             let transaction = call.transaction();
             let task = tokio::spawn(async move {
                 gate.acquire().await.expect("it is not closed").forget();
-                S::kind(&late::<S>(&transaction).await)
+                let dead = late::<S>(&transaction).await;
+                (S::kind(&dead), status(dead).code())
             });
             sender.send(task).expect("the test waits");
             if call.name == "fail" { Err(Status::not_found("not now")) } else { Ok(project) }
@@ -106,8 +84,8 @@ pub async fn is_dead_in_a_task_that_outlives_the_call<S: Stack>() {
     }
     gate.add_permits(4);
     for _ in 0..4 {
-        let kind = tasks.recv().await.expect("a task").await.expect("no panic");
-        assert_eq!(kind, TransactionErrorKind::Ended);
+        let dead = tasks.recv().await.expect("a task").await.expect("no panic");
+        assert_eq!(dead, (TransactionErrorKind::Ended, Code::Internal));
     }
     assert_eq!(rows(&owner).await, [2, 2, 1]);
     assert_clean::<S>(&pool).await;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     Call, DEADLOCK, End, NOTES, SERIALIZATION_FAILURE, Service, Stack, Step, all_are_back, all_have_ended, names, pool,
-    pool_through_proxy, pool_with, reason, rows, status,
+    pool_with, rows, status,
 };
 
 pub async fn is_the_procedures_whatever_the_default_of_the_role<S: Stack>() {
@@ -234,22 +234,4 @@ pub async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored<S: Stack>(
         service.with_key(key).create("shop").await.expect("a call");
     }
     assert_eq!(rows(&database.owner().await).await, [2, 2, 1]);
-}
-
-pub async fn a_lost_connection_is_told_from_a_conflict<S: Stack>() {
-    let database = Database::new().await;
-    let (proxy, pool) = pool_through_proxy::<S>(&database, 2).await;
-    let proxy = Arc::new(proxy);
-    let service = Service::new(&database, pool, move |call: Call<S>| {
-        let proxy = Arc::clone(&proxy);
-        async move {
-            let mut connection = call.connection().await.map_err(status)?;
-            proxy.cut_connections();
-            let lost = S::execute(&mut connection, "SELECT 1").await.expect_err("the connection is gone");
-            assert_eq!(S::kind(&lost), TransactionErrorKind::Lost);
-            Err(status(lost))
-        }
-    })
-    .await;
-    assert_eq!(reason(service.create("shop").await), Reason::StoreUnavailable);
 }

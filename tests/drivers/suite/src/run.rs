@@ -137,7 +137,6 @@ macro_rules! driver_tests {
                 that_search_for_too_long_are_cancelled
             }
             handle {
-                is_dead_once_the_call_has_ended
                 can_be_cloned_into_helpers
                 is_missing_if_the_procedure_is_in_reserved_mode
                 is_dead_in_a_task_that_outlives_the_call
@@ -150,7 +149,6 @@ macro_rules! driver_tests {
                 a_conflict_that_is_told_or_noticed_is_reported_and_never_committed
                 another_error_is_not_taken_for_a_conflict
                 a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored
-                a_lost_connection_is_told_from_a_conflict
                 a_change_of_the_schema_fails_one_call_on_each_connection
             }
             late_attempts {
@@ -201,7 +199,6 @@ macro_rules! driver_tests {
                 one_whose_commit_fails_is_rolled_back
                 are_rolled_back_if_dropped
                 one_that_is_never_dropped_is_committed_with_the_call
-                one_that_cannot_be_set_does_not_hide_that_the_transaction_has_failed
                 after_one_that_cannot_begin_no_statement_leaves_an_effect
                 one_that_is_given_up_while_it_begins_leaves_an_effect_with_its_record_or_neither
                 random_trees_leave_what_the_model_says
@@ -211,7 +208,6 @@ macro_rules! driver_tests {
                 lets_row_level_security_see_the_user
                 keeps_the_record_for_its_user_whatever_the_handler_sets
                 names_the_user_if_it_is_a_uuid_also_in_a_scope
-                names_no_user_if_it_is_a_text
                 has_no_settings_of_the_call_before
                 that_the_database_refuses_is_a_refusal
                 is_there_for_the_status_of_a_replay

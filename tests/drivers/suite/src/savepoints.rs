@@ -7,7 +7,7 @@ use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::{Call, End, Service, Stack, Step, all_have_ended, assert_clean, names, pool, reason, rows, status};
+use crate::{Call, End, Service, Stack, Step, all_have_ended, assert_clean, names, pool, reason, status};
 
 fn insert(name: &str) -> Step {
     Step::Insert(name.to_owned())
@@ -103,24 +103,6 @@ pub async fn one_that_is_never_dropped_is_committed_with_the_call<S: Stack>() {
         assert_clean::<S>(&pool).await;
     }
     assert_eq!(names(&owner).await, ["leaked", "leaked", "shop", "shop"]);
-}
-
-/// A savepoint cannot be set after a failed statement.
-pub async fn one_that_cannot_be_set_does_not_hide_that_the_transaction_has_failed<S: Stack>() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    let service = Service::new(&database, pool::<S>(&database, 1), |call: Call<S>| async move {
-        let project = call.insert().await?;
-        call.execute("SELECT 1 / 0").await.expect_err("a division by zero");
-        call.nested(&[], End::Commit).await.expect_err("the transaction has failed");
-        Ok(project)
-    })
-    .await;
-    for key in [service.key, None] {
-        assert_eq!(reason(service.with_key(key).create("shop").await), Reason::NotCommitted);
-        all_have_ended(&owner).await;
-        assert_eq!(rows(&owner).await, [0, 0, 0]);
-    }
 }
 
 /// A table without row-level security, which a statement outside of the call's transaction can write, too.

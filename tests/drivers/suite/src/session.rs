@@ -117,13 +117,6 @@ pub async fn names_the_user_if_it_is_a_uuid_also_in_a_scope<S: Stack>() {
     assert_ne!(recorded, id);
 }
 
-pub async fn names_no_user_if_it_is_a_text<S: Stack>() {
-    let database = Database::new().await;
-    let service = telling::<S>(&database, pool::<S>(&database, 1), as_caller(text_user())).await;
-    call_twice(&service).await;
-    assert_eq!(names(&database.owner().await).await, ["nobody", "nobody"]);
-}
-
 /// They end with the transaction: the next call on the same connection has none of them.
 pub async fn has_no_settings_of_the_call_before<S: Stack>() {
     let database = Database::new().await;
