@@ -5,7 +5,7 @@
 //! |---|---|
 //! | nothing happens twice | an operation has more than one row, not counting one for each of its unprotected runs |
 //! | a refused request is not executed | a request that used the key of another operation has a row |
-//! | one handler runs, and once | the handler of a key begins while another one runs whose server nothing has happened to, or after a response |
+//! | one handler runs, and once | the handler of a key begins while another runs whose server nothing has happened to, or after a response |
 //! | an acknowledged effect stays | an acknowledged id has no row, or a later retry does not get it as a replay |
 //! | a replay repeats the call's own response | a response has another operation's id, or not the first response's id |
 //! | nothing runs unprotected without need | a call with a key ran unprotected, and its policy is not `proceed`, or the database could be asked |

@@ -49,7 +49,7 @@ fn first_response(evidence: &Evidence<'_>, operation: u32) -> Option<Duration> {
     responses.min()
 }
 
-/// Whether a run began while another one had its key. PostgreSQL may have ended the other one's transaction, if something has happened to its
+/// Whether a run began while another had its key. PostgreSQL may have ended the other one's transaction, if something has happened to its
 /// server meanwhile. Reservations of servers that are paused are kept: the policy refuses to run such calls again.
 fn runs_beside(evidence: &Evidence<'_>, other: &Run, run: &Run) -> bool {
     other.ended.is_some_and(|ended| run.begun < ended)
