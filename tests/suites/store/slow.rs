@@ -66,7 +66,7 @@ async fn a_status_has_the_time_that_the_layer_gives_it() {
     let database = Database::new().await;
     let claim = completed(&database).await;
     let owner = database.owner().await;
-    owner.batch_execute(&SLOW_STATUS.replace("600", "1.5")).await.expect("a slow status");
+    owner.batch_execute(&SLOW_STATUS.replace("600", "20")).await.expect("a slow status");
     let store = patient(database.pool(4));
     store.clone().set_up(&StoreSettings { limits: Limits::default(), status_timeout: Some(Duration::from_millis(50)) });
     let outcome = store.claim(&again(&claim)).await.expect("the store answers");
