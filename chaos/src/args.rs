@@ -99,10 +99,6 @@ pub struct Args {
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 
-    /// Deliver what the clients want to a consumer, which runs it as operations (`run`), in place of calling the services.
-    #[arg(long)]
-    pub(crate) delivered: bool,
-
     /// The directory for the file that tells the story of each broken promise, if there are any.
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     pub(crate) report: PathBuf,

@@ -10,7 +10,7 @@
 //!
 //! With `--topology pgbouncer`, a PgBouncer is behind the servers' proxies, and another proxy between it and PostgreSQL. With
 //! `--topology patroni`, the proxies are in front of HAProxy, or of each of several PostgreSQL servers. With `--topology redis-cluster`, the
-//! servers have their records on a Redis Cluster, to which there is no proxy. With `--delivered`, the servers are consumers that run operations.
+//! servers have their records on a Redis Cluster, to which there is no proxy.
 //!
 //! | module | holds |
 //! |---|---|

@@ -42,10 +42,6 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
     if args.topology == Topology::RedisCluster && args.on_store_unavailable == StorePolicy::Proceed {
         return Err("no witness sees whether Redis could be asked: leave `--on-store-unavailable proceed` out".into());
     }
-    if args.delivered && (args.topology == Topology::RedisCluster || args.on_store_unavailable == StorePolicy::Proceed)
-    {
-        return Err("--delivered has its records in PostgreSQL, and no unprotected runs".into());
-    }
     // A random one is different each time, and short enough to type.
     let seed = args.seed.unwrap_or_else(|| u64::from(uuid::Uuid::new_v4().as_fields().0));
     let plan = Plan::new(args, seed);

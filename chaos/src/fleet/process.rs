@@ -20,7 +20,7 @@ use super::Setting;
 use crate::{
     error::Error,
     journal::{Journal, ServerId, UnprotectedRun},
-    server::{Announcement, DELIVERED, Instruction, REDIS_REPLICAS, REDIS_URLS, Saying, UnprotectedCall},
+    server::{Announcement, Instruction, REDIS_REPLICAS, REDIS_URLS, Saying, UnprotectedCall},
     urls::{Redis, Urls},
 };
 
@@ -54,7 +54,6 @@ impl Process {
             .args(&setting.flags)
             .env("DATABASE_URL", &urls.database)
             .env("API_DATABASE_URL", urls.api.as_deref().unwrap_or_default())
-            .env(DELIVERED, if setting.delivered { "on" } else { "" })
             .env(REDIS_URLS, redis)
             .env(REDIS_REPLICAS, replicas)
             // Servers with the plain statements and servers with the functions alone share the table.

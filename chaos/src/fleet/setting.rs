@@ -11,7 +11,6 @@ pub(crate) struct Setting {
     /// The flags of the sample.
     pub(super) flags: Vec<String>,
     pub(super) lease: Duration,
-    pub(super) delivered: bool,
     pub(crate) journal: Arc<Journal>,
     pub(crate) orders: Arc<Orders>,
     pub(crate) rotation: Arc<Rotation>,
@@ -20,13 +19,6 @@ pub(crate) struct Setting {
 impl Setting {
     pub(crate) fn new(plan: &Plan, mode: Mode, journal: &Arc<Journal>) -> Self {
         let (orders, rotation) = Default::default();
-        Self {
-            flags: plan.server(mode),
-            lease: plan.args.lease,
-            delivered: plan.args.delivered,
-            journal: Arc::clone(journal),
-            orders,
-            rotation,
-        }
+        Self { flags: plan.server(mode), lease: plan.args.lease, journal: Arc::clone(journal), orders, rotation }
     }
 }

@@ -3,7 +3,6 @@
 
 mod announce;
 mod calls;
-mod consumer;
 mod on_redis;
 mod points;
 mod wire;
@@ -13,9 +12,8 @@ use std::{io::BufRead as _, thread};
 use clap::Parser as _;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use self::{announce::announce, calls::CallLayer, consumer::Consumer, on_redis::SampleOnRedis, points::Points};
+use self::{announce::announce, calls::CallLayer, on_redis::SampleOnRedis, points::Points};
 pub(crate) use self::{
-    consumer::DELIVERED,
     on_redis::{REDIS_REPLICAS, REDIS_URLS},
     points::die,
     wire::{Action, Announcement, Arm, Instruction, Saying, UnprotectedCall},
@@ -52,9 +50,7 @@ pub async fn serve(flags: &[String]) -> Result<(), Error> {
 }
 
 async fn run(args: organization::Args) -> Result<(), Error> {
-    if consumer::is_wanted() {
-        organization::run_on::<Consumer>(args).await
-    } else if on_redis::is_wanted() {
+    if on_redis::is_wanted() {
         organization::run_on::<SampleOnRedis>(args).await
     } else {
         organization::run(args).await

@@ -10,15 +10,3 @@ async fn are_kept_with_serializable_transactions_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "transactional", "--serializable"]].concat()).await else { return };
     all_promises_were_kept(&ended);
 }
-
-#[tokio::test]
-async fn are_kept_for_what_is_delivered_in_transactional_mode() {
-    let Some(ended) = run(&[&SHORT[..], &["--mode", "transactional", "--delivered"]].concat()).await else { return };
-    all_promises_were_kept(&ended);
-}
-
-#[tokio::test]
-async fn are_kept_for_what_is_delivered_in_reserved_mode() {
-    let Some(ended) = run(&[&SHORT[..], &["--mode", "reserved", "--delivered"]].concat()).await else { return };
-    all_promises_were_kept(&ended);
-}
