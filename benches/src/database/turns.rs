@@ -57,6 +57,7 @@ impl<K: Copy + PartialEq> Turns<K> {
     }
 
     /// Returns the ratio of a contender's throughput to another's in each round.
+    #[cfg(feature = "drivers")]
     pub(crate) fn throughput_ratios(&self, contender: K, to: K) -> Vec<f64> {
         let throughput = |of| self.all(of, |figures| figures.throughput);
         throughput(contender).into_iter().zip(throughput(to)).map(|(of, to)| of / to).collect()
