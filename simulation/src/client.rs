@@ -185,6 +185,7 @@ where
 {
     let response = match procedure {
         Procedure::Send => client.send(request).await?,
+        Procedure::Insert => client.insert(request).await?,
         Procedure::Enter => client.enter(request).await?,
     };
     let is_replay = response.metadata().contains_key("idempotent-replayed");

@@ -9,7 +9,7 @@ use prost::Message as _;
 use tonic::{Code, Extensions, Request, Response, Status};
 use tonic_idempotency::{
     Caller, IdempotencyLayer,
-    policy::{Mode, ProcedureBuilder},
+    policy::{EffectPolicy, Mode, ProcedureBuilder},
     rejection::{DOMAIN, Reason},
     run::{Operation, Outcome, Prost, RunError, Settlement},
 };
@@ -29,14 +29,19 @@ type Enter = Operation<Prost<EnterRequest, EnterReply>>;
 pub struct Consumer {
     service: Service,
     send: Enter,
+    insert: Enter,
     enter: Enter,
 }
 
 impl Consumer {
     /// Returns what its layer has to declare.
-    pub fn operations() -> [ProcedureBuilder; 2] {
+    pub fn operations() -> [ProcedureBuilder; 3] {
         let operation = |procedure: Procedure| tonic_idempotency::policy::Procedure::operation(procedure.operation());
-        [operation(Procedure::Send), operation(Procedure::Enter).mode(Mode::Transactional)]
+        [
+            operation(Procedure::Send),
+            operation(Procedure::Insert).effect(EffectPolicy::SameServer),
+            operation(Procedure::Enter).mode(Mode::Transactional),
+        ]
     }
 
     /// Makes the consumer of a layer, with the handlers of a service.
@@ -47,7 +52,8 @@ impl Consumer {
     pub fn new(layer: &IdempotencyLayer, service: Service) -> Self {
         let operation =
             |procedure: Procedure| layer.operation(procedure.operation()).expect("an operation that is declared");
-        Self { service, send: operation(Procedure::Send), enter: operation(Procedure::Enter) }
+        let [send, insert, enter] = Procedure::ALL.map(operation);
+        Self { service, send, insert, enter }
     }
 
     async fn take(
@@ -121,6 +127,10 @@ impl fmt::Debug for Consumer {
 impl ledger_server::Ledger for Consumer {
     async fn send(&self, request: Request<EnterRequest>) -> Result<Response<EnterReply>, Status> {
         self.take(request, &self.send, Procedure::Send).await
+    }
+
+    async fn insert(&self, request: Request<EnterRequest>) -> Result<Response<EnterReply>, Status> {
+        self.take(request, &self.insert, Procedure::Insert).await
     }
 
     async fn enter(&self, request: Request<EnterRequest>) -> Result<Response<EnterReply>, Status> {

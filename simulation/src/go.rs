@@ -14,7 +14,7 @@ use tonic_idempotency::{
 use crate::{
     database::Database,
     ledger::Ledger,
-    plan::{Operation, Procedure, Settings, caller},
+    plan::{Operation, Settings, caller},
     service::{
         descriptors, message_of,
         proto::{EnterReply, EnterRequest},
@@ -71,14 +71,10 @@ impl GoServer {
         let policies = &self.settings.policies;
         let codec = Prost::<EnterRequest, EnterReply>::new(&descriptors(false)).expect("the service's descriptors");
         let hash = codec.hash(&message_of(operation)).expect("a message that can be hashed");
-        let procedure = match operation.procedure {
-            Procedure::Send => "Send",
-            Procedure::Enter => "Enter",
-        };
         Claim {
             reservation,
             session: CallSession::default(),
-            procedure: format!("/ledger.v1.Ledger/{procedure}"),
+            procedure: operation.procedure.path(),
             request: RequestHash::from(hash).into(),
             lease: policies.lease,
             retention: policies.retention,

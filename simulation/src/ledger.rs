@@ -102,6 +102,8 @@ pub struct GoRun {
 /// One run of a handler.
 #[derive(Clone, Debug)]
 pub struct HandlerRun {
+    /// Its number.
+    pub number: usize,
     /// The operation whose message it got.
     pub operation: usize,
     /// The attempt whose request it got.
@@ -118,7 +120,7 @@ pub struct HandlerRun {
     pub had_key: bool,
     /// Whether the other system will have it, or has it.
     pub is_sent: bool,
-    /// When its effect was there: of a reserved call when the other system had it, of a transactional one when the statement had succeeded.
+    /// When its effect was there: of a reserved call when the other system had it, of others when the statement had succeeded.
     pub effect: Option<Duration>,
     /// When it ended, and how; of a run whose process was killed, never.
     pub ended: Option<(Duration, End)>,
@@ -228,7 +230,9 @@ impl Ledger {
         let mut evidence = self.lock();
         let attempt = evidence.calls[call].attempt;
         let count = *evidence.counts.get(&operation).unwrap_or(&0);
+        let number = evidence.runs.len();
         evidence.runs.push(HandlerRun {
+            number,
             operation,
             attempt,
             count,
@@ -242,7 +246,6 @@ impl Ledger {
             cut: None,
             lost_lease: None,
         });
-        let number = evidence.runs.len() - 1;
         let count = evidence.counts.entry(operation).or_default();
         *count += 1;
         (number, *count - 1)

@@ -6,6 +6,7 @@ use prost::Message as _;
 use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
 
 use crate::{
+    database::Database,
     go::FIRST_RUN,
     ledger::Ledger,
     plan::{Operation, Procedure, caller},
@@ -20,6 +21,8 @@ pub struct Witness {
     pub operations: Arc<Vec<Operation>>,
     /// The evidence.
     pub ledger: Ledger,
+    /// The database, in which it looks for the effects that are there.
+    pub database: Database,
     /// The world, which counts what it says.
     pub world: World,
 }
@@ -80,11 +83,15 @@ impl Witness {
             if operation.procedure == Procedure::Enter {
                 continue;
             }
-            answer = match run.effect {
-                _ if goes_on => Reconciliation::Unknown,
-                Some(_) => Reconciliation::completed(&EnterReply { run: number as u64, owner, text }),
-                None if run.is_sent => Reconciliation::Unknown,
-                None => answer,
+            let is_there = match operation.procedure {
+                Procedure::Insert => self.database.has_effect(number as u64),
+                _ => run.effect.is_some(),
+            };
+            answer = match () {
+                () if goes_on => Reconciliation::Unknown,
+                () if is_there => Reconciliation::completed(&EnterReply { run: number as u64, owner, text }),
+                () if run.is_sent => Reconciliation::Unknown,
+                () => answer,
             };
         }
         Ok(answer)

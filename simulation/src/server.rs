@@ -26,7 +26,7 @@ use crate::{
     consumer::Consumer,
     database::{Database, Pool, resource_types},
     ledger::{Call, Ledger},
-    plan::{LONGEST_RESPONSE, Operation, Settings, caller},
+    plan::{LONGEST_RESPONSE, Operation, Procedure, Settings, caller},
     reconciler::Witness,
     run::until,
     service::{Service, descriptors, proto::ledger_server::LedgerServer},
@@ -156,12 +156,10 @@ impl Server {
         if settings.has_response_limit {
             builder = builder.max_response_bytes(LONGEST_RESPONSE);
         }
-        for procedure in ["Send", "Enter"] {
+        for procedure in Procedure::ALL {
             let (operations, ledger, world) = (Arc::clone(&self.operations), self.ledger.clone(), self.world.clone());
-            let witness = Witness { operations, ledger, world };
-            builder = builder
-                .reconciler(format!("/ledger.v1.Ledger/{procedure}"), witness.clone())
-                .reconciler(format!("ledger.v1/{procedure}"), witness);
+            let witness = Witness { operations, ledger, world, database: self.database.clone() };
+            builder = builder.reconciler(procedure.path(), witness.clone()).reconciler(procedure.operation(), witness);
         }
         for operation in Consumer::operations() {
             builder = builder.procedure(operation);
@@ -171,6 +169,7 @@ impl Server {
             world: self.world.clone(),
             process: process.clone(),
             outside: self.outside.clone(),
+            to_database: self.to_database.clone(),
             operations: Arc::clone(&self.operations),
             ledger: self.ledger.clone(),
             database: self.database.clone(),

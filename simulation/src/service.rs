@@ -16,7 +16,7 @@ use tonic_idempotency::{
 
 use self::proto::{EnterReply, EnterRequest, ledger_server};
 use crate::{
-    database::{Database, Pool},
+    database::{Connection, Database, Pool},
     ledger::Ledger,
     plan::{Behaviour, End, Operation, Procedure, caller},
     server::{CALL, DELIVERED, Left, SCOPE, USER},
@@ -85,6 +85,8 @@ pub struct Service {
     pub process: Process,
     /// The network to the system where reserved handlers have their effects.
     pub outside: Link,
+    /// The network to the database.
+    pub to_database: Link,
     /// The operations, by their numbers.
     pub operations: Arc<Vec<Operation>>,
     /// The evidence.
@@ -129,7 +131,7 @@ impl Service {
         let behaviour = operation.behaviour(before);
         self.tell(run, number, format_args!("begins: {:?}", behaviour.end));
         let (end, ended) = match procedure {
-            Procedure::Send => self.send(run, behaviour, &execution).await,
+            Procedure::Send | Procedure::Insert => self.send(run, behaviour, operation, &execution).await,
             Procedure::Enter => (behaviour.end, self.enter(run, behaviour, operation, &extensions).await),
         };
         if let (true, Procedure::Enter, Some(left)) = (behaviour.is_left, procedure, extensions.get::<Left>()) {
@@ -147,8 +149,22 @@ impl Service {
         Ok(Response::new(EnterReply { run: run as u64, owner, text: message.text }))
     }
 
-    /// Has its effect in another system, which is told and answers. Returns how it ends, and what it answers.
-    async fn send(&self, run: usize, behaviour: Behaviour, execution: &Execution) -> (End, Result<(), Status>) {
+    /// Has its effect in another system, which is told and answers, or on the server of the records. Returns how it ends, and what it answers.
+    async fn send(
+        &self,
+        run: usize,
+        behaviour: Behaviour,
+        operation: &Operation,
+        execution: &Execution,
+    ) -> (End, Result<(), Status>) {
+        let is_here = operation.procedure == Procedure::Insert;
+        let mut connection = None;
+        if is_here && behaviour.connects_first {
+            match self.connect().await {
+                Ok(made) => connection = Some(made),
+                Err(error) => return (End::Error, Err(error)),
+            }
+        }
         let works = self.work(behaviour.before);
         if behaviour.heeds_lease {
             if execution.lease_lost().run_until_cancelled(works).await.is_none() {
@@ -165,24 +181,63 @@ impl Service {
         if let Err(error) = fails_before(behaviour.end, run) {
             return (behaviour.end, Err(error));
         }
-        match self.have_effect(run, behaviour, execution).await {
+        if is_here && connection.is_none() {
+            match self.connect().await {
+                Ok(made) => connection = Some(made),
+                Err(error) => return (End::Error, Err(error)),
+            }
+        }
+        let had = match connection {
+            None => self.have_effect(run, behaviour, execution, self.send_outside(run)).await,
+            Some(connection) => {
+                self.have_effect(run, behaviour, execution, self.insert(run, operation, connection)).await
+            }
+        };
+        match had {
             Err(error) => (End::ErrorAfterEffect, Err(error)),
             Ok(()) => (behaviour.end, Ok(())),
         }
     }
 
-    async fn have_effect(&self, run: usize, behaviour: Behaviour, execution: &Execution) -> Result<(), Status> {
-        // From here on it may have happened.
-        execution.effect_committed();
-        self.ledger.send(run);
+    /// Connects to the server of the records.
+    async fn connect(&self) -> Result<Connection, Status> {
+        let connected = self.database.connect(&self.process, &self.to_database).await;
+        connected.map_err(|_| Status::unavailable("the database cannot be reached"))
+    }
+
+    /// Tells the other system. Returns whether it answers.
+    async fn send_outside(&self, run: usize) -> bool {
         let told = async {
             self.outside.carry().await?;
             self.ledger.effect(run, self.world.time());
             self.outside.carry().await
         };
+        told.await.is_ok()
+    }
+
+    /// Writes to the server of the records, in a transaction of its own. Returns whether it is told that it is committed.
+    async fn insert(&self, run: usize, operation: &Operation, mut connection: Connection) -> bool {
+        let inserted = connection.insert_effect(operation.owner(), operation.stored, run as u64).await.is_ok();
+        if inserted {
+            self.world.count("run", "writes to the server of the records");
+            self.ledger.effect(run, self.world.time());
+        }
+        inserted
+    }
+
+    async fn have_effect(
+        &self,
+        run: usize,
+        behaviour: Behaviour,
+        execution: &Execution,
+        told: impl Future<Output = bool>,
+    ) -> Result<(), Status> {
+        // From here on it may have happened.
+        execution.effect_committed();
+        self.ledger.send(run);
         let answered = timeout(OUTSIDE, told).await;
         self.process.gate().await;
-        if !matches!(answered, Ok(Ok(()))) {
+        if answered != Ok(true) {
             return Err(Status::unavailable("the other system does not answer"));
         }
         self.work(behaviour.after).await;
@@ -268,6 +323,10 @@ fn fails_after(end: End, run: usize) -> Result<(), Status> {
 impl ledger_server::Ledger for Service {
     async fn send(&self, request: Request<EnterRequest>) -> Result<Response<EnterReply>, Status> {
         self.run(request, Procedure::Send).await
+    }
+
+    async fn insert(&self, request: Request<EnterRequest>) -> Result<Response<EnterReply>, Status> {
+        self.run(request, Procedure::Insert).await
     }
 
     async fn enter(&self, request: Request<EnterRequest>) -> Result<Response<EnterReply>, Status> {

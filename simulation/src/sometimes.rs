@@ -52,6 +52,7 @@ pub const EXPECTED: &[&str] = &[
     "complete: already_completed",
     "complete: completed",
     "complete: fenced",
+    "crash: loses a reservation",
     "extend: done",
     "journal: answered",
     "journal: expired",
@@ -63,6 +64,7 @@ pub const EXPECTED: &[&str] = &[
     "reconciler: unknown",
     "release: done",
     "run: loses its lease",
+    "run: writes to the server of the records",
     "sweep: done",
     "write_many: of 64",
 ];

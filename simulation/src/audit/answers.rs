@@ -8,7 +8,7 @@ use super::Audit;
 use crate::{
     distortion::OF_A_PROXY,
     ledger::{Answer, HandlerRun, Says, Strike},
-    plan::{End, Kind, Operation, Procedure},
+    plan::{End, Kind, Operation},
 };
 
 /// By how much later than a client its server hears that it has given an attempt up.
@@ -123,7 +123,7 @@ impl Audit<'_> {
         self.plan.settings.client_layer
             && has_failed
             && is_alone
-            && !(operation.procedure == Procedure::Send
+            && !(operation.procedure.is_reserved()
                 && self.runs_of(operation).any(|run| self.excuses.may_run_again(run, answer.got)))
             && self.evidence.runs.iter().enumerate().any(is_on_the_way)
     }

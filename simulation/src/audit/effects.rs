@@ -33,7 +33,7 @@ impl Audit<'_> {
     /// Returns whether the effect of a run may follow that of another under the same key.
     fn may_follow(&self, first: usize, second: usize) -> bool {
         let [first, second] = [first, second].map(|number| &self.evidence.runs[number]);
-        let is_reserved = |operation| self.plan.operation(operation).procedure == Procedure::Send;
+        let is_reserved = |operation| self.plan.operation(operation).procedure.is_reserved();
         self.has_expired(first, self.takes_key(second))
             || self.may_go_meddle(self.key(first.operation), first.began, self.takes_key(second))
             || is_reserved(first.operation) && self.excuses.may_run_again(first, self.takes_key(second))

@@ -1,12 +1,13 @@
 //! The faults, and what each of them can have caused: it excuses nothing else.
 
-use std::{cell::RefCell, cmp::Reverse, time::Duration};
+use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, time::Duration};
 
 use tonic_idempotency::policy::{LeasePolicy, StorePolicy};
 use uuid::Uuid;
 
 use super::Tally;
 use crate::{
+    database::Loss,
     ledger::{Call, Evidence, HandlerRun, Strike},
     plan::{End, Kind, Plan, Procedure, caller},
     server::UNRECORDED,
@@ -44,6 +45,8 @@ struct Hindrance {
 pub(super) struct Excuses<'a> {
     pub(super) plan: &'a Plan,
     pub(super) evidence: &'a Evidence,
+    /// When each effect in the database was committed, by the number of its run.
+    pub(super) committed: BTreeMap<u64, Duration>,
     /// How often each was used.
     pub(super) uses: RefCell<Tally>,
 }
@@ -69,24 +72,37 @@ impl Excuses<'_> {
     /// cannot know of it.
     pub(super) fn is_outrun(&self, run: &HandlerRun) -> bool {
         let settings = &self.plan.settings;
-        let is_outrun = self.plan.operation(run.operation).procedure == Procedure::Send
+        let is_outrun = self.plan.operation(run.operation).procedure.is_reserved()
             && settings.policies.on_lease_ended == LeasePolicy::Reconcile
             && self.jumps(self.evidence.calls[run.call].arrived, run.began) >= settings.policies.lease / 2;
         self.uses("a jump ended the lease before the run", is_outrun)
     }
 
-    /// Returns whether a failover has lost a reservation or a record of the key of this operation meanwhile.
+    /// Returns whether a failover, or a crash, has lost a reservation or a record of the key of this operation meanwhile.
     pub(super) fn is_taken_back(&self, operation: usize, from: Duration, to: Duration) -> bool {
+        self.losses(operation, from, to).any(|(_, loss)| self.uses(name_of(loss), true))
+    }
+
+    /// Returns whether a failover has lost the reservation or the record of a run before this time; or a crash its reservation, and it had no
+    /// effect yet: that would have been on the disk with it.
+    pub(super) fn is_taken_back_since(&self, run: &HandlerRun, to: Duration) -> bool {
+        let effect = self.committed.get(&(run.number as u64)).copied();
+        self.losses(run.operation, self.life(run.call).0, to).any(|(at, loss)| {
+            let outlives = loss == Loss::FailOver || effect.is_none_or(|effect| effect >= at);
+            outlives && self.uses(name_of(loss), true)
+        })
+    }
+
+    /// Returns when commits of the key of an operation were lost meanwhile, and why. A crash loses only those that did not wait for the disk.
+    fn losses(&self, operation: usize, from: Duration, to: Duration) -> impl Iterator<Item = (Duration, Loss)> {
         let operation = self.plan.operation(operation);
         let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
         let lost = owner.and_then(|owner| self.evidence.lost.keys.get(&(owner, operation.stored)));
-        let is_lost = lost.is_some_and(|at| at.iter().any(|at| from <= *at && *at <= to));
-        self.uses("a commit was lost", is_lost)
-    }
-
-    /// Returns whether a failover has lost the reservation or the record of a run before this time.
-    pub(super) fn is_taken_back_since(&self, run: &HandlerRun, to: Duration) -> bool {
-        self.is_taken_back(run.operation, self.life(run.call).0, to)
+        let may_be_lost = move |(at, loss): &(Duration, Loss)| {
+            let waits = operation.procedure != Procedure::Insert;
+            from <= *at && *at <= to && (*loss == Loss::FailOver || !waits)
+        };
+        lost.into_iter().flatten().copied().filter(may_be_lost)
     }
 
     /// Returns whether a run may have begun without a reservation: the store could not be asked, and that is allowed.
@@ -97,7 +113,7 @@ impl Excuses<'_> {
         let is_away = |it: &Hindrance| {
             it.from <= run.began && (it.to >= call.arrived && it.is_away || it.is_silent && has_waited)
         };
-        let is_unprotected = self.plan.operation(run.operation).procedure == Procedure::Send
+        let is_unprotected = self.plan.operation(run.operation).procedure.is_reserved()
             && self.plan.settings.policies.on_store_unavailable == StorePolicy::Proceed
             && self.hindrances(call).any(|it| is_away(&it));
         self.uses("it may run unprotected", is_unprotected)
@@ -215,7 +231,7 @@ impl Excuses<'_> {
                 && held <= fault.to + fault.trouble.commit[1]
         };
         let causes = |fault: &Strike| hangs(fault) || fault.kind == Kind::SetBack && fault.from <= settled;
-        operation.procedure == Procedure::Send
+        operation.procedure.is_reserved()
             && (is_mixed || self.is_hindered(call, held, settled))
             && (self.evidence.faults.iter().any(causes) || self.is_backlog_full(call))
     }
@@ -335,5 +351,12 @@ impl Excuses<'_> {
             };
             Some(Hindrance { from: fault.from, to: fault.to + after, is_silent, is_away })
         })
+    }
+}
+
+fn name_of(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Crash => "a crash lost a reservation that did not wait for the disk",
+        Loss::FailOver => "a failover lost a commit",
     }
 }

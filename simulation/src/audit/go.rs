@@ -9,7 +9,7 @@ use super::Audit;
 use crate::{
     go::FIRST_RUN,
     ledger::{Answer, GoRun, HandlerRun},
-    plan::{Operation, Procedure},
+    plan::Operation,
 };
 
 impl Audit<'_> {
@@ -39,7 +39,7 @@ impl Audit<'_> {
     /// Returns whether a run and one of a Go server need not know of each other.
     fn may_meet(&self, run: &HandlerRun, go: &GoRun) -> bool {
         let policies = &self.plan.settings.policies;
-        let is_reserved = self.plan.operation(run.operation).procedure == Procedure::Send;
+        let is_reserved = self.plan.operation(run.operation).procedure.is_reserved();
         // The Go server's record is not kept for longer, whatever the policy for expired keys is.
         let taken = self.takes_key(run);
         let age = (taken + self.excuses.jumps(go.from, taken)).saturating_sub(go.from);

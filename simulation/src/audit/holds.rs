@@ -80,7 +80,7 @@ impl Audit<'_> {
         };
         run.began < at
             && over.is_none_or(|over| over > at)
-            && self.plan.operation(run.operation).procedure == Procedure::Send
+            && self.plan.operation(run.operation).procedure.is_reserved()
             && self.plan.operation(run.operation).has_key
             && !ids.get(&run.operation).is_none_or(is_there)
             && !is_mixed()

@@ -93,10 +93,11 @@ pub struct Verdict {
 pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Verdict {
     let is_committed = |(number, run): (usize, &HandlerRun)| match plan.operation(run.operation).procedure {
         Procedure::Send => run.effect.is_some(),
-        Procedure::Enter => effects.iter().any(|effect| effect.call == number as u64),
+        Procedure::Enter | Procedure::Insert => effects.iter().any(|effect| effect.call == number as u64),
     };
     let committed = evidence.runs.iter().enumerate().map(is_committed).collect();
-    let excuses = Excuses { plan, evidence, uses: RefCell::default() };
+    let committed_at = effects.iter().map(|effect| (effect.call, effect.time)).collect();
+    let excuses = Excuses { plan, evidence, committed: committed_at, uses: RefCell::default() };
     let mut audit = Audit { plan, evidence, excuses, committed, violations: Vec::new() };
     audit.effects();
     audit.runs();

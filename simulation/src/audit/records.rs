@@ -66,7 +66,7 @@ impl Audit<'_> {
         };
         let is_recorded = match self.plan.operation(run.operation).procedure {
             Procedure::Enter => self.committed[number],
-            Procedure::Send => is_reserved(),
+            Procedure::Send | Procedure::Insert => is_reserved(),
         };
         is_recorded && !self.may_go_meddle(self.key(run.operation), run.began, Duration::MAX)
     }

@@ -129,7 +129,7 @@ impl Audit<'_> {
         let settings = &self.plan.settings;
         let least = match self.plan.operation(answer.operation).procedure {
             Procedure::Enter => limits::most_transactions(settings),
-            Procedure::Send => settings.connections,
+            Procedure::Send | Procedure::Insert => settings.connections,
         };
         let least = if settings.is_narrow { least.min(FEW) } else { least };
         calls.iter().filter(|call| self.is_of(answer, call.attempt)).any(|call| {

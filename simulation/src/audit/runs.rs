@@ -123,10 +123,10 @@ impl Audit<'_> {
         let heard = other.began + settings.policies.lease / 2 + settings.timeout + TOLD;
         let works_until = run.began + behaviour.before;
         behaviour.heeds_lease
-            && operation.procedure == Procedure::Send
+            && operation.procedure.is_reserved()
             && operation.has_key
             && self.key(other.operation) == self.key(run.operation)
-            && self.plan.operation(other.operation).procedure == Procedure::Send
+            && self.plan.operation(other.operation).procedure.is_reserved()
             && run.began < other.began
             && heard < works_until
             && run.lost_lease.is_none_or(|lost| lost > heard)
@@ -157,7 +157,7 @@ impl Audit<'_> {
         let over = ended.into_iter().chain(died).min().unwrap_or(Duration::MAX);
         let policies = &self.plan.settings.policies;
         let may_be_freed = match self.plan.operation(run.operation).procedure {
-            Procedure::Send => {
+            Procedure::Send | Procedure::Insert => {
                 policies.on_lease_ended == LeasePolicy::Rerun && self.excuses.has_lapsed(run.call, other.began)
                     || self.excuses.is_unprotected(run)
             }
@@ -171,7 +171,8 @@ impl Audit<'_> {
             }
         };
         // A call in the other mode does not see the lock. The first committed record wins, and of the other call nothing is left.
-        let is_mixed = self.plan.operation(run.operation).procedure != self.plan.operation(other.operation).procedure;
+        let is_mixed = self.plan.operation(run.operation).procedure.is_reserved()
+            != self.plan.operation(other.operation).procedure.is_reserved();
         other.began >= over
             || may_be_freed
             || self.excuses.is_taken_back_since(run, other.began)
@@ -199,7 +200,7 @@ impl Audit<'_> {
     pub(super) fn may_run_after(&self, run: &HandlerRun, told: Duration, other: &HandlerRun) -> bool {
         let policies = &self.plan.settings.policies;
         let is_error = run.ended.is_some_and(|(_, end)| end == End::FinalError);
-        let is_reserved = self.plan.operation(run.operation).procedure == Procedure::Send;
+        let is_reserved = self.plan.operation(run.operation).procedure.is_reserved();
         // An error had no effect, so a reconciler has the call run again.
         let may_be_freed = is_reserved
             && (policies.on_lease_ended == LeasePolicy::Rerun || is_error)

@@ -11,7 +11,7 @@ use tonic_idempotency::{
 
 use super::audit;
 use crate::{
-    database::{Effect, StoredRecord, Trouble},
+    database::{Effect, Loss, StoredRecord, Trouble},
     ledger::{Answer, Call, Evidence, HandlerRun, Says, Strike},
     plan::{End, Kind, Pace, Plan, Procedure, caller},
     service::proto::EnterReply,
@@ -68,6 +68,7 @@ impl Case {
         let effect = matches!(end, End::Response | End::ErrorAfterEffect).then(|| at(began + 40));
         let (process, count) = (self.process.clone(), self.evidence.runs.len());
         self.evidence.runs.push(HandlerRun {
+            number: count,
             operation: 0,
             attempt: self.evidence.calls[call].attempt,
             count,
@@ -124,6 +125,27 @@ impl Case {
     fn strike(&mut self, kind: Kind) {
         let (process, trouble) = (Some(self.process.clone()), Trouble::NONE);
         self.evidence.faults.push(Strike { kind, trouble, process, from: at(4_900), to: at(5_050) });
+    }
+
+    /// Has a crash lose the reservation of the first run, and a second one with an effect.
+    fn lose_reservation(&mut self) {
+        let record = &self.evidence.records[0];
+        self.evidence.lost.keys.insert((record.owner, record.key), vec![(at(1_055), Loss::Crash)]);
+        self.evidence.answers.clear();
+        self.call(3_000);
+        self.run(1, 3_010, End::Response);
+        self.hear(1, 3_100, self.done(1, false));
+        self.record("completed", Some(self.reply(1).encode_to_vec()));
+    }
+
+    /// Has the call with its effects on the server of the records, at these times.
+    fn insert(&mut self, effects: &[u64]) {
+        let operation = &mut self.plan.operations[0];
+        operation.procedure = Procedure::Insert;
+        let (owner, key) = (operation.owner(), operation.stored);
+        let effects =
+            effects.iter().enumerate().map(|(run, time)| Effect { owner, key, call: run as u64, time: at(*time) });
+        self.effects.extend(effects);
     }
 
     /// Has the call in transactional mode.
@@ -240,6 +262,27 @@ fn fires_if_a_ledger_breaks_a_promise_and_not_if_it_has_the_cause() {
         ),
         ("an outcome that is known", |it| it.hears(Says::Refused(Reason::OutcomeUnknown)), &["an outcome is known"]),
         ("a lease that was not lost", |it| it.evidence.runs[0].lost_lease = Some(at(1_020)), &["a lost lease is told"]),
+        (
+            "a reservation that a crash loses, of an effect elsewhere",
+            Case::lose_reservation,
+            &["a record tells the truth", "nothing happens twice"],
+        ),
+        (
+            "a reservation that a crash loses, of an effect that it does not lose",
+            |it| {
+                it.lose_reservation();
+                it.insert(&[1_050, 3_050]);
+            },
+            &["a record tells the truth", "nothing happens twice"],
+        ),
+        (
+            "a reservation that a crash loses, of a handler that outlives it",
+            |it| {
+                it.lose_reservation();
+                it.insert(&[1_060, 3_050]);
+            },
+            &[],
+        ),
         ("a transaction", Case::enter, &[]),
         (
             "a transaction of a failure",

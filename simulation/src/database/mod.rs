@@ -31,7 +31,7 @@ pub use self::{
     row::Row,
     server::Database,
     session::{KEEPALIVES, SILENCE},
-    state::{Effect, Lost, Open, StoredRecord},
+    state::{Effect, Loss, Lost, Open, StoredRecord},
     statement::resource_types,
     trouble::Trouble,
 };

@@ -15,11 +15,11 @@ use tonic_idempotency::{
 use uuid::Uuid;
 
 use super::{
+    connection::Connection,
     error::SqlError,
     hold::RowHold,
     pool::Pool,
-    state::{Effect, Ending, Lost, Open, State, StoredRecord, StoredRow, id},
-    statement::Sent,
+    state::{Effect, Ending, Loss, Lost, Open, State, StoredRecord, StoredRow, id},
     trouble::Trouble,
 };
 use crate::world::{Link, Process, World};
@@ -88,9 +88,8 @@ impl Database {
         let state = &mut *state;
         state.tell(format_args!("crashes, and is back in {down:?}"));
         Self::end_commits(state);
-        let unflushed = u64::try_from(state.unflushed()).expect("few commits");
-        let lost = state.random.number(0..=unflushed);
-        state.lose(usize::try_from(lost).expect("few commits"));
+        let lost = state.draw_unflushed();
+        state.lose(lost, Loss::Crash);
         for session in state.sessions.values_mut() {
             let endings = [Ending::Cut, Ending::Told(SqlError::CRASH)];
             session.ending.get_or_insert(*state.random.one_of(&endings));
@@ -101,13 +100,14 @@ impl Database {
         self.0.ended.notify_waiters();
     }
 
-    /// Has another server take over after this time, without the last commits. Old sessions are ended, fall silent, or go on with a standby.
+    /// Has another server take over after this time, without the last commits: those that did not wait for it, or `loses` if it is more. Old sessions are ended, fall silent, or go on with a standby.
     pub fn fail_over(&self, loses: usize, down: Duration) {
         let mut state = self.lock();
         let state = &mut *state;
         state.tell(format_args!("fails over, without its last {loses} commits, in {down:?}"));
         Self::end_commits(state);
-        state.lose(loses);
+        let unflushed = state.draw_unflushed();
+        state.lose(unflushed.max(loses), if loses > 0 { Loss::FailOver } else { Loss::Crash });
         for session in state.sessions.values_mut() {
             let is_idle = session.transaction.take().is_none() && !session.is_running;
             match state.random.number(0..=2) {
@@ -226,22 +226,18 @@ impl Database {
         state.rows.values().filter(|row| !row.record.is_live(state.now())).count()
     }
 
-    /// Inserts an effect, on a connection of its own. With `is_unique` no other call may have its number.
+    /// Connects a process, apart from its pools.
     ///
     /// # Errors
     ///
-    /// [`DriverError`], as of any statement.
-    pub async fn insert_effect(
-        &self,
-        process: &Process,
-        link: &Link,
-        (owner, key): (Uuid, Uuid),
-        call: u64,
-        is_unique: bool,
-    ) -> Result<(), DriverError> {
-        let pool = self.pool(process, link.clone(), 1);
-        let mut connection = pool.connect().await.map_err(DriverError::lost)?;
-        connection.send(vec![Sent::effect(owner, key, call, is_unique)]).await.map(drop)
+    /// [`DriverError`] if the server does not let it in.
+    pub async fn connect(&self, process: &Process, link: &Link) -> Result<Connection, DriverError> {
+        self.pool(process, link.clone(), 1).connect().await.map_err(DriverError::lost)
+    }
+
+    /// Returns whether the effect of a call is committed.
+    pub fn has_effect(&self, call: u64) -> bool {
+        self.lock().effects.iter().any(|effect| effect.call == call)
     }
 
     /// Returns the committed effects, in the order of their commits.

@@ -189,7 +189,7 @@ impl Session {
     async fn run(&self, signal: &Notify, sent: &Sent) -> Result<Vec<Row>, SqlError> {
         let action = &sent.action;
         let fate = self.database.lock().draws.statement();
-        self.meet_pooler(&fate)?;
+        self.meet_pooler(&fate, action)?;
         self.pause(signal, fate.latency).await?;
         let is_commit = matches!(action, Action::CommitTransaction);
         let is_met = |error: &SqlError| if is_commit { error.may_end_commit() } else { !action.is_of_transaction() };
@@ -235,7 +235,7 @@ impl Session {
     }
 
     /// Lets a pooler change or lose the session before a statement.
-    fn meet_pooler(&self, fate: &Fate) -> Result<(), SqlError> {
+    fn meet_pooler(&self, fate: &Fate, action: &Action) -> Result<(), SqlError> {
         let mut state = self.database.lock();
         let (next, now) = (state.next(), state.now());
         let session = state.session(self.number);
@@ -247,7 +247,9 @@ impl Session {
         if session.transaction.is_none() && fate.changes_session {
             session.process = i32::try_from(next).expect("few processes");
         }
+        // The handler's own statement does not look for one, as those of the store do.
         if session.transaction.is_none()
+            && !matches!(action, Action::Effect { .. })
             && let Some(kind) = fate.left_open
         {
             let mut left = Transaction::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now));

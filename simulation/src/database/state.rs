@@ -80,8 +80,17 @@ pub struct StoredRecord {
 pub struct Lost {
     /// The calls whose effects were lost.
     pub effects: BTreeSet<u64>,
-    /// The owners and keys of rows that went back to an earlier state, and when, since the world began.
-    pub keys: BTreeMap<(Uuid, Uuid), Vec<Duration>>,
+    /// The owners and keys of rows that went back to an earlier state, when, since the world began, and why.
+    pub keys: BTreeMap<(Uuid, Uuid), Vec<(Duration, Loss)>>,
+}
+
+/// Why commits are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The server has crashed, or a synchronous standby has taken over: only what did not wait for the disk.
+    Crash,
+    /// An asynchronous standby has taken over: whatever it had not received.
+    FailOver,
 }
 
 /// The transactions and locks of sessions.
@@ -508,26 +517,31 @@ impl State {
     }
 
     /// Takes back the last commits.
-    pub(super) fn lose(&mut self, commits: usize) {
+    pub(super) fn lose(&mut self, commits: usize, loss: Loss) {
         for _ in 0..commits {
             let Some(Commit { rows, effects, .. }) = self.history.pop_back() else { return };
             let taken_back = self.effects.drain(self.effects.len() - effects..).map(|effect| effect.call);
             self.lost.effects.extend(taken_back);
             for (id, row) in rows {
-                self.lost.keys.entry(id).or_default().push(self.world.time());
-                self.rows.remove(&id);
+                self.lost.keys.entry(id).or_default().push((self.world.time(), loss));
+                let lost = self.rows.remove(&id);
+                if loss == Loss::Crash && lost.is_some_and(|row| row.record.outcome.is_none()) {
+                    self.world.count("crash", "loses a reservation");
+                }
                 row.into_iter().for_each(|row| drop(self.rows.insert(id, row)));
             }
             self.tell(format_args!("loses a commit with {effects} effects"));
         }
     }
 
-    /// Returns how many commits a crash may lose.
-    pub(super) fn unflushed(&self) -> usize {
+    /// Draws how many of the last commits a crash loses: some of those that did not wait for the disk.
+    pub(super) fn draw_unflushed(&mut self) -> usize {
         let now = self.now();
         let is_unflushed =
             |commit: &&Commit| commit.is_asynchronous && now.saturating_duration_since(commit.time) < FLUSHED_AFTER;
-        self.history.iter().rev().take_while(is_unflushed).count()
+        let unflushed = self.history.iter().rev().take_while(is_unflushed).count();
+        let lost = self.random.number(0..=unflushed as u64);
+        usize::try_from(lost).expect("few commits")
     }
 
     pub(super) fn records(&self) -> Vec<StoredRecord> {

@@ -81,19 +81,35 @@ pub enum Pace {
 /// The procedures of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Procedure {
-    /// Reserved mode.
+    /// Reserved mode, with an effect in another system.
     Send,
+    /// Reserved mode, with an effect on the server of the records: reservations do not wait for the disk.
+    Insert,
     /// Transactional mode.
     Enter,
 }
 
 impl Procedure {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Send, Self::Insert, Self::Enter];
+
     /// The name of the operation that does the same.
     pub fn operation(self) -> &'static str {
         match self {
             Self::Send => "ledger.v1/Send",
+            Self::Insert => "ledger.v1/Insert",
             Self::Enter => "ledger.v1/Enter",
         }
+    }
+
+    /// Its path.
+    pub fn path(self) -> String {
+        format!("/ledger.v1.Ledger/{self:?}")
+    }
+
+    /// Returns whether it is in reserved mode.
+    pub fn is_reserved(self) -> bool {
+        self != Self::Enter
     }
 }
 
@@ -112,6 +128,9 @@ pub struct Behaviour {
     pub ignores_failure: bool,
     /// Outside of one: whether it stops working once it hears that its lease is lost.
     pub heeds_lease: bool,
+    /// With an effect on the server of the records: whether its connection is made before it works. It then gives up if that is lost; otherwise
+    /// it may outlive a crash of the server.
+    pub connects_first: bool,
     /// Whether it panics rather than returning an error, after the effect.
     pub panics: bool,
     /// In a transaction: whether its client goes in the moment in which it ends.
@@ -212,6 +231,7 @@ impl Operation {
             writes_first: random.once_in(2),
             ignores_failure: random.once_in(4),
             heeds_lease: random.once_in(2),
+            connects_first: random.once_in(2),
             panics: random.once_in(2),
             is_left: random.once_in(8),
         });
@@ -224,6 +244,7 @@ impl Operation {
             writes_first: false,
             ignores_failure: false,
             heeds_lease: false,
+            connects_first: true,
             panics: false,
             is_left: false,
         });
@@ -252,7 +273,13 @@ impl Operation {
             key,
             stored: key,
             has_key: true,
-            procedure: *random.one_of(&[Procedure::Send, Procedure::Enter]),
+            procedure: *random.one_of(&[
+                Procedure::Send,
+                Procedure::Send,
+                Procedure::Insert,
+                Procedure::Enter,
+                Procedure::Enter,
+            ]),
             is_delivered: false,
             go: None,
             begins,
