@@ -105,7 +105,7 @@ impl Client {
         self.tell(format_args!("{}", if self.operation.is_delivered { "delivers" } else { "sends" }));
         let says = match timeout(patience, self.call(patience, attempt)).await {
             Err(_) => Says::Nothing,
-            Ok(Ok((reply, is_replay))) => said(reply, is_replay),
+            Ok(Ok(reply)) => said(reply),
             Ok(Err(status)) => failed(&status),
         };
         self.tell(format_args!("hears {says:?}"));
@@ -116,11 +116,14 @@ impl Client {
     /// Notes an answer.
     pub(crate) fn hear(&self, attempt: usize, sent: Duration, says: Says) {
         self.world.count("answer", &says.kind());
+        if let Says::Done { status: Some(status), .. } = &says {
+            self.world.count("status", status);
+        }
         let (operation, got) = (self.operation.number, self.world.time());
         self.ledger.lock().answers.push(Answer { operation, attempt, sent, got, says });
     }
 
-    async fn call(&self, patience: Duration, attempt: usize) -> Result<(EnterReply, bool), Status> {
+    async fn call(&self, patience: Duration, attempt: usize) -> Result<Reply, Status> {
         let mut request = self.request(patience, attempt);
         let procedure = self.operation.procedure;
         if let Some(layer) = &self.layer {
@@ -158,9 +161,17 @@ impl Client {
     }
 }
 
-pub(crate) fn said(reply: EnterReply, is_replay: bool) -> Says {
+/// A reply, and what its head says.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) reply: EnterReply,
+    pub(crate) is_replay: bool,
+    pub(crate) status: Option<String>,
+}
+
+pub(crate) fn said(Reply { reply, is_replay, status }: Reply) -> Says {
     let run = usize::try_from(reply.run).unwrap_or(usize::MAX);
-    Says::Done { run, owner: reply.owner, text: reply.text, is_replay }
+    Says::Done { run, owner: reply.owner, text: reply.text, is_replay, status }
 }
 
 pub(crate) fn failed(status: &Status) -> Says {
@@ -176,7 +187,7 @@ pub(crate) async fn answered<S>(
     mut client: LedgerClient<S>,
     request: Request<EnterRequest>,
     procedure: Procedure,
-) -> Result<(EnterReply, bool), Status>
+) -> Result<Reply, Status>
 where
     S: tonic::client::GrpcService<tonic::body::Body>,
     S::Error: Into<tonic::codegen::StdError>,
@@ -189,5 +200,6 @@ where
         Procedure::Enter => client.enter(request).await?,
     };
     let is_replay = response.metadata().contains_key("idempotent-replayed");
-    Ok((response.into_inner(), is_replay))
+    let status = response.metadata().get("idempotency-status").map(|status| status.to_str().unwrap_or("?").to_owned());
+    Ok(Reply { reply: response.into_inner(), is_replay, status })
 }

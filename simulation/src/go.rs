@@ -57,8 +57,7 @@ impl GoServer {
         self.tell(&operation, "reserves the key:");
         let run = self.ledger.begin_of_go(operation.number, self.world.time());
         sleep(call.takes).await;
-        let (owner, text) = (operation.owner().to_string(), operation.text());
-        let reply = EnterReply { run: FIRST_RUN + run as u64, owner, text }.encode_to_vec();
+        let reply = EnterReply::new(FIRST_RUN + run as u64, &operation).encode_to_vec();
         let is_done = call.succeeds;
         let response = is_done.then(|| StoredResponse::message(reply));
         // Its row may be another's by now.

@@ -28,7 +28,7 @@ use tower::{ServiceExt as _, util::BoxCloneSyncService};
 
 use crate::{
     audit::Violation,
-    client::{Client, answered, failed, said},
+    client::{Client, Reply, answered, failed, said},
     distortion::OF_A_PROXY,
     ledger::{Evidence, Says},
     server::{ATTEMPT, SCOPE, USER},
@@ -150,7 +150,7 @@ impl Client {
             attempt,
             sent,
             match &answer {
-                Ok((reply, is_replay)) => said(reply.clone(), *is_replay),
+                Ok(reply) => said(reply.clone()),
                 Err(status) if status.message().starts_with(NOT_SENT) => Says::Nothing,
                 Err(status) => failed(status),
             },
@@ -181,7 +181,10 @@ impl Client {
     fn hear_of(&self, outcome: &Outcome) {
         self.world.count("journal", name_of(outcome));
         let says = match outcome {
-            Outcome::Answered(reply) => EnterReply::decode(reply.message.clone()).ok().map(|reply| said(reply, true)),
+            Outcome::Answered(answer) => {
+                let reply = EnterReply::decode(answer.message.clone()).ok();
+                reply.map(|reply| said(Reply { reply, is_replay: true, status: None }))
+            }
             Outcome::Failed(status) => Some(failed(status)),
             _ => None,
         };

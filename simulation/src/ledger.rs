@@ -7,7 +7,7 @@ use std::{
 };
 
 use tonic::Code;
-use tonic_idempotency::rejection::Reason;
+use tonic_idempotency::{rejection::Reason, status::OutboxStatus};
 use uuid::Uuid;
 
 use crate::{
@@ -40,6 +40,8 @@ pub struct Evidence {
     pub panics: usize,
     /// The journals of clients, as far as they are known, by their operations.
     pub journals: BTreeMap<usize, Kept>,
+    /// The statuses that the work behind what runs have created has reached, in order.
+    pub statuses: Vec<StatusChange>,
     /// How often the handler of an operation ran.
     pub counts: BTreeMap<usize, usize>,
     /// The records, when all has been answered.
@@ -69,6 +71,17 @@ pub struct Call {
     pub left: Option<Duration>,
     /// Whether it was answered that another call has the key.
     pub is_behind: bool,
+}
+
+/// A status that the work behind what a run has created has reached.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusChange {
+    /// The run.
+    pub run: usize,
+    /// When it was so.
+    pub at: Duration,
+    /// The status.
+    pub status: OutboxStatus,
 }
 
 /// A fault, as it was.
@@ -158,6 +171,8 @@ pub enum Says {
         text: String,
         /// Whether the answer says that it is a replay.
         is_replay: bool,
+        /// The status of the work behind it, if the answer says one.
+        status: Option<String>,
     },
     /// It is refused by the layer.
     Refused(Reason),

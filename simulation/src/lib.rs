@@ -8,6 +8,7 @@
 //! | [`database`] | the statements of the store, in memory |
 //! | [`server`], [`service`], [`consumer`], [`reconciler`] | the product's layer around a service, and its operations |
 //! | [`go`] | a server with the Go interceptor |
+//! | [`job`] | the asynchronous work behind what operations create |
 //! | [`client`], [`journal`], [`network`], [`distortion`] | those who call it, and what is in between |
 //! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
 //! | [`sometimes`] | what has to happen in many runs |
@@ -19,6 +20,7 @@ pub mod consumer;
 pub mod database;
 pub mod distortion;
 pub mod go;
+pub mod job;
 pub mod journal;
 pub mod ledger;
 pub mod network;

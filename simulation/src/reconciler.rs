@@ -66,8 +66,7 @@ impl Witness {
             Some((number, go)) if go.is_done => {
                 let operation = operations.iter().find(|operation| operation.number == go.operation);
                 let operation = operation.expect("it was found by it");
-                let (owner, text) = (operation.owner().to_string(), operation.text());
-                return Ok(Reconciliation::completed(&EnterReply { run: FIRST_RUN + number as u64, owner, text }));
+                return Ok(Reconciliation::completed(&EnterReply::new(FIRST_RUN + number as u64, operation)));
             }
             _ => {}
         }
@@ -76,7 +75,6 @@ impl Witness {
             let Some(operation) = operations.iter().find(|operation| operation.number == run.operation) else {
                 continue;
             };
-            let (owner, text) = (operation.owner().to_string(), operation.text());
             let goes_on = run.ended.is_none() && run.process.is_alive();
             // The last one counts: a record may have expired between two.
             // A transaction that was committed has a record, and leaves nothing to ask.
@@ -89,7 +87,7 @@ impl Witness {
             };
             answer = match () {
                 () if goes_on => Reconciliation::Unknown,
-                () if is_there => Reconciliation::completed(&EnterReply { run: number as u64, owner, text }),
+                () if is_there => Reconciliation::completed(&EnterReply::new(number as u64, operation)),
                 () if run.is_sent => Reconciliation::Unknown,
                 () => answer,
             };

@@ -17,6 +17,7 @@ use tonic_idempotency::{
 use self::proto::{EnterReply, EnterRequest, ledger_server};
 use crate::{
     database::{Connection, Database, Pool},
+    job,
     ledger::Ledger,
     plan::{Behaviour, End, Operation, Procedure, caller},
     server::{CALL, DELIVERED, Left, SCOPE, USER},
@@ -27,6 +28,16 @@ use crate::{
 #[allow(missing_docs, missing_debug_implementations, clippy::all, reason = "generated")]
 pub mod proto {
     tonic::include_proto!("ledger.v1");
+
+    impl EnterReply {
+        /// Makes the reply of a run of an operation.
+        pub fn new(run: u64, operation: &crate::plan::Operation) -> Self {
+            let (owner, text) = (operation.owner().to_string(), operation.text());
+            let project_id =
+                if operation.procedure.creates() { crate::job::resource_of(run).to_string() } else { String::new() };
+            Self { run, owner, text, project_id }
+        }
+    }
 
     impl prost::Name for EnterRequest {
         const NAME: &'static str = "EnterRequest";
@@ -145,8 +156,7 @@ impl Service {
         let panics = end == End::Panic || end == End::ErrorAfterEffect && behaviour.panics;
         assert!(!panics, "{PLANNED}");
         ended?;
-        let owner = operation.owner().to_string();
-        Ok(Response::new(EnterReply { run: run as u64, owner, text: message.text }))
+        Ok(Response::new(EnterReply { text: message.text, ..EnterReply::new(run as u64, operation) }))
     }
 
     /// Has its effect in another system, which is told and answers, or on the server of the records. Returns how it ends, and what it answers.
@@ -220,9 +230,15 @@ impl Service {
         let inserted = connection.insert_effect(operation.owner(), operation.stored, run as u64).await.is_ok();
         if inserted {
             self.world.count("run", "writes to the server of the records");
-            self.ledger.effect(run, self.world.time());
+            self.create(run, operation);
         }
         inserted
+    }
+
+    /// Notes the effect of a run, and has the work begin behind what it has created.
+    fn create(&self, run: usize, operation: &Operation) {
+        self.ledger.effect(run, self.world.time());
+        operation.job.into_iter().for_each(|job| job::begin(&self.world, &self.database, &self.ledger, run, job));
     }
 
     async fn have_effect(
@@ -266,7 +282,7 @@ impl Service {
             let mut connection = connection.map_err(|kind| Status::unavailable(format!("{kind:?}")))?;
             let written = connection.insert_effect(operation.owner(), operation.stored, run as u64).await;
             match written {
-                Ok(()) => self.ledger.effect(run, self.world.time()),
+                Ok(()) => self.create(run, operation),
                 Err(_) if behaviour.ignores_failure => {}
                 Err(error) => {
                     transaction.note(&error);

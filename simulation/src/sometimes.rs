@@ -65,6 +65,11 @@ pub const EXPECTED: &[&str] = &[
     "release: done",
     "run: loses its lease",
     "run: writes to the server of the records",
+    "status: cannot be read",
+    "status: completed",
+    "status: failed",
+    "status: processing",
+    "status: slow",
     "sweep: done",
     "write_many: of 64",
 ];

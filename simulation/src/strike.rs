@@ -101,7 +101,7 @@ impl Targets {
             Kind::LoseCommits(commits) => database.fail_over(commits, fault.goes_on()),
             Kind::Jump => database.jump(lasts),
             Kind::SetBack => database.set_back(lasts),
-            Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits | Kind::CutsAtStatements => {
+            Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits | Kind::SlowStatuses | Kind::CutsAtStatements => {
                 database.add(fault.trouble);
                 sleep(lasts).await;
                 database.remove(fault.trouble);

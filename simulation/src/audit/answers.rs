@@ -19,7 +19,7 @@ impl Audit<'_> {
         for answer in &self.evidence.answers {
             let operation = self.plan.operation(answer.operation);
             let promise = match &answer.says {
-                Says::Done { run, owner, text, is_replay } => {
+                Says::Done { run, owner, text, is_replay, .. } => {
                     self.about_done(answer, operation, *run, (owner, text), *is_replay)
                 }
                 Says::Refused(reason) => self.about_refused(answer, *reason, operation),

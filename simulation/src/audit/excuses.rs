@@ -332,6 +332,7 @@ impl Excuses<'_> {
                 | Kind::RepeatClients
                 | Kind::SetBack
                 | Kind::SilenceDatabase(_)
+                | Kind::SlowStatuses
                 | Kind::SplitClients
                 | Kind::SplitDatabase(_)
                 | Kind::Stop(_)

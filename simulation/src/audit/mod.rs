@@ -21,6 +21,7 @@
 //! | an error tells the truth | the client's layer says that an operation has failed, and its effect was on the way | `answers` |
 //! | a replay ends with its record | a client was told of a run whose record has expired | `answers` |
 //! | another request is no retry | an answer is of a run of another procedure | `answers` |
+//! | a status tells the truth | an answer says that the work behind it has ended before it has, or that it goes on long after its end, though the status could be read | `statuses` |
 //! | nobody sees another's data | an answer has another owner's or another operation's text | `answers` |
 //! | nothing unexpected | an answer is one that no client of this service can expect | `answers`, `refusals` |
 //! | an outcome is known | it is said to be unknown, and there was no reason | `refusals` |
@@ -46,6 +47,7 @@ mod records;
 mod refusals;
 mod replays;
 mod runs;
+mod statuses;
 #[cfg(test)]
 mod tests;
 mod waits;
@@ -103,6 +105,7 @@ pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Verdict {
     audit.runs();
     audit.records();
     audit.answers();
+    audit.statuses();
     audit.replays();
     audit.waits();
     audit.holds();

@@ -96,13 +96,13 @@ impl Case {
     }
 
     fn reply(&self, run: u64) -> EnterReply {
-        let operation = &self.plan.operations[0];
-        EnterReply { run, owner: operation.owner().to_string(), text: operation.text() }
+        EnterReply::new(run, &self.plan.operations[0])
     }
 
     fn done(&self, run: usize, is_replay: bool) -> Says {
         let EnterReply { owner, text, .. } = self.reply(run as u64);
-        Says::Done { run, owner, text, is_replay }
+        let status = if self.plan.operations[0].procedure.creates() { "processing" } else { "completed" };
+        Says::Done { run, owner, text, is_replay, status: Some(status.to_owned()) }
     }
 
     /// Has one record, in this state.

@@ -36,6 +36,17 @@ impl Row {
         self
     }
 
+    /// Takes the status away of what a call has created, as if it could not be read.
+    pub(super) fn lose_status(&mut self) {
+        for (column, cell) in &mut self.0 {
+            match *column {
+                "status" => *cell = Cell::Null,
+                "status_error" => *cell = Cell::Text("55P03".to_owned()),
+                _ => {}
+            }
+        }
+    }
+
     /// Returns the text of a column, if it has one.
     pub(super) fn text(&self, column: &str) -> Option<&str> {
         match self.cell(column)? {

@@ -206,7 +206,18 @@ impl Session {
             return Err(self.cut_off());
         }
         let was_open = self.database.lock().session(self.number).transaction.is_some();
-        let rows = self.execute(signal, sent).await?;
+        let mut rows = self.execute(signal, sent).await?;
+        let is_asked = |row: &Row| row.text("state").is_none_or(|state| state == "completed");
+        if action.asks_for_status() && rows.iter().any(is_asked) {
+            if !fate.status.is_zero() {
+                self.database.lock().world.count("status", "slow");
+                self.pause(signal, fate.status).await?;
+            }
+            if fate.loses_status {
+                self.database.lock().world.count("status", "cannot be read");
+                rows.iter_mut().for_each(Row::lose_status);
+            }
+        }
         if is_commit || !was_open && !action.is_of_transaction() {
             self.commit(fate.commit).await?;
         } else if action.is_of_transaction() {

@@ -238,6 +238,17 @@ impl Action {
         is_brief.then_some(Duration::from_millis(50))
     }
 
+    /// Returns whether it reads the status of what a call has created, if that call has succeeded.
+    pub(super) fn asks_for_status(&self) -> bool {
+        match self {
+            Self::Begin { claim, .. } | Self::Claim { claim, .. } => claim.resource_type.is_some(),
+            Self::Look(looks) => looks.iter().any(|(_, resource_type)| resource_type.is_some()),
+            Self::LookUp { status_of, .. } => !status_of.is_empty(),
+            Self::Status { .. } => true,
+            _ => false,
+        }
+    }
+
     fn key(&self) -> Option<Uuid> {
         Some(match self {
             Self::Abandon(reservation)

@@ -12,6 +12,10 @@ pub struct Trouble {
     pub latency: [Duration; 2],
     /// The least and the longest time that a COMMIT waits, with its locks: for the disk, or for a synchronous standby.
     pub commit: [Duration; 2],
+    /// The least and the longest time that a statement takes longer if it reads the status of what a call has created.
+    pub status: [Duration; 2],
+    /// The status cannot be read, which its statement survives.
+    pub status_error: f64,
     /// 40P01, although no transaction waits for the other.
     pub deadlock: f64,
     /// 40001.
@@ -43,6 +47,8 @@ impl Trouble {
     pub const NONE: Self = Self {
         latency: [Duration::ZERO; 2],
         commit: [Duration::ZERO; 2],
+        status: [Duration::ZERO; 2],
+        status_error: 0.0,
         deadlock: 0.0,
         serialization: 0.0,
         canceled: 0.0,
@@ -63,6 +69,8 @@ impl Trouble {
         Self {
             latency: longest(self.latency, other.latency),
             commit: longest(self.commit, other.commit),
+            status: longest(self.status, other.status),
+            status_error: self.status_error.max(other.status_error),
             deadlock: self.deadlock.max(other.deadlock),
             serialization: self.serialization.max(other.serialization),
             canceled: self.canceled.max(other.canceled),
@@ -84,6 +92,8 @@ impl Trouble {
 pub(super) struct Fate {
     pub(super) latency: Duration,
     pub(super) commit: Duration,
+    pub(super) status: Duration,
+    pub(super) loses_status: bool,
     /// An error instead of the statement.
     pub(super) error: Option<SqlError>,
     /// An error after it.
@@ -121,6 +131,7 @@ pub(super) struct Draws {
     trouble: Trouble,
     latency: Random,
     commit: Random,
+    status: Random,
     errors: [Drawn; 6],
     logins: Random,
     after: Random,
@@ -138,6 +149,7 @@ impl Draws {
             trouble: Trouble::NONE,
             latency: stream("latency"),
             commit: stream("commit"),
+            status: stream("status"),
             errors: [
                 (SqlError::DEADLOCK, |trouble| trouble.deadlock, stream("deadlock")),
                 (SqlError::SERIALIZATION, |trouble| trouble.serialization, stream("serialization")),
@@ -188,6 +200,8 @@ impl Draws {
         Fate {
             latency: duration(&mut self.latency, trouble.latency),
             commit: duration(&mut self.commit, trouble.commit),
+            status: duration(&mut self.status, trouble.status),
+            loses_status: self.status.chance(trouble.status_error),
             error,
             after,
             changes_session: self.changes.chance(trouble.pooler_changes),

@@ -71,12 +71,14 @@ pub enum Kind {
     SlowStatements,
     /// COMMITs take a good part of a lease.
     SlowCommits,
+    /// The statuses of what operations have created are slow, or cannot be read.
+    SlowStatuses,
     /// Connections are cut when a statement is about to take effect, or just has.
     CutsAtStatements,
 }
 
 impl Kind {
-    const COUNT: u64 = 25;
+    const COUNT: u64 = 26;
 
     /// Returns the server that it strikes, if it is one.
     pub fn server(self) -> Option<usize> {
@@ -127,6 +129,7 @@ impl Kind {
             21 => Self::SlowCommits,
             22 => Self::RefuseDatabase(server),
             23 => Self::RepeatClients,
+            24 => Self::SlowStatuses,
             _ => Self::CutsAtStatements,
         }
     }
@@ -251,6 +254,11 @@ fn trouble(random: &mut Random, kind: Kind, settings: &Settings) -> Trouble {
     match kind {
         Kind::SlowStatements => Trouble { latency: [timeout / 4, timeout + timeout / 4], ..Trouble::NONE },
         Kind::SlowCommits => Trouble { commit: [lease / 6, lease.max(timeout)], ..Trouble::NONE },
+        Kind::SlowStatuses => Trouble {
+            status: [timeout / 8, timeout * 2],
+            status_error: if random.once_in(2) { 0.3 } else { 0.0 },
+            ..Trouble::NONE
+        },
         Kind::CutsAtStatements => Trouble { cut: *random.one_of(&[0.02, 0.1, 0.3, 0.8]), ..Trouble::NONE },
         _ => Trouble {
             deadlock: chance(random),
@@ -264,6 +272,8 @@ fn trouble(random: &mut Random, kind: Kind, settings: &Settings) -> Trouble {
             pooler_drops: chance(random),
             left_open: chance(random),
             stale_plan: chance(random),
+            status_error: chance(random),
+            status: Trouble::NONE.status,
             cut: 0.0,
             latency: if random.once_in(2) { milliseconds(random, 1_000) } else { Trouble::NONE.latency },
             commit: if random.once_in(3) { milliseconds(random, 8_000) } else { Trouble::NONE.commit },

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, ops::RangeInclusive, time::Duration};
 
 pub use self::{
     fault::{Fault, Kind},
-    operation::{Behaviour, End, GoCall, LONGEST_RESPONSE, Operation, Pace, Procedure, caller},
+    operation::{Behaviour, End, GoCall, Job, LONGEST_RESPONSE, Operation, Pace, Procedure, caller},
     settings::{OfServer, Settings},
 };
 use crate::world::Random;

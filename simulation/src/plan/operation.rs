@@ -52,8 +52,21 @@ pub struct Operation {
     pub attempts: usize,
     /// The longest pause between attempts.
     pub pause: Duration,
+    /// The asynchronous work behind what it creates, if its procedure creates something. Without it, that has no status.
+    pub job: Option<Job>,
     /// Each run of the handler does one of these, in turn, and then the last one.
     pub behaviours: Vec<Behaviour>,
+}
+
+/// The asynchronous work behind what an operation creates.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// How long it takes.
+    pub takes: Duration,
+    /// Whether it fails at first, and then takes as long again.
+    pub is_tried_again: bool,
+    /// Whether it succeeds in the end.
+    pub succeeds: bool,
 }
 
 /// A call that a server with the Go interceptor gets.
@@ -105,6 +118,11 @@ impl Procedure {
     /// Its path.
     pub fn path(self) -> String {
         format!("/ledger.v1.Ledger/{self:?}")
+    }
+
+    /// Returns whether it creates something, behind which there may be asynchronous work.
+    pub fn creates(self) -> bool {
+        self != Self::Send
     }
 
     /// Returns whether it is in reserved mode.
@@ -294,6 +312,11 @@ impl Operation {
             told: if random.once_in(2) { 1.0 } else { random.magnitude(0.05..=1.0) },
             attempts: usize::try_from(random.number(1..=5)).unwrap_or(1),
             pause: milliseconds(random, 1, 5_000),
+            job: (!random.once_in(8)).then(|| Job {
+                takes: milliseconds(random, 1, 40_000),
+                is_tried_again: random.once_in(3),
+                succeeds: !random.once_in(3),
+            }),
             behaviours,
         }
     }
