@@ -11,7 +11,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -264,7 +264,8 @@ impl Client {
         }
         // One that was taken in time may go on until its operation's time is over.
         let longest = self.max_age() + self.operation.patience + SLACK;
-        if disk.written.is_some_and(|written| Instant::now() > written + longest) {
+        if disk.written.is_some_and(|(at, shown)| Instant::now() > at + longest && SystemTime::now() > shown + longest)
+        {
             self.note(|kept| kept.seen.push("an entry is sent that has expired".to_owned()));
         }
     }
@@ -338,8 +339,8 @@ struct Content {
     records: BTreeMap<u64, Bytes>,
     /// The entries that were removed since the last commit that was waited for.
     unsure: Vec<(u64, Bytes)>,
-    /// When the oldest entry was written.
-    written: Option<Instant>,
+    /// When the oldest entry was written, by two clocks.
+    written: Option<(Instant, SystemTime)>,
     is_full: bool,
     /// The process that has it open. What others write does not reach it.
     process: u32,
@@ -378,7 +379,7 @@ impl JournalStore for OpenDisk {
             match change {
                 Change::Put { id, record } => {
                     if content.records.insert(*id, record.clone()).is_none() {
-                        content.written = Some(Instant::now());
+                        content.written = Some((Instant::now(), SystemTime::now()));
                     }
                     content.unsure.clear();
                 }

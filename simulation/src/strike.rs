@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use tokio::time::sleep;
+use tokio::time::{advance, sleep};
 
 use crate::{
     database::Database,
@@ -53,6 +53,8 @@ impl Targets {
     pub async fn strike(&self, fault: &Fault) {
         let (lasts, servers, database) = (fault.lasts, &self.servers, &self.database);
         self.tell(fault, format_args!("{:?} for {lasts:?}", fault.kind));
+        let kind = format!("{:?}", fault.kind);
+        self.world.count("fault", kind.split('(').next().unwrap_or_default());
         match fault.kind {
             Kind::Kill(server) => {
                 if servers[server].kill() {
@@ -77,6 +79,12 @@ impl Targets {
                 }
                 None => self.tell(fault, format_args!("it is down already")),
             },
+            Kind::Stall => advance(lasts).await,
+            Kind::WallClocks(by) => {
+                self.world.set_wall_clocks(by);
+                sleep(lasts).await;
+                self.world.set_wall_clocks(-by);
+            }
             Kind::SplitDatabase(server) => during(&servers[server].to_database, SPLIT, lasts).await,
             Kind::CutDatabase(server) => servers[server].to_database.cut(),
             Kind::RefuseDatabase(server) => {

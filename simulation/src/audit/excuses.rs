@@ -151,7 +151,8 @@ impl Excuses<'_> {
 
     fn pauses<'a>(&'a self, process: &'a Process) -> impl Iterator<Item = &'a Strike> + 'a {
         self.evidence.faults.iter().filter(move |fault| {
-            matches!(fault.kind, Kind::Pause(_)) && fault.process.as_ref().is_some_and(|it| it.is(process))
+            let is_its = || fault.process.as_ref().is_some_and(|it| it.is(process));
+            fault.kind == Kind::Stall || matches!(fault.kind, Kind::Pause(_)) && is_its()
         })
     }
 
@@ -207,6 +208,19 @@ impl Excuses<'_> {
         let made = key.get_timestamp().map(|made| made.to_unix());
         let made = made.map_or(Duration::MAX, |(seconds, nanoseconds)| Duration::new(seconds, nanoseconds));
         (Duration::from_secs(BEGINNING) + at).saturating_sub(made)
+    }
+
+    /// By how much at most the wall clock of a server was ahead at some time meanwhile, and by how much behind.
+    pub(super) fn wall_clocks(&self, from: Duration, to: Duration) -> [Duration; 2] {
+        let [mut ahead, mut behind] = [Duration::ZERO; 2];
+        for fault in self.evidence.faults.iter().filter(|fault| fault.from <= to && from <= fault.to) {
+            match fault.kind {
+                Kind::WallClocks(by) if by > 0 => ahead += Duration::from_millis(by.unsigned_abs()),
+                Kind::WallClocks(by) => behind += Duration::from_millis(by.unsigned_abs()),
+                _ => {}
+            }
+        }
+        [ahead, behind]
     }
 
     /// By how much the database's clock has jumped ahead meanwhile.
@@ -309,6 +323,7 @@ impl Excuses<'_> {
             let is_its = fault.process.as_ref().is_some_and(|process| process.is(&call.process));
             let after = match fault.kind {
                 Kind::Pause(_) if is_its => RETRY,
+                Kind::Stall => RETRY,
                 Kind::SplitDatabase(server) | Kind::StormDatabase(server) | Kind::SilenceDatabase(server)
                     if server == call.server =>
                 {
@@ -338,7 +353,8 @@ impl Excuses<'_> {
                 | Kind::Stop(_)
                 | Kind::StormClients
                 | Kind::StormDatabase(_)
-                | Kind::StormOutside(_) => return None,
+                | Kind::StormOutside(_)
+                | Kind::WallClocks(_) => return None,
             };
             let is_momentary = matches!(fault.kind, Kind::CutDatabase(_) | Kind::EndSessions);
             let is_silent = !is_momentary && !matches!(fault.kind, Kind::Restart | Kind::RefuseDatabase(_));

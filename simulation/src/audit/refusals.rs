@@ -151,7 +151,8 @@ impl Audit<'_> {
     fn may_be_expired(&self, answer: &Answer, operation: &Operation) -> bool {
         let policies = &self.plan.settings.policies;
         policies.expired_keys == ExpiredKeyPolicy::Refuse
-            && self.excuses.age(operation.stored, answer.got) >= policies.retention + SKEW
+            && self.excuses.age(operation.stored, answer.got) + self.excuses.wall_clocks(answer.sent, answer.got)[0]
+                >= policies.retention + SKEW
     }
 
     /// Returns whether nobody can know how a call of this key has ended.

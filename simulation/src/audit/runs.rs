@@ -27,10 +27,12 @@ impl Audit<'_> {
             if operation.user.is_none() {
                 self.broken("nobody acts without a user", format!("run {number} of operation {}", run.operation));
             }
-            let age = self.excuses.age(operation.stored, self.evidence.calls[run.call].arrived);
+            let arrived = self.evidence.calls[run.call].arrived;
+            let age = self.excuses.age(operation.stored, arrived);
+            let [_, behind] = self.excuses.wall_clocks(arrived, run.began);
             if operation.has_key
                 && policies.expired_keys == ExpiredKeyPolicy::Refuse
-                && age > policies.retention + SKEW + LATE
+                && age > policies.retention + SKEW + LATE + behind
             {
                 self.broken("an expired key does not run", format!("run {number} of operation {}", run.operation));
             }

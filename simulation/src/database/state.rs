@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use super::{
     trouble::{Draws, LeftOpen},
     upkeep::Allowances,
 };
-use crate::world::{Process, Random, World};
+use crate::world::{BEGINNING, Process, Random, World};
 
 /// The owner and the key of a row.
 pub(super) type Id = (Uuid, Uuid);
@@ -241,10 +241,14 @@ impl State {
         Instant::now() + self.ahead - self.behind
     }
 
+    /// Returns what the clock would show if nobody had changed it.
+    pub(super) fn since_epoch(&self) -> Duration {
+        Duration::from_secs(BEGINNING) + self.world.time()
+    }
+
     /// Returns the time of the clock in seconds, as statements tell it and are told it.
     pub(super) fn clock(&self) -> f64 {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970");
-        (since + self.ahead - self.behind).as_secs_f64()
+        (self.since_epoch() + self.ahead - self.behind).as_secs_f64()
     }
 
     /// Returns what the clock shows at this time.

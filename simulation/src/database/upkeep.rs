@@ -1,9 +1,6 @@
 //! The statements beside the calls: `V8__operations.sql`, and the pack `limits.sql`.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 use tonic_idempotency::store::{AbandonedQuery, Reservation, StoredResponse};
@@ -67,7 +64,7 @@ impl State {
     /// `tenant.idempotency_microseconds`
     fn microseconds(&self, time: Instant) -> i64 {
         let now = self.now();
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970") + self.ahead;
+        let since = self.since_epoch() + self.ahead;
         let since = (since + time.saturating_duration_since(now)).saturating_sub(now.saturating_duration_since(time));
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX).min(253_402_300_799_000_000)
     }

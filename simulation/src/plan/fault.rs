@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tonic_idempotency::policy::ExpiredKeyPolicy;
+
 use super::{LENGTH, Operation, Settings};
 use crate::{database::Trouble, world::Random};
 
@@ -27,6 +29,10 @@ pub enum Kind {
     Kill(usize),
     /// A server is stopped, and goes on. Nothing gets in or out meanwhile.
     Pause(usize),
+    /// Nothing runs anywhere meanwhile, and the time passes: then all timers that have ended fire at once, in their order.
+    Stall,
+    /// The wall clocks of servers and clients are ahead by so many milliseconds, or behind. The database's is not.
+    WallClocks(i64),
     /// A server is shut down well, and starts again.
     Stop(usize),
     /// The network between a server and the database is split.
@@ -78,7 +84,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const COUNT: u64 = 26;
+    const COUNT: u64 = 28;
 
     /// Returns the server that it strikes, if it is one.
     pub fn server(self) -> Option<usize> {
@@ -104,7 +110,7 @@ impl Kind {
         )
     }
 
-    fn draw(random: &mut Random, kinds: &[u64], server: usize) -> Self {
+    fn draw(random: &mut Random, kinds: &[u64], server: usize, settings: &Settings) -> Self {
         match *random.one_of(kinds) {
             0 => Self::Kill(server),
             1 => Self::Pause(server),
@@ -130,6 +136,8 @@ impl Kind {
             22 => Self::RefuseDatabase(server),
             23 => Self::RepeatClients,
             24 => Self::SlowStatuses,
+            25 => Self::Stall,
+            26 => Self::WallClocks(draw_difference(random, settings)),
             _ => Self::CutsAtStatements,
         }
     }
@@ -170,7 +178,7 @@ impl Fault {
         let draw = |number| {
             let mut random = random.fork();
             let (at, server) = aim(&mut random, settings, operations);
-            let kind = Kind::draw(&mut random, &kinds, server);
+            let kind = Kind::draw(&mut random, &kinds, server, settings);
             Self {
                 number: usize::try_from(number).unwrap_or_default(),
                 at: amid_a_message(&mut random, kind, operations).unwrap_or(at),
@@ -215,6 +223,14 @@ fn amid_a_message(random: &mut Random, kind: Kind, operations: &[Operation]) -> 
     let halves: Vec<_> = operations.iter().filter_map(Operation::second_half).collect();
     (matches!(kind, Kind::Stop(_)) && !halves.is_empty() && random.once_in(2))
         .then(|| random.one_of(&halves).saturating_sub(random.duration(Duration::ZERO..=Duration::from_secs(2))))
+}
+
+/// Draws by how much wall clocks differ from the database's: by hours, or by less than is allowed where it counts.
+fn draw_difference(random: &mut Random, settings: &Settings) -> i64 {
+    let counts = settings.client_journal || settings.policies.expired_keys == ExpiredKeyPolicy::Refuse;
+    let most = if counts { Duration::from_secs(120) } else { Duration::from_secs(6 * 3600) };
+    let difference = i64::try_from(random.duration(Duration::from_millis(1)..=most).as_millis()).unwrap_or_default();
+    if random.once_in(2) { difference } else { -difference }
 }
 
 /// How long the faults of a run last.

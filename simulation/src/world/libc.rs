@@ -12,6 +12,8 @@ use tokio::time::Instant;
 thread_local! {
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// By how many milliseconds the wall clocks of processes are ahead.
+    static AHEAD: Cell<i64> = const { Cell::new(0) };
     /// Asking the runtime for its time may ask the system.
     static IS_ASKING: Cell<bool> = const { Cell::new(false) };
 }
@@ -29,8 +31,14 @@ pub(super) fn follow_runtime() {
     BEGAN.set(Some(Instant::now()));
 }
 
+/// Sets the wall clocks of all processes of this thread ahead by so many milliseconds, or back. Others do not show it.
+pub(super) fn set_wall_clocks(by: i64) {
+    AHEAD.set(AHEAD.get() + by);
+}
+
 /// This thread is as any other from now on.
 pub(super) fn leave() {
+    AHEAD.set(0);
     BEGAN.set(None);
     SEED.set(None);
 }
@@ -41,11 +49,11 @@ pub const IS_REPEATABLE: bool = cfg!(all(target_os = "linux", any(target_arch = 
 #[cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
 #[expect(unsafe_code, reason = "functions that C code calls")]
 mod functions {
-    use std::{cell::Cell, ffi::c_int, mem::size_of};
+    use std::{cell::Cell, ffi::c_int, mem::size_of, time::Duration};
 
     use tokio::time::Instant;
 
-    use super::{BEGAN, BEGINNING, IS_ASKING, SEED};
+    use super::{AHEAD, BEGAN, BEGINNING, IS_ASKING, SEED};
 
     const CLOCK_REALTIME: c_int = 0;
 
@@ -107,10 +115,13 @@ mod functions {
         IS_ASKING.set(true);
         let passed = Instant::now() - began;
         IS_ASKING.set(false);
-        let beginning = if clock == CLOCK_REALTIME { BEGINNING } else { 1 };
-        let seconds = i64::try_from(beginning + passed.as_secs()).unwrap_or(i64::MAX);
+        let (beginning, ahead) = if clock == CLOCK_REALTIME { (BEGINNING, AHEAD.get()) } else { (1, 0) };
+        let shows = Duration::from_secs(beginning) + passed;
+        let by = Duration::from_millis(ahead.unsigned_abs());
+        let shows = if ahead < 0 { shows - by } else { shows + by };
+        let seconds = i64::try_from(shows.as_secs()).unwrap_or(i64::MAX);
         // SAFETY: the caller's.
-        unsafe { time.write(Time { seconds, nanoseconds: passed.subsec_nanos().into() }) };
+        unsafe { time.write(Time { seconds, nanoseconds: shows.subsec_nanos().into() }) };
         0
     }
 }

@@ -52,6 +52,11 @@ impl World {
         self.0.began.elapsed()
     }
 
+    /// Sets the wall clocks of all processes ahead by so many milliseconds, or back. The database's clock is its own.
+    pub fn set_wall_clocks(&self, by: i64) {
+        libc::set_wall_clocks(by);
+    }
+
     /// Returns the stream of random numbers of this name: the same seed and name always give the same numbers.
     pub fn random(&self, of: &str) -> Random {
         Random::new(self.0.seed, of)
