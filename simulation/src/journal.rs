@@ -1,4 +1,4 @@
-//! A client that keeps a journal on a simulated disk, is killed, and starts again: [`Machine`]. Its own audit is here, too.
+//! Clients that keep a journal on a simulated disk, are killed, and start again: [`Machine`]. Their own audit is here, too.
 //!
 //! | a journal keeps its word, if |
 //! |---|
@@ -17,14 +17,17 @@ use std::{
 use bytes::Bytes;
 use http::Request;
 use prost::Message as _;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    select,
+    time::{Instant, sleep, timeout},
+};
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_client::{
-    IdempotencyClient, IdempotencyClientLayer, Layer as _, Unresolved,
-    journal::{Change, EntryState, Journal, JournalError, JournalStore, Outcome, Resumed, Worker},
+    IdempotencyClient, IdempotencyClientLayer, Layer as _, OperationKey, Unresolved,
+    journal::{Change, EntryState, Journal, JournalError, JournalStore, Lane, Outcome, Resumed, Worker},
 };
-use tower::{ServiceExt as _, util::BoxCloneSyncService};
+use tower::{Service as _, service_fn, util::BoxCloneSyncService};
 
 use crate::{
     audit::Violation,
@@ -36,7 +39,7 @@ use crate::{
         FILE_DESCRIPTOR_SET,
         proto::{EnterReply, ledger_client::LedgerClient},
     },
-    world::Random,
+    world::{Random, Signal},
 };
 
 /// The age beyond which an entry is not sent, unless the records of the server live shorter.
@@ -81,36 +84,168 @@ enum End {
     Failed(Code, Option<Reason>),
 }
 
-/// The machine of one client, whose disk outlasts its processes. Clones are the same.
-#[derive(Clone, Debug, Default)]
-pub struct Machine {
+/// The machine of some clients, whose disk outlasts its processes. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Machine(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Without the machine itself.
+    members: Vec<Client>,
     disk: Disk,
-    process: Arc<Mutex<Option<Process>>>,
+    process: Mutex<Option<Process>>,
+    /// The number of the process that runs, or 0.
+    running: Signal<u32>,
+    /// How many members wait for nothing more.
+    ended: Mutex<usize>,
 }
 
-/// A process of the client.
-#[derive(Debug)]
+/// A process of the machine.
+#[derive(Clone, Debug)]
 struct Process {
     journal: Journal,
     layer: IdempotencyClient<Way>,
-    _worker: Worker,
+    _worker: Arc<Worker>,
+}
+
+impl Machine {
+    /// Gives clients their machines.
+    pub(crate) fn give(clients: &mut [Client]) {
+        let mut machines: BTreeMap<usize, Vec<Client>> = BTreeMap::new();
+        for client in &*clients {
+            machines.entry(client.operation.machine).or_default().push(client.clone());
+        }
+        for members in machines.into_values() {
+            let numbers: Vec<_> = members.iter().map(|member| member.operation.number).collect();
+            let (disk, process, running, ended) = (Disk::default(), Mutex::default(), Signal::new(0), Mutex::default());
+            let machine = Self(Arc::new(Shared { members, disk, process, running, ended }));
+            let its = clients.iter_mut().filter(|client| numbers.contains(&client.operation.number));
+            its.for_each(|client| client.machine = Some(machine.clone()));
+        }
+    }
+
+    /// Returns the member with this key.
+    fn member(&self, key: &[u8]) -> Option<&Client> {
+        self.0.members.iter().find(|member| member.operation.key.to_string().as_bytes() == key)
+    }
+
+    /// Returns when this process is killed.
+    async fn killed(&self, process: u32) {
+        self.0.running.until(|running| running != process).await;
+    }
+
+    fn process(&self) -> Process {
+        lock(&self.0.process).clone().expect("it runs")
+    }
+
+    /// Starts a process.
+    fn boot(&self, random: &mut Random) {
+        let first = &self.0.members[0];
+        let (number, is_new) = self.0.disk.next_process();
+        let machine = self.clone();
+        let way: Way = BoxCloneSyncService::new(service_fn(move |request: Request<Body>| {
+            let key = request.headers().get("idempotency-key").map(|key| key.as_bytes().to_vec());
+            let member = key.and_then(|key| machine.member(&key)).unwrap_or(&machine.0.members[0]);
+            member.check(&machine.0.disk, number, &request);
+            member.network.clone().call(request)
+        }));
+        let machine = self.clone();
+        let told = move |resumed: Resumed| {
+            let member = machine.member(resumed.key.to_string().as_bytes());
+            if let Some(member) = member.filter(|_| machine.0.disk.lock().process == number) {
+                member.note(|kept| kept.ends.extend(End::among(&resumed.outcome)));
+                member.hear_of(&resumed.outcome);
+                member.tell(format_args!("is told by its journal: {}", name_of(&resumed.outcome)));
+            }
+            std::future::ready(())
+        };
+        let store = OpenDisk { disk: self.0.disk.clone(), process: number };
+        let journal = Journal::builder()
+            .in_place()
+            .max_age(first.max_age())
+            .metadata([ATTEMPT, USER, SCOPE])
+            .on_outcome(told)
+            .parallelism(*random.one_of(&[1, 8]))
+            .pauses(PAUSES[0], PAUSES[1])
+            .store(store);
+        let journal = journal.expect("a disk that can be read");
+        let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)
+            .operation_timeout(first.operation.patience)
+            .attempt_timeout(first.operation.patience / 2)
+            .journal(journal.clone())
+            .build();
+        let layer = layer.expect("descriptors that are valid").layer(way);
+        let worker = journal.spawn(layer.clone());
+        first.tell(format_args!("starts process {number}{}", if is_new { "" } else { ", and reads its journal" }));
+        let process = Process { journal, layer, _worker: Arc::new(worker) };
+        *lock(&self.0.process) = Some(process);
+        self.0.running.change(|running| {
+            *running = number;
+            true
+        });
+        // The application sends what is left, too.
+        if random.once_in(2) {
+            let (machine, random) = (self.clone(), random.fork());
+            tokio::spawn(async move {
+                select! { biased; () = machine.killed(number) => {}, () = machine.resume(random) => {} }
+            });
+        }
+    }
+
+    /// Sends the entries now and then, beside the worker and the calls.
+    async fn resume(&self, mut random: Random) {
+        let Process { journal, layer, _worker } = self.process();
+        drop(_worker);
+        for _ in 0..random.number(1..=5) {
+            sleep(random.duration(Duration::from_millis(1)..=PAUSES[1])).await;
+            for resumed in journal.resume(layer.clone()).await {
+                self.0.members[0].world.count("resume", name_of(&resumed.outcome));
+            }
+        }
+    }
+
+    /// Kills the process. What it has written without waiting may not have reached the disk.
+    fn kill(&self, random: &mut Random) {
+        self.0.running.change(|running| std::mem::take(running) > 0);
+        let restored = {
+            let mut disk = self.0.disk.lock();
+            disk.process += 1;
+            let unsure = std::mem::take(&mut disk.unsure);
+            let lost = random.number(0..=unsure.len() as u64);
+            let kept = unsure.len() - usize::try_from(lost).unwrap_or_default();
+            let restored = unsure.len() - kept;
+            disk.records.extend(unsure.into_iter().skip(kept));
+            restored
+        };
+        for member in self.0.members.iter().filter(|member| member.has_entry(&self.0.disk)) {
+            let ends = member.ends();
+            member.note(|kept| kept.left_at = Some(ends));
+        }
+        self.0.members[0].tell(format_args!("is killed, and {restored} ends are not on its disk"));
+        drop(lock(&self.0.process).take());
+    }
 }
 
 impl Client {
-    /// Sends the operation, and dies now and then meanwhile.
+    /// Sends the operation, and has its machine die now and then meanwhile.
     pub(crate) async fn send_with_journal(&self, machine: &Machine, mut random: Random) {
-        self.boot(machine);
+        if machine.0.disk.lock().process == 0 {
+            machine.boot(&mut random);
+        }
         for _ in 0..self.operation.attempts {
+            let number = machine.0.running.until(|running| running > 0).await;
             let dies = random.once_in(3);
-            machine.disk.lock().is_full = random.once_in(8);
+            machine.0.disk.lock().is_full = random.once_in(8);
             let life = random.duration(Duration::from_millis(1)..=self.operation.patience);
-            let is_over =
-                timeout(if dies { life } else { Duration::MAX }, self.call_with_journal(machine)).await.is_ok();
-            machine.disk.lock().is_full = false;
-            if !is_over {
-                self.kill(machine, &mut random);
+            let called = async {
+                select! { biased; () = machine.killed(number) => {}, () = self.call_with_journal(machine) => {} }
+            };
+            let is_over = timeout(if dies { life } else { Duration::MAX }, called).await.is_ok();
+            machine.0.disk.lock().is_full = false;
+            if !is_over && machine.0.running.get() == number {
+                machine.kill(&mut random);
                 sleep(random.duration(Duration::from_millis(1)..=2 * MAX_AGE)).await;
-                self.boot(machine);
+                machine.boot(&mut random);
             }
             sleep(random.duration(Duration::from_millis(1)..=self.operation.pause)).await;
         }
@@ -119,29 +254,38 @@ impl Client {
     /// Waits until the journal has nothing left to send. Returns whether that is so.
     pub(crate) async fn end_with_journal(&self, machine: &Machine) -> bool {
         let mut looks = 0;
+        let key = OperationKey::from(self.operation.key);
         while looks < LOOKS {
-            let journal = lock(&machine.process).as_ref().map(|process| process.journal.clone());
-            let entries = journal.expect("it runs").entries().await.expect("a disk that can be read");
-            if entries.iter().all(|entry| entry.state == EntryState::Expired) {
-                self.note(|kept| kept.has_entry = !entries.is_empty());
+            let entries = machine.process().journal.entries().await.expect("a disk that can be read");
+            let mut own = entries.iter().filter(|entry| entry.key == key);
+            if own.all(|entry| entry.state == EntryState::Expired) {
+                self.note(|kept| kept.has_entry = entries.iter().any(|entry| entry.key == key));
                 break;
             }
             looks += 1;
             sleep(BETWEEN).await;
         }
-        drop(lock(&machine.process).take());
+        let mut ended = lock(&machine.0.ended);
+        *ended += 1;
+        if *ended == machine.0.members.len() {
+            drop(lock(&machine.0.process).take());
+        }
         looks < LOOKS
     }
 
     /// Makes one call, and notes what it is told.
     async fn call_with_journal(&self, machine: &Machine) {
-        let layer = lock(&machine.process).as_ref().map(|process| process.layer.clone()).expect("it runs");
+        let layer = machine.process().layer;
         let attempt = self.ledger.attempt(self.operation.number);
         self.tell(format_args!("calls, with its journal"));
         let (patience, sent) = (self.operation.patience, self.world.time());
         self.note(|kept| kept.attempt = attempt);
         let ends_before = self.ends();
-        let called = answered(LedgerClient::new(layer), self.request(patience, attempt), self.operation.procedure);
+        let mut request = self.request(patience, attempt);
+        if self.operation.is_in_lane {
+            request.extensions_mut().insert(Lane::new("lane"));
+        }
+        let called = answered(LedgerClient::new(layer), request, self.operation.procedure);
         let Ok(answer) = timeout(patience + SLACK, called).await else {
             return self.note(|kept| kept.seen.push("a call has not ended in its time".to_owned()));
         };
@@ -159,7 +303,7 @@ impl Client {
             Ok(_) => self.note(|kept| kept.ends.push(End::Answered)),
             Err(status) => match Unresolved::of(&status) {
                 Some(unresolved) => {
-                    let is_there = !machine.disk.lock().records.is_empty();
+                    let is_there = self.has_entry(&machine.0.disk);
                     // The worker may have ended it meanwhile.
                     if unresolved.in_journal && !is_there && self.ends() == ends_before {
                         self.note(|kept| {
@@ -192,80 +336,23 @@ impl Client {
         says.into_iter().for_each(|says| self.hear(attempt, Duration::ZERO, says));
     }
 
-    /// Starts a process.
-    fn boot(&self, machine: &Machine) {
-        let (client, disk) = (self.clone(), machine.disk.clone());
-        let (number, is_new) = disk.next_process();
-        let send = move |request: Request<Body>| {
-            client.check(&disk, number, &request);
-            request
-        };
-        let way: Way = BoxCloneSyncService::new(self.network.clone().map_request(send));
-        let (client, disk) = (self.clone(), machine.disk.clone());
-        let told = move |resumed: Resumed| {
-            if disk.lock().process == number {
-                client.note(|kept| kept.ends.extend(End::among(&resumed.outcome)));
-                client.hear_of(&resumed.outcome);
-                client.tell(format_args!("is told by its journal: {}", name_of(&resumed.outcome)));
-            }
-            std::future::ready(())
-        };
-        let store = OpenDisk { disk: machine.disk.clone(), process: number };
-        let journal = Journal::builder()
-            .in_place()
-            .max_age(self.max_age())
-            .metadata([ATTEMPT, USER, SCOPE])
-            .on_outcome(told)
-            .pauses(PAUSES[0], PAUSES[1])
-            .store(store);
-        let journal = journal.expect("a disk that can be read");
-        let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)
-            .operation_timeout(self.operation.patience)
-            .attempt_timeout(self.operation.patience / 2)
-            .journal(journal.clone())
-            .build();
-        let layer = layer.expect("descriptors that are valid").layer(way);
-        let worker = journal.spawn(layer.clone());
-        self.tell(format_args!("starts process {number}{}", if is_new { "" } else { ", and reads its journal" }));
-        *lock(&machine.process) = Some(Process { journal, layer, _worker: worker });
-    }
-
-    /// Kills the process. What it has written without waiting may not have reached the disk.
-    fn kill(&self, machine: &Machine, random: &mut Random) {
-        let (restored, has_entry) = {
-            let mut disk = machine.disk.lock();
-            disk.process += 1;
-            let unsure = std::mem::take(&mut disk.unsure);
-            let lost = random.number(0..=unsure.len() as u64);
-            let kept = unsure.len() - usize::try_from(lost).unwrap_or_default();
-            let restored = unsure.len() - kept;
-            disk.records.extend(unsure.into_iter().skip(kept));
-            (restored, !disk.records.is_empty())
-        };
-        if has_entry {
-            let ends = self.ends();
-            self.note(|kept| kept.left_at = Some(ends));
-        }
-        self.tell(format_args!("is killed, and {restored} ends are not on its disk"));
-        drop(lock(&machine.process).take());
-    }
-
     /// Checks a request that leaves the process.
     fn check(&self, disk: &Disk, process: u32, request: &Request<Body>) {
+        let key = self.operation.key.to_string();
+        let is_ours = request.headers().get("idempotency-key").is_some_and(|sent| sent.as_bytes() == key.as_bytes());
         let disk = disk.lock();
         if disk.process != process {
             return;
         }
-        let key = self.operation.key.to_string();
-        let is_ours = request.headers().get("idempotency-key").is_some_and(|sent| sent.as_bytes() == key.as_bytes());
+        let entry = disk.entry(&key);
         // The worker and a call may send the same entry, and one of them may have ended it with what the server keeps.
-        if !is_ours || disk.records.is_empty() && !self.has_kept_end() {
+        if !is_ours || entry.is_none() && !self.has_kept_end() {
             self.note(|kept| kept.seen.push("a call is sent that is not on the disk".to_owned()));
         }
         // One that was taken in time may go on until its operation's time is over.
         let longest = self.max_age() + self.operation.patience + SLACK;
-        if disk.written.is_some_and(|(at, shown)| Instant::now() > at + longest && SystemTime::now() > shown + longest)
-        {
+        let written = entry.and_then(|entry| disk.written.get(&entry));
+        if written.is_some_and(|(at, shown)| Instant::now() > *at + longest && SystemTime::now() > *shown + longest) {
             self.note(|kept| kept.seen.push("an entry is sent that has expired".to_owned()));
         }
     }
@@ -285,6 +372,11 @@ impl Client {
             End::Failed(..) | End::Expired => false,
         };
         self.ledger.lock().journals.get(&self.operation.number).is_some_and(|kept| kept.ends.iter().any(is_kept))
+    }
+
+    /// Returns whether the operation is on the disk.
+    fn has_entry(&self, disk: &Disk) -> bool {
+        disk.lock().entry(&self.operation.key.to_string()).is_some()
     }
 
     /// Returns how many ends anybody was told.
@@ -326,7 +418,9 @@ fn name_of(outcome: &Outcome) -> &'static str {
         Outcome::Answered(_) => "answered",
         Outcome::Expired { .. } => "expired",
         Outcome::Failed(_) => "failed",
-        _ => "not ended",
+        Outcome::Behind => "behind",
+        Outcome::Unresolved(_) => "unresolved",
+        _ => "of another kind",
     }
 }
 
@@ -339,11 +433,19 @@ struct Content {
     records: BTreeMap<u64, Bytes>,
     /// The entries that were removed since the last commit that was waited for.
     unsure: Vec<(u64, Bytes)>,
-    /// When the oldest entry was written, by two clocks.
-    written: Option<(Instant, SystemTime)>,
+    /// When each was written, by two clocks.
+    written: BTreeMap<u64, (Instant, SystemTime)>,
     is_full: bool,
     /// The process that has it open. What others write does not reach it.
     process: u32,
+}
+
+impl Content {
+    /// Returns the number of the entry with this key, which is in it as text.
+    fn entry(&self, key: &str) -> Option<u64> {
+        let has = |record: &Bytes| record.windows(key.len()).any(|part| part == key.as_bytes());
+        self.records.iter().find(|(_, record)| has(record)).map(|(id, _)| *id)
+    }
 }
 
 impl Disk {
@@ -379,7 +481,7 @@ impl JournalStore for OpenDisk {
             match change {
                 Change::Put { id, record } => {
                     if content.records.insert(*id, record.clone()).is_none() {
-                        content.written = Some((Instant::now(), SystemTime::now()));
+                        content.written.insert(*id, (Instant::now(), SystemTime::now()));
                     }
                     content.unsure.clear();
                 }

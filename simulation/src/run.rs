@@ -108,10 +108,13 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             settings: Arc::clone(&settings),
             ledger: ledger.clone(),
             layer: layer.clone(),
-            machine: settings.client_journal.then(Machine::default),
+            machine: None,
         }
     };
-    let clients: Vec<_> = (0..plan.operations.len()).map(client).collect();
+    let mut clients: Vec<_> = (0..plan.operations.len()).map(client).collect();
+    if settings.client_journal {
+        Machine::give(&mut clients);
+    }
     let began = Instant::now();
     let targets = Targets {
         world: world.clone(),

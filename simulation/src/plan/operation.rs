@@ -52,6 +52,10 @@ pub struct Operation {
     pub attempts: usize,
     /// The longest pause between attempts.
     pub pause: Duration,
+    /// The machine of its client, if that has a journal: the number of the first operation there. All of one machine share its journal.
+    pub machine: usize,
+    /// Whether it is in the lane of its machine's journal, whose entries are sent in their order.
+    pub is_in_lane: bool,
     /// The asynchronous work behind what it creates, if its procedure creates something. Without it, that has no status.
     pub job: Option<Job>,
     /// Each run of the handler does one of these, in turn, and then the last one.
@@ -220,11 +224,29 @@ impl Operation {
                 operation.stored = *made.as_uuid();
             }
         }
+        if settings.client_journal {
+            Self::share_machines(&mut all, random);
+        }
         let has_go = of_go.once_in(4);
         for operation in all.iter_mut().filter(|it| has_go && it.user.is_some() && it.has_key && !it.is_delivered) {
             operation.go = of_go.once_in(3).then(|| GoCall::draw(&mut of_go, operation.begins));
         }
         all
+    }
+
+    /// Draws which operations share a machine. Those with the same key do not: they would be one entry.
+    fn share_machines(all: &mut [Self], random: &mut Random) {
+        let has_lanes = random.once_in(3);
+        for place in 1..all.len() {
+            let (before, rest) = all.split_at_mut(place);
+            let (machine, operation) = (before[place - 1].machine, &mut rest[0]);
+            let mut members = before.iter().filter(|it| it.machine == machine);
+            if !random.once_in(3) && members.all(|it| it.key != operation.key) {
+                let first = &before[machine];
+                (operation.machine, operation.patience) = (machine, first.patience);
+                operation.is_in_lane = has_lanes && random.once_in(2);
+            }
+        }
     }
 
     fn draw(number: usize, random: &mut Random, users: &[Uuid], settings: &Settings) -> Self {
@@ -312,6 +334,8 @@ impl Operation {
             told: if random.once_in(2) { 1.0 } else { random.magnitude(0.05..=1.0) },
             attempts: usize::try_from(random.number(1..=5)).unwrap_or(1),
             pause: milliseconds(random, 1, 5_000),
+            machine: number,
+            is_in_lane: false,
             job: (!random.once_in(8)).then(|| Job {
                 takes: milliseconds(random, 1, 40_000),
                 is_tried_again: random.once_in(3),
