@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::time::{sleep, sleep_until, timeout};
 use tonic::{Code, Request, Status};
 use tonic_idempotency::rejection::Reason;
@@ -24,6 +25,7 @@ use crate::{
 /// How often an operation is sent when all faults are over, and how long apart, before its key counts as stuck.
 const LAST_ATTEMPTS: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_secs(2);
+const LAST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The client of one operation.
 #[derive(Clone)]
@@ -73,6 +75,18 @@ impl Client {
         }
     }
 
+    /// Sends the operation once, with its duplicates, and without a layer.
+    pub async fn send_at_last(mut self) {
+        self.layer = None;
+        let server = self.operation.server;
+        let attempts = (0..=self.operation.duplicates).map(|_| {
+            let mut client = self.clone();
+            client.network = client.network.to(server);
+            async move { client.attempt(LAST_PATIENCE).await }
+        });
+        join_all(attempts.collect::<Vec<_>>()).await;
+    }
+
     /// Sends the operation until there is a final answer, when all faults are over. Returns whether there was one.
     pub async fn end(&self) -> bool {
         if let Some(machine) = &self.machine {
@@ -80,7 +94,7 @@ impl Client {
         }
         let last_attempts = if self.operation.has_key { LAST_ATTEMPTS } else { 0 };
         for _ in 0..last_attempts {
-            match self.attempt(Duration::from_secs(60)).await {
+            match self.attempt(LAST_PATIENCE).await {
                 Says::Done { .. }
                 | Says::Refused(
                     Reason::KeyExpired

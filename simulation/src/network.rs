@@ -39,6 +39,12 @@ impl Network {
         Self { servers: Arc::clone(servers), link, random: Arc::new(random), first: Arc::new(first) }
     }
 
+    /// Returns the same way, with the next request to this server.
+    #[must_use]
+    pub fn to(&self, server: usize) -> Self {
+        Self { first: Arc::new(Mutex::new(Some((server, Pace::AtOnce)))), ..self.clone() }
+    }
+
     /// Returns to which server the next request goes, and how it arrives.
     fn next(&self) -> (Server, Pace) {
         match self.first.lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -111,7 +111,8 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             machine: None,
         }
     };
-    let mut clients: Vec<_> = (0..plan.operations.len()).map(client).collect();
+    let (last, mut clients): (Vec<_>, Vec<_>) =
+        (0..plan.operations.len()).map(client).partition(|client| client.operation.is_last);
     if settings.client_journal {
         Machine::give(&mut clients);
     }
@@ -174,6 +175,12 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         if !has_ended {
             ledger.lock().leftovers.push(format!("the key of operation {operation} is stuck"));
         }
+    }
+    sleep(settings.timeout + LAST).await;
+    until(|| !database.is_unsettled(settings.reconciles()), QUIET).await;
+    let crowd = last.into_iter().map(|client| tokio::spawn(client.send_at_last()));
+    for task in crowd.collect::<Vec<_>>() {
+        task.await.expect("a client does not panic");
     }
     sleep(settings.timeout + LAST).await;
     until(|| !database.is_unsettled(settings.reconciles()), QUIET).await;

@@ -121,6 +121,7 @@ impl Audit<'_> {
                 && run.ended.is_none_or(|(_, end)| end != End::ErrorAfterEffect)
         };
         self.plan.settings.client_layer
+            && !operation.is_last
             && has_failed
             && is_alone
             && !(operation.procedure.is_reserved()

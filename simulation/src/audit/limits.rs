@@ -1,9 +1,13 @@
 //! Whether the limits of users are kept.
 
+use std::{collections::BTreeMap, time::Duration};
+
+use tonic_idempotency::{policy::InProgressPolicy, rejection::Reason};
+
 use super::Audit;
 use crate::{
-    ledger::HandlerRun,
-    plan::{Procedure, Settings},
+    ledger::{Answer, HandlerRun, Says, Strike},
+    plan::{Kind, Procedure, Settings},
 };
 
 impl Audit<'_> {
@@ -29,12 +33,62 @@ impl Audit<'_> {
             self.broken("one user never has everything", seen);
         }
     }
+
+    /// Checks that the last crowd of each process is served: it has as many transactions at once as there are, and nobody is turned away.
+    pub(super) fn last_crowd(&mut self) {
+        let may_be_silent = |fault: &Strike| matches!(fault.kind, Kind::FailOver | Kind::LoseCommits(_));
+        // A connection that is silent since then is found out when it is used.
+        if self.evidence.faults.iter().any(may_be_silent) {
+            return;
+        }
+        let is_last = |operation: usize| self.plan.operation(operation).is_last;
+        let aborts = self.plan.settings.policies.on_in_progress == InProgressPolicy::Abort;
+        let is_served = |answer: &Answer| match &answer.says {
+            // `refusals` judges it.
+            Says::Done { .. } | Says::Refused(Reason::NotStored) => true,
+            Says::Refused(Reason::InProgress) => aborts,
+            // One is more than there are transactions for.
+            Says::Refused(Reason::Overloaded) => self.plan.operation(answer.operation).procedure == Procedure::Enter,
+            _ => false,
+        };
+        let turned_away = self.evidence.answers.iter().filter(|it| is_last(it.operation) && !is_served(it));
+        let turned_away: Vec<_> = turned_away
+            .map(|answer| format!("operation {} of the last crowd heard {:?}", answer.operation, answer.says))
+            .collect();
+        let most = self.plan.settings.transactions();
+        let has_transaction = |run: &HandlerRun| self.plan.operation(run.operation).procedure == Procedure::Enter;
+        let mut crowds: BTreeMap<usize, Vec<&HandlerRun>> = BTreeMap::new();
+        for run in self.evidence.runs.iter().filter(|run| is_last(run.operation) && has_transaction(run)) {
+            crowds.entry(self.plan.operation(run.operation).server).or_default().push(run);
+        }
+        let at_once = |runs: &[&HandlerRun]| {
+            let is_beside =
+                |run: &HandlerRun, at: Duration| run.began <= at && run.ended.is_none_or(|(ended, _)| ended > at);
+            runs.iter().map(|run| runs.iter().filter(|it| is_beside(it, run.began)).count()).max().unwrap_or_default()
+        };
+        // A handler of before may still have one.
+        let is_free = |runs: &[&HandlerRun]| {
+            let has_one = |it: &&HandlerRun| {
+                let over = it.ended.map(|(at, _)| at).or(it.cut);
+                let is_other = !is_last(it.operation) && it.process.is(&runs[0].process);
+                is_other && has_transaction(it) && over.is_none_or(|over| over >= runs[0].began)
+            };
+            !self.evidence.runs.iter().any(|it| has_one(&it))
+        };
+        let limited: Vec<_> = crowds
+            .iter()
+            .filter(|(_, runs)| is_free(runs))
+            .map(|(server, runs)| (server, at_once(runs), runs.len().min(most)))
+            .filter(|(_, seen, expected)| seen != expected)
+            .map(|(server, seen, expected)| format!("server {server} runs {seen} transactions at once, not {expected}"))
+            .collect();
+        for seen in turned_away.into_iter().chain(limited) {
+            self.broken("the last crowd is served", seen);
+        }
+    }
 }
 
 /// Returns how many transactions one user may have in a process: all but one, if there is more than one.
 pub(super) fn most_transactions(settings: &Settings) -> usize {
-    // Beside claims, a quarter of the connections is theirs.
-    let beside_claims = settings.connections - (settings.connections / 4).max(1);
-    let all = settings.transaction_connections.unwrap_or(beside_claims);
-    all.saturating_sub(1).max(1)
+    settings.transactions().saturating_sub(1).max(1)
 }

@@ -30,6 +30,7 @@
 //! | a key is free when its call is over | a key is said to be in progress, or is reserved, and no call can have it | `waits`, `holds` |
 //! | a handler has its key | a handler begins or runs in reserved mode, and the lease of its key has ended, or another call may reserve it | `runs`, `holds` |
 //! | one user never has everything | the handlers of one user have all transactions of a process | `limits` |
+//! | the last crowd is served | when all is over, a server runs fewer transactions at once than it has, or more, or turns a call away | `limits` |
 //! | no key is stuck | an operation gets no final answer when all faults are over | `leftovers` |
 //! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, a call goes on after that, or a connection goes back to its pool in a transaction | `leftovers` |
 //! | a journal keeps its word | as the file says | `../journal.rs` |
@@ -110,6 +111,7 @@ pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Verdict {
     audit.waits();
     audit.holds();
     audit.limits();
+    audit.last_crowd();
     audit.go();
     audit.leftovers();
     audit.violations.extend(journal::audit(evidence));

@@ -61,6 +61,10 @@ impl Plan {
         let operations = Operation::draw_all(&mut random, operations, &settings);
         let mut faults = Fault::draw_all(&mut Random::new(seed, "faults"), &settings, &operations);
         faults.extend(Fault::draw_distortions(&mut Random::new(seed, "distortions"), &settings, faults.len()));
+        let mut operations = operations;
+        if settings.has_last_crowd {
+            Operation::draw_last_crowd(&mut Random::new(seed, "last crowd"), &mut operations, &settings);
+        }
         Self { seed, settings, operations, faults }
     }
 

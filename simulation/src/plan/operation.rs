@@ -11,6 +11,9 @@ use crate::world::{BEGINNING, Random};
 /// The longest response that is stored, if there is a limit, in bytes.
 pub const LONGEST_RESPONSE: usize = 150;
 
+/// How long a transaction of the last crowd takes: less than it may be idle.
+const LAST_WORK: Duration = Duration::from_secs(1);
+
 /// One operation that a client wants to happen once.
 #[derive(Clone, Debug)]
 pub struct Operation {
@@ -56,6 +59,8 @@ pub struct Operation {
     pub machine: usize,
     /// Whether it is in the lane of its machine's journal, whose entries are sent in their order.
     pub is_in_lane: bool,
+    /// Whether it is of the last crowd, which comes when all is over. It is sent once, with its duplicates.
+    pub is_last: bool,
     /// The asynchronous work behind what it creates, if its procedure creates something. Without it, that has no status.
     pub job: Option<Job>,
     /// Each run of the handler does one of these, in turn, and then the last one.
@@ -336,12 +341,36 @@ impl Operation {
             pause: milliseconds(random, 1, 5_000),
             machine: number,
             is_in_lane: false,
+            is_last: false,
             job: (!random.once_in(8)).then(|| Job {
                 takes: milliseconds(random, 1, 40_000),
                 is_tried_again: random.once_in(3),
                 succeeds: !random.once_in(3),
             }),
             behaviours,
+        }
+    }
+
+    /// Draws the last crowd of each server: one more than it has transactions for, and calls in reserved mode, of which one has duplicates that
+    /// may wait for it. Each is another user's.
+    pub(super) fn draw_last_crowd(random: &mut Random, all: &mut Vec<Self>, settings: &Settings) {
+        for server in 0..settings.servers {
+            for place in 0..settings.transactions() + 3 {
+                let user = Uuid::from_bytes(random.bytes());
+                let mut operation = Self::draw(all.len(), random, &[user], settings);
+                let (procedure, before) = match place {
+                    0 => (Procedure::Send, LAST_WORK / 5),
+                    1 => (Procedure::Insert, LAST_WORK / 5),
+                    _ => (Procedure::Enter, LAST_WORK),
+                };
+                operation.user = Some(user);
+                (operation.server, operation.procedure, operation.is_last) = (server, procedure, true);
+                (operation.body, operation.tells_patience, operation.begins) = (Pace::AtOnce, false, LENGTH);
+                (operation.attempts, operation.duplicates) = (1, if place == 0 { 2 } else { 0 });
+                operation.behaviours.drain(..operation.behaviours.len() - 1);
+                operation.behaviours[0].before = before;
+                all.push(operation);
+            }
         }
     }
 

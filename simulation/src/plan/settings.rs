@@ -53,6 +53,8 @@ pub struct Settings {
     pub attempt_timeout: Duration,
     /// Whether their layer has a journal.
     pub client_journal: bool,
+    /// Whether a last crowd comes to each server when all is over.
+    pub has_last_crowd: bool,
     /// Whether one server is shut down after the other in the end, rather than all at once.
     pub stops_one_by_one: bool,
 }
@@ -151,12 +153,18 @@ impl Settings {
             client_layer,
             client_journal: client_layer && random.once_in(3),
             attempt_timeout: seconds(random, 0.3, 30.0),
+            has_last_crowd: !is_burst && policies.expired_keys == ExpiredKeyPolicy::Run && random.once_in(3),
             stops_one_by_one: random.once_in(10),
         }
     }
 }
 
 impl Settings {
+    /// Returns how many transactions handlers may have in a process: beside claims, all but a quarter of the connections.
+    pub fn transactions(&self) -> usize {
+        self.transaction_connections.unwrap_or(self.connections - (self.connections / 4).max(1))
+    }
+
     /// Returns whether a key that was taken over is looked into before its handler runs: if one of the two policies says so, it is for both.
     pub fn reconciles(&self) -> bool {
         let policies = &self.policies;
