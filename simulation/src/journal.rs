@@ -34,6 +34,7 @@ use crate::{
     client::{Client, Reply, answered, failed, said},
     distortion::OF_A_PROXY,
     ledger::{Evidence, Says},
+    plan::Kind,
     server::{ATTEMPT, SCOPE, USER},
     service::{
         FILE_DESCRIPTOR_SET,
@@ -72,6 +73,8 @@ pub struct Kept {
     ends: Vec<End>,
     /// Whether there is an entry in the end.
     has_entry: bool,
+    /// When it was sent after its key had ceased to protect.
+    sent_late: Vec<Duration>,
     /// The things that were seen and must not be.
     seen: Vec<String>,
 }
@@ -353,7 +356,8 @@ impl Client {
         let longest = self.max_age() + self.operation.patience + SLACK;
         let written = entry.and_then(|entry| disk.written.get(&entry));
         if written.is_some_and(|(at, shown)| Instant::now() > *at + longest && SystemTime::now() > *shown + longest) {
-            self.note(|kept| kept.seen.push("an entry is sent that has expired".to_owned()));
+            let at = self.world.time();
+            self.note(|kept| kept.sent_late.push(at));
         }
     }
 
@@ -514,7 +518,14 @@ pub(crate) fn audit(evidence: &Evidence) -> Vec<Violation> {
         let ends = kept.ends.iter().filter(|end| end.is_none()).map(|end| format!("{end:?} is told as the end"));
         let is_lost = kept.left_at == Some(kept.ends.len()) && !kept.has_entry;
         let lost = is_lost.then(|| "an entry is gone, and nobody was told of an end".to_owned());
-        let seen: Vec<_> = kept.seen.iter().cloned().chain(ends).chain(lost).collect();
+        // A client that stood still sends the attempt that was due meanwhile: after a pause its layer looks at no clock.
+        let stood_still = |at: Duration| {
+            let mut stalls = evidence.faults.iter().filter(|fault| fault.kind == Kind::Stall);
+            stalls.any(|stall| stall.to <= at && at <= stall.to + SLACK)
+        };
+        let late = kept.sent_late.iter().filter(|at| !stood_still(**at));
+        let late = late.map(|at| format!("it is sent at {at:?}, after its entry has expired"));
+        let seen: Vec<_> = kept.seen.iter().cloned().chain(ends).chain(lost).chain(late).collect();
         let violation =
             |seen| Violation { promise: "a journal keeps its word", seen: format!("operation {operation}: {seen}") };
         seen.into_iter().map(violation).collect::<Vec<_>>()
