@@ -1,7 +1,9 @@
 //! The simulation as a program.
 #![expect(clippy::print_stdout, reason = "it says what happens")]
 
-use std::{collections::BTreeSet, process::ExitCode, thread::available_parallelism, time::Duration};
+use std::{
+    collections::BTreeSet, env, fs, path::PathBuf, process::ExitCode, thread::available_parallelism, time::Duration,
+};
 
 use clap::Parser;
 use simulation::{
@@ -53,6 +55,9 @@ struct Args {
     /// With --story: tells of the whole run.
     #[arg(long)]
     whole: bool,
+    /// Tells the story of the plan in a file, instead of a seed's.
+    #[arg(long)]
+    plan: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -64,7 +69,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let is_kept = if args.story { story(&args) } else { many(&args) };
+    let is_kept = if args.story || args.plan.is_some() { story(&args) } else { many(&args) };
     if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -120,7 +125,10 @@ fn many(args: &Args) -> bool {
 }
 
 fn story(args: &Args) -> bool {
-    let plan = Plan::new(args.seed, args.operations);
+    let plan = match &args.plan {
+        Some(file) => Plan::from_text(&fs::read_to_string(file).expect("a file")).expect("a plan"),
+        None => Plan::new(args.seed, args.operations),
+    };
     let report = run(plan.clone(), Keeps::Nothing);
     let omitted = match report.violations.first().filter(|_| !args.whole) {
         Some(violation) => shrink(&plan, violation.promise, |omitted: &Omitted| {
@@ -140,6 +148,11 @@ fn story(args: &Args) -> bool {
     }
     for violation in &report.violations {
         println!("\n{violation}");
+    }
+    if !args.whole && args.plan.is_none() && !report.violations.is_empty() {
+        let file = env::temp_dir().join(format!("simulation-{}.json", args.seed));
+        fs::write(&file, plan.to_text()).expect("a folder that can be written");
+        println!("\ncargo run -p simulation --release -- --plan {}", file.display());
     }
     if report.violations.is_empty() {
         println!("\nno promise was broken");

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::error::SqlError;
 use crate::world::{Random, World};
 
 /// The latency of statements, and the chances of errors, between 0 and 1. Each error is drawn for each statement, from a stream of its own.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Trouble {
     /// The least and the longest time before a statement takes effect. It holds no lock meanwhile.
     pub latency: [Duration; 2],

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tonic_idempotency::policy::ExpiredKeyPolicy;
 
 use super::{LENGTH, Operation, Settings};
 use crate::{database::Trouble, world::Random};
 
 /// A fault: something that happens at a time, and is over after a while.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Fault {
     /// Its number in the plan.
     pub number: usize,
@@ -23,7 +24,7 @@ pub struct Fault {
 }
 
 /// The kinds of faults.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Kind {
     /// A server is killed, and starts again when the fault is over.
     Kill(usize),

@@ -5,9 +5,12 @@
 
 mod fault;
 mod operation;
+mod policies;
 mod settings;
 
 use std::{collections::BTreeSet, ops::RangeInclusive, time::Duration};
+
+use serde::{Deserialize, Serialize};
 
 pub use self::{
     fault::{Fault, Kind},
@@ -20,7 +23,7 @@ use crate::world::Random;
 pub const LENGTH: Duration = Duration::from_secs(60);
 
 /// The plan of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Plan {
     /// The seed that it is made from.
     pub seed: u64,
@@ -66,6 +69,24 @@ impl Plan {
             Operation::draw_last_crowd(&mut Random::new(seed, "last crowd"), &mut operations, &settings);
         }
         Self { seed, settings, operations, faults }
+    }
+
+    /// Reads a plan that was [written](Self::to_text) before.
+    ///
+    /// # Errors
+    ///
+    /// The text is none, or of a plan that has other parts.
+    pub fn from_text(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Returns the plan as text: it means the same when a seed has come to mean another plan.
+    ///
+    /// # Panics
+    ///
+    /// Never: all of it can be written.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a plan that can be written")
     }
 
     /// Returns the operation with this number.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tonic_idempotency::{Caller, KeyId, Scope, UserId, policy::ExpiredKeyPolicy};
 use uuid::{Builder, Uuid};
 
@@ -15,7 +16,7 @@ pub const LONGEST_RESPONSE: usize = 150;
 const LAST_WORK: Duration = Duration::from_secs(1);
 
 /// One operation that a client wants to happen once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Operation {
     /// Its number in the plan.
     pub number: usize,
@@ -68,7 +69,7 @@ pub struct Operation {
 }
 
 /// The asynchronous work behind what an operation creates.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Job {
     /// How long it takes.
     pub takes: Duration,
@@ -79,7 +80,7 @@ pub struct Job {
 }
 
 /// A call that a server with the Go interceptor gets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct GoCall {
     /// When it arrives.
     pub at: Duration,
@@ -90,7 +91,7 @@ pub struct GoCall {
 }
 
 /// The speed of a request's message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Pace {
     /// It arrives with the head.
     AtOnce,
@@ -101,7 +102,7 @@ pub enum Pace {
 }
 
 /// The procedures of the service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Procedure {
     /// Reserved mode, with an effect in another system.
     Send,
@@ -141,7 +142,7 @@ impl Procedure {
 }
 
 /// One run of the handler.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Behaviour {
     /// The work before the effect.
     pub before: Duration,
@@ -165,7 +166,7 @@ pub struct Behaviour {
 }
 
 /// The end of a run of the handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum End {
     /// With a response, after the effect.
     Response,

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use tonic::Code;
+use serde::{Deserialize, Serialize};
 use tonic_idempotency::policy::{
-    DisconnectPolicy, ExpiredKeyPolicy, FinalErrors, ForeignPolicy, InProgressPolicy, Isolation, LeasePolicy, Policies,
-    StorePolicy,
+    DisconnectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, Isolation, LeasePolicy, Policies, StorePolicy,
 };
 
 use crate::world::Random;
 
 /// The settings of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Settings {
     /// How many servers there are.
     pub servers: usize,
@@ -20,6 +19,7 @@ pub struct Settings {
     /// The connections of its pool of transactions, if it has one.
     pub transaction_connections: Option<usize>,
     /// The policies of all procedures.
+    #[serde(with = "super::policies")]
     pub policies: Policies,
     /// The settings of each server that may differ, as they do while a change is rolled out.
     pub of_servers: Vec<OfServer>,
@@ -60,7 +60,7 @@ pub struct Settings {
 }
 
 /// The settings of one server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct OfServer {
     /// How many calls one statement may carry.
     pub max_batch: usize,
@@ -79,12 +79,11 @@ impl Settings {
         let seconds = |random: &mut Random, from: f64, to: f64| {
             random.duration(Duration::from_secs_f64(from)..=Duration::from_secs_f64(to))
         };
-        let final_errors = [Code::FailedPrecondition, Code::NotFound];
-        let final_errors = FinalErrors::new(final_errors.into_iter().take(usize::from(random.once_in(2)) * 2));
+        let final_errors = super::policies::final_errors(random.once_in(2));
         let is_short = random.once_in(5);
         let mut policies = Policies {
             lease: if random.once_in(4) { seconds(random, 1.0, 1.5) } else { seconds(random, 1.0, 20.0) },
-            final_errors: final_errors.expect("codes that may be final"),
+            final_errors,
             on_in_progress: *random.one_of(&[InProgressPolicy::Abort, InProgressPolicy::Wait]),
             max_wait: seconds(random, 0.5, 20.0),
             on_lease_ended: *random.one_of(&[LeasePolicy::Rerun, LeasePolicy::Refuse, LeasePolicy::Reconcile]),
