@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tonic_idempotency::policy::ExpiredKeyPolicy;
 
-use super::{LENGTH, Operation, Settings};
+use super::{LENGTH, Operation, Procedure, Settings};
 use crate::{database::Trouble, world::Random};
 
 /// A fault: something that happens at a time, and is over after a while.
@@ -182,7 +182,9 @@ impl Fault {
             let kind = Kind::draw(&mut random, &kinds, server, settings);
             Self {
                 number: usize::try_from(number).unwrap_or_default(),
-                at: amid_a_message(&mut random, kind, operations).unwrap_or(at),
+                at: amid_a_message(&mut random, kind, operations)
+                    .or_else(|| amid_a_handler(&mut random, kind, operations))
+                    .unwrap_or(at),
                 lasts: draw_duration(&mut random, settings, length),
                 kind,
                 trouble: trouble(&mut troubles.fork(), kind, settings),
@@ -224,6 +226,16 @@ fn amid_a_message(random: &mut Random, kind: Kind, operations: &[Operation]) -> 
     let halves: Vec<_> = operations.iter().filter_map(Operation::second_half).collect();
     (matches!(kind, Kind::Stop(_)) && !halves.is_empty() && random.once_in(2))
         .then(|| random.one_of(&halves).saturating_sub(random.duration(Duration::ZERO..=Duration::from_secs(2))))
+}
+
+/// Draws when a server of the database is lost while a handler runs that has its effect there, if there is one: its reservation may be lost.
+fn amid_a_handler(random: &mut Random, kind: Kind, operations: &[Operation]) -> Option<Duration> {
+    let handlers: Vec<_> = operations.iter().filter(|it| it.procedure == Procedure::Insert).collect();
+    (matches!(kind, Kind::Restart | Kind::FailOver) && !handlers.is_empty() && random.once_in(2)).then(|| {
+        let operation = random.one_of(&handlers);
+        let [least, most] = [3, 100].map(Duration::from_millis);
+        operation.begins + random.duration(least..=most)
+    })
 }
 
 /// Draws by how much wall clocks differ from the database's: by hours, or by less than is allowed where it counts.
