@@ -73,10 +73,19 @@ pub struct Kept {
     ends: Vec<End>,
     /// Whether there is an entry in the end.
     has_entry: bool,
+    /// When its process was killed with a call on its disk.
+    killed: Vec<Duration>,
     /// When it was sent after its key had ceased to protect.
     sent_late: Vec<Duration>,
     /// The things that were seen and must not be.
     seen: Vec<String>,
+}
+
+impl Kept {
+    /// Returns whether its process was killed meanwhile with the call on its disk: the next one sends it once more, whatever was told.
+    pub(crate) fn is_sent_once_more(&self, from: Duration, to: Duration) -> bool {
+        self.killed.iter().any(|at| from <= *at && *at <= to)
+    }
 }
 
 /// An end of an operation.
@@ -221,8 +230,11 @@ impl Machine {
             restored
         };
         for member in self.0.members.iter().filter(|member| member.has_entry(&self.0.disk)) {
-            let ends = member.ends();
-            member.note(|kept| kept.left_at = Some(ends));
+            let (ends, at) = (member.ends(), member.world.time());
+            member.note(|kept| {
+                kept.left_at = Some(ends);
+                kept.killed.push(at);
+            });
         }
         self.0.members[0].tell(format_args!("is killed, and {restored} ends are not on its disk"));
         drop(lock(&self.0.process).take());

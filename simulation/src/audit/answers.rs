@@ -64,11 +64,7 @@ impl Audit<'_> {
             () if self.go_run(run as u64).is_some_and(|go| self.key(go.operation) == self.key(operation.number)) => {
                 None
             }
-            () if !self.committed.get(run).is_some_and(|committed| *committed)
-                && !self.evidence.lost.effects.contains(&(run as u64)) =>
-            {
-                Some("an acknowledged effect stays")
-            }
+            () if of_run.is_none() || !self.was_there(run) => Some("an acknowledged effect stays"),
             () if is_replay
                 && policies.expired_keys == ExpiredKeyPolicy::Run
                 && expires.is_some_and(|expires| expires + self.excuses.set_back(answer.sent) < answer.sent) =>
@@ -111,8 +107,12 @@ impl Audit<'_> {
             self.excuses
                 .uses("an attempt was given up before", left.is_some_and(|left| left + again <= answer.got + LATE))
         };
+        let kept = self.evidence.journals.get(&operation.number);
+        let is_sent_once_more =
+            |run: &HandlerRun| kept.is_some_and(|kept| kept.is_sent_once_more(answer.got, run.began));
         let is_on_the_way = |(number, run): (usize, &HandlerRun)| {
             run.operation == operation.number
+                && !self.excuses.uses("a client was killed before the end was on its disk", is_sent_once_more(run))
                 && run.attempt == answer.attempt
                 && answer.got + self.excuses.jumps(run.began, answer.got)
                     < run.began + self.plan.settings.policies.retention

@@ -337,6 +337,8 @@ impl Excuses<'_> {
                 Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits | Kind::CutsAtStatements => {
                     settings.timeout + fault.trouble.latency[1] + fault.trouble.commit[1]
                 }
+                // Hundreds of calls that ask have all connections.
+                Kind::SlowStatuses if settings.is_burst => settings.timeout + fault.trouble.status[1],
                 Kind::CutClients
                 | Kind::CutDatabase(_)
                 | Kind::DistortClients
@@ -357,11 +359,12 @@ impl Excuses<'_> {
                 | Kind::WallClocks(_) => return None,
             };
             let is_momentary = matches!(fault.kind, Kind::CutDatabase(_) | Kind::EndSessions);
-            let is_silent = !is_momentary && !matches!(fault.kind, Kind::Restart | Kind::RefuseDatabase(_));
+            let is_silent =
+                !is_momentary && !matches!(fault.kind, Kind::Restart | Kind::RefuseDatabase(_) | Kind::SlowStatuses);
             // Even an empty statement is answered too late; or those that hang on their COMMITs have all connections.
             let is_slow = fault.trouble.latency[1].max(fault.trouble.commit[1]) >= settings.timeout / 2;
             let is_away = match fault.kind {
-                Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits => is_slow,
+                Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits | Kind::SlowStatuses => is_slow,
                 // Long enough for no answer in all of the time of a claim.
                 Kind::CutsAtStatements => fault.to - fault.from >= settings.timeout,
                 _ => !is_momentary,

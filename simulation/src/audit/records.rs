@@ -27,7 +27,7 @@ impl Audit<'_> {
                 "completed" if self.is_of_go(record) => true,
                 "completed" => self
                     .run_of(record)
-                    .is_some_and(|run| self.committed[run] && self.is_under(record, self.evidence.runs[run].operation)),
+                    .is_some_and(|run| self.was_there(run) && self.is_under(record, self.evidence.runs[run].operation)),
                 "failed" => self.has_failed(record),
                 "abandoned" | "unknown" => self.is_open(record),
                 "expired" => true,
@@ -53,6 +53,11 @@ impl Audit<'_> {
                 self.broken("a record tells the truth", seen);
             }
         }
+    }
+
+    /// Returns whether the effect of a run is there, or was until a failover lost it: its record may be made after that.
+    pub(super) fn was_there(&self, run: usize) -> bool {
+        self.committed[run] || self.evidence.lost.effects.contains(&(run as u64))
     }
 
     /// Returns whether the outcome of a run is to be in a record in the end.

@@ -61,9 +61,7 @@ impl Audit<'_> {
     fn is_not_stored(&self, operation: &Operation) -> bool {
         let has_run = || {
             let key = self.key(operation.number);
-            let was_there =
-                |number: usize| self.committed[number] || self.evidence.lost.effects.contains(&(number as u64));
-            let of_key = |(number, run): (usize, &HandlerRun)| was_there(number) && self.key(run.operation) == key;
+            let of_key = |(number, run): (usize, &HandlerRun)| self.was_there(number) && self.key(run.operation) == key;
             self.evidence.runs.iter().enumerate().any(of_key)
         };
         self.plan.settings.has_response_limit && operation.is_long() && (has_run() || self.go_has_run(operation))
