@@ -5,17 +5,19 @@ use std::time::Duration;
 use prost::Message as _;
 use tonic::Code;
 use tonic_idempotency::{
-    policy::{FinalErrors, Policies},
+    policy::{ExpiredKeyPolicy, FinalErrors, Policies},
     rejection::Reason,
+    status::OutboxStatus,
 };
+use uuid::Builder;
 
-use super::audit;
+use super::{audit, excuses::SKEW};
 use crate::{
     database::{Effect, Loss, StoredRecord, Trouble},
-    ledger::{Answer, Call, Evidence, HandlerRun, Says, Strike},
+    ledger::{Answer, Call, Evidence, HandlerRun, Says, StatusChange, Strike},
     plan::{End, Kind, Pace, Plan, Procedure, caller},
     service::proto::EnterReply,
-    world::{Host, Keeps, Process, run},
+    world::{BEGINNING, Host, Keeps, Process, run},
 };
 
 /// One operation that has happened once, its ledger, and the effects of its transactions.
@@ -105,6 +107,30 @@ impl Case {
         Says::Done { run, owner, text, is_replay, status: Some(status.to_owned()) }
     }
 
+    /// Has a further call that hears of the first run, and that the work behind it is so.
+    fn hears_status(&mut self, status: &str) {
+        let mut says = self.done(0, true);
+        if let Says::Done { status: said, .. } = &mut says {
+            *said = Some(status.to_owned());
+        }
+        self.hears(says);
+    }
+
+    /// Has the work behind the first run end.
+    fn complete(&mut self, time: u64) {
+        self.evidence.statuses.push(StatusChange { run: 0, at: at(time), status: OutboxStatus::Completed });
+    }
+
+    /// Has a key that was older by a minute than it may be when the call arrived.
+    fn grow_old(&mut self) {
+        let policies = &mut self.plan.settings.policies;
+        (policies.expired_keys, policies.retention) = (ExpiredKeyPolicy::Refuse, Duration::from_secs(20));
+        let made = Duration::from_secs(BEGINNING) - policies.retention - SKEW - Duration::from_secs(60);
+        let key = Builder::from_unix_timestamp_millis(made.as_millis() as u64, &[7; 10]).into_uuid();
+        let operation = &mut self.plan.operations[0];
+        (operation.key, operation.stored, self.evidence.records[0].key) = (key, key, key);
+    }
+
     /// Has one record, in this state.
     fn record(&mut self, state: &'static str, response: Option<Vec<u8>>) {
         let operation = &self.plan.operations[0];
@@ -138,8 +164,18 @@ impl Case {
         self.record("completed", Some(self.reply(1).encode_to_vec()));
     }
 
+    /// Has the calls say that the work behind what they have created goes on.
+    fn create(&mut self) {
+        for answer in &mut self.evidence.answers {
+            if let Says::Done { status, .. } = &mut answer.says {
+                *status = Some("processing".to_owned());
+            }
+        }
+    }
+
     /// Has the call with its effects on the server of the records, at these times.
     fn insert(&mut self, effects: &[u64]) {
+        self.create();
         let operation = &mut self.plan.operations[0];
         operation.procedure = Procedure::Insert;
         let (owner, key) = (operation.owner(), operation.stored);
@@ -150,6 +186,7 @@ impl Case {
 
     /// Has the call in transactional mode.
     fn enter(&mut self) {
+        self.create();
         let operation = &mut self.plan.operations[0];
         operation.procedure = Procedure::Enter;
         let (owner, key) = (operation.owner(), operation.stored);
@@ -284,6 +321,62 @@ fn fires_if_a_ledger_breaks_a_promise_and_not_if_it_has_the_cause() {
             &[],
         ),
         ("a transaction", Case::enter, &[]),
+        (
+            "work that is said to have ended before it has",
+            |it| {
+                it.enter();
+                it.hears_status("completed");
+                it.complete(6_000);
+            },
+            &["a status tells the truth"],
+        ),
+        (
+            "work that is said to have failed, and has not",
+            |it| {
+                it.enter();
+                it.complete(3_000);
+                it.hears_status("failed");
+            },
+            &["a status tells the truth"],
+        ),
+        (
+            "work that is said to go on long after its end",
+            |it| {
+                it.enter();
+                it.complete(3_000);
+                it.hears_status("processing");
+            },
+            &["a status tells the truth"],
+        ),
+        (
+            "work whose status cannot be read",
+            |it| {
+                it.enter();
+                it.complete(3_000);
+                it.strike(Kind::SlowStatuses);
+                it.hears_status("processing");
+            },
+            &[],
+        ),
+        ("work of a procedure that creates nothing", |it| it.hears_status("failed"), &["a status tells the truth"]),
+        ("an expired key that runs", Case::grow_old, &["an expired key does not run"]),
+        (
+            "an expired key that runs at a server whose clock is behind",
+            |it| {
+                it.grow_old();
+                it.strike(Kind::WallClocks(-120_000));
+                it.evidence.faults[0].from = Duration::ZERO;
+            },
+            &[],
+        ),
+        (
+            "a call of the last crowd that is turned away",
+            |it| {
+                it.plan.operations[0].is_last = true;
+                it.hears(Says::Refused(Reason::Overloaded));
+            },
+            &["a refusal has its cause", "the last crowd is served"],
+        ),
         (
             "a transaction of a failure",
             |it| {
