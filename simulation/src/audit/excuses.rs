@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Tally;
 use crate::{
-    database::Loss,
+    database::{KEEPALIVES, Loss, SILENCE},
     ledger::{Call, Evidence, HandlerRun, Strike},
     plan::{End, Kind, Plan, Procedure, caller},
     server::UNRECORDED,
@@ -36,6 +36,8 @@ struct Hindrance {
     to: Duration,
     /// Whether neither side may have heard of the other.
     is_silent: bool,
+    /// Whether connections that nobody used meanwhile may be silent for ever.
+    is_lurking: bool,
     /// Whether the store may have been away, rather than slow or busy.
     is_away: bool,
 }
@@ -72,9 +74,10 @@ impl Excuses<'_> {
     /// cannot know of it.
     pub(super) fn is_outrun(&self, run: &HandlerRun) -> bool {
         let settings = &self.plan.settings;
+        let arrived = self.evidence.calls[run.call].arrived;
         let is_outrun = self.plan.operation(run.operation).procedure.is_reserved()
             && settings.policies.on_lease_ended == LeasePolicy::Reconcile
-            && self.jumps(self.evidence.calls[run.call].arrived, run.began) >= settings.policies.lease / 2;
+            && self.jumps(arrived, run.began) + (run.began - arrived) >= settings.policies.lease.mul_f64(0.98);
         self.uses("a jump ended the lease before the run", is_outrun)
     }
 
@@ -136,7 +139,7 @@ impl Excuses<'_> {
         let until = settled.min(by);
         let lost = self.hindered(&self.evidence.calls[call], held, until) + self.jumps(held, until);
         // It is renewed after each third, and after each ninth if that fails.
-        lost >= self.plan.settings.policies.lease.mul_f64(0.55)
+        lost >= self.plan.settings.policies.lease.mul_f64(0.65)
     }
 
     /// Returns whether anything hindered the process of a call meanwhile.
@@ -159,6 +162,14 @@ impl Excuses<'_> {
     /// Returns whether the call cannot have told the database that it ends: its process was paused, or silence was between them.
     pub(super) fn is_silenced(&self, call: usize, from: Duration, to: Duration) -> bool {
         self.hindrances(&self.evidence.calls[call]).any(|it| it.is_silent && it.from <= to && it.to >= from)
+    }
+
+    /// Returns whether a connection that has fallen silent before may be used at this time: both sides give one up whose messages are not
+    /// acknowledged, but nobody does that was idle when another server took over.
+    pub(super) fn may_be_silent(&self, call: usize, at: Duration) -> bool {
+        let is_silent =
+            |it: Hindrance| it.is_silent && it.from <= at && (it.is_lurking || at <= it.to + SILENCE + KEEPALIVES);
+        self.hindrances(&self.evidence.calls[call]).any(is_silent)
     }
 
     /// Returns when a call may have got its key at the earliest, and when its outcome was recorded at the latest, unless its process was killed.
@@ -369,7 +380,8 @@ impl Excuses<'_> {
                 Kind::CutsAtStatements => fault.to - fault.from >= settings.timeout,
                 _ => !is_momentary,
             };
-            Some(Hindrance { from: fault.from, to: fault.to + after, is_silent, is_away })
+            let is_lurking = matches!(fault.kind, Kind::FailOver | Kind::LoseCommits(_));
+            Some(Hindrance { from: fault.from, to: fault.to + after, is_silent, is_lurking, is_away })
         })
     }
 }

@@ -92,7 +92,7 @@ impl Audit<'_> {
         // A connection that has fallen silent is found out when it is used the next time.
         calls.any(|call| {
             self.excuses.is_hindered(call, sent, answer.got)
-                || self.excuses.is_silenced(call, Duration::ZERO, answer.got)
+                || self.excuses.may_be_silent(call, answer.got)
         })
             // Its statements are too late until the clock is read again.
             || faults.any(|fault| fault.kind == Kind::Jump && sent <= fault.from && fault.from <= answer.got)

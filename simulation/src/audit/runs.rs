@@ -12,7 +12,7 @@ use crate::{
     service::run_of_error,
 };
 
-/// The time within which a run hears that another run has its key, beyond half a lease and the timeout of the store.
+/// The time within which a run hears that another run has its key, beyond a third of a lease and the timeout of the store.
 const TOLD: Duration = Duration::from_secs(2);
 
 /// The longest time between the arrival of a call and the look at its key.
@@ -122,7 +122,7 @@ impl Audit<'_> {
         let behaviour = operation.behaviour(run.count);
         let settings = &self.plan.settings;
         // The next renewal finds out.
-        let heard = other.began + settings.policies.lease / 2 + settings.timeout + TOLD;
+        let heard = other.began + settings.policies.lease / 3 + settings.timeout + TOLD;
         let works_until = run.began + behaviour.before;
         behaviour.heeds_lease
             && operation.procedure.is_reserved()

@@ -88,7 +88,7 @@ impl Audit<'_> {
                 let arrived = self.evidence.calls[*number].arrived;
                 Some(*number) != own
                     || self.excuses.is_hindered(*number, arrived, answer.got)
-                    || self.excuses.is_silenced(*number, Duration::ZERO, answer.got)
+                    || self.excuses.may_be_silent(*number, answer.got)
             })
             .filter(|number| {
                 let operation = self.evidence.attempts[self.evidence.calls[*number].attempt];
