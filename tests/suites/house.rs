@@ -355,7 +355,7 @@ fn lines() -> [usize; 2] {
             if name.starts_with("examples/") || ["/generated/", "/gen/", ".pb.go"].iter().any(|it| name.contains(it)) {
                 continue;
             }
-            let of_library = ["src/", "crates/", "migrations/"].iter().any(|it| name.starts_with(it))
+            let of_library = ["build.rs", "src/", "crates/", "migrations/"].iter().any(|it| name.starts_with(it))
                 && !name.contains("/tests/")
                 && !name.ends_with("tests.rs");
             let code = if of_library { count(without_tests(&text)) } else { 0 };
