@@ -6,8 +6,9 @@ use tonic_idempotency::{policy::InProgressPolicy, rejection::Reason};
 
 use super::Audit;
 use crate::{
+    database::{KEEPALIVES, SILENCE},
     ledger::{Answer, HandlerRun, Says, Strike},
-    plan::{Kind, Procedure, Settings},
+    plan::{Kind, LENGTH, Procedure, Settings},
 };
 
 impl Audit<'_> {
@@ -36,8 +37,14 @@ impl Audit<'_> {
 
     /// Checks that the last crowd of each process is served: it has as many transactions at once as there are, and nobody is turned away.
     pub(super) fn last_crowd(&mut self) {
-        let may_be_silent = |fault: &Strike| matches!(fault.kind, Kind::FailOver | Kind::LoseCommits(_));
-        // A connection that is silent since then is found out when it is used.
+        // A connection that is silent since then is found out when it is used, or when its keepalives are not answered.
+        let may_be_silent = |fault: &Strike| match fault.kind {
+            Kind::FailOver | Kind::LoseCommits(_) => true,
+            Kind::Outage | Kind::SilenceDatabase(_) | Kind::SplitDatabase(_) => {
+                fault.to + SILENCE + KEEPALIVES > LENGTH
+            }
+            _ => false,
+        };
         if self.evidence.faults.iter().any(may_be_silent) {
             return;
         }

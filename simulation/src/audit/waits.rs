@@ -57,14 +57,13 @@ impl Audit<'_> {
         }
     }
 
-    /// Returns whether a delivery may have waited in the line: others ran meanwhile, or were refused after a wait of their own.
+    /// Returns whether a delivery may have waited in the line, which all operations of a layer share: others ran meanwhile, or were refused after
+    /// a wait of their own.
     fn stands_in_line(&self, call: &Call, from: Duration, to: Duration) -> bool {
         let operation = |attempt: usize| self.plan.operation(self.evidence.attempts[attempt]);
-        let own = operation(call.attempt);
         let is_before = |run: &HandlerRun| {
             let other = operation(run.attempt);
             other.is_delivered
-                && other.procedure == own.procedure
                 && run.process.is(&call.process)
                 && run.began <= to
                 && run.ended.map(|(at, _)| at).or(run.cut).is_none_or(|at| at >= from)
@@ -72,11 +71,11 @@ impl Audit<'_> {
         let is_served = |other: &Call| {
             let operation = operation(other.attempt);
             operation.is_delivered
-                && operation.procedure == own.procedure
                 && other.process.is(&call.process)
                 && other.left.is_some_and(|left| from <= left && left < to)
         };
-        own.is_delivered && (self.evidence.runs.iter().any(is_before) || self.evidence.calls.iter().any(is_served))
+        operation(call.attempt).is_delivered
+            && (self.evidence.runs.iter().any(is_before) || self.evidence.calls.iter().any(is_served))
     }
 
     /// Returns whether another call may have had the key.
