@@ -92,6 +92,8 @@ async fn live_through_everything(world: World) -> (Open, usize, Vec<String>) {
     let trouble = Trouble {
         latency: [Duration::from_micros(100), Duration::from_millis(20)],
         commit: [Duration::from_micros(100), Duration::from_millis(300)],
+        status: [Duration::ZERO, Duration::from_millis(300)],
+        status_error: rare,
         deadlock: rare,
         serialization: rare,
         canceled: rare,
