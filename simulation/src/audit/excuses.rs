@@ -36,7 +36,7 @@ struct Hindrance {
     to: Duration,
     /// Whether neither side may have heard of the other.
     is_silent: bool,
-    /// Whether connections that nobody used meanwhile may be silent for ever.
+    /// Whether connections that were not used meanwhile may be silent for ever.
     is_lurking: bool,
     /// Whether the store may have been away, rather than slow or busy.
     is_away: bool,
@@ -165,7 +165,7 @@ impl Excuses<'_> {
     }
 
     /// Returns whether a connection that has fallen silent before may be used at this time: both sides give one up whose messages are not
-    /// acknowledged, but nobody does that was idle when another server took over.
+    /// acknowledged, but no client does that was idle when another server took over.
     pub(super) fn may_be_silent(&self, call: usize, at: Duration) -> bool {
         let is_silent =
             |it: Hindrance| it.is_silent && it.from <= at && (it.is_lurking || at <= it.to + SILENCE + KEEPALIVES);

@@ -35,7 +35,7 @@ impl Audit<'_> {
         }
     }
 
-    /// Checks that the last crowd of each process is served: it has as many transactions at once as there are, and nobody is turned away.
+    /// Checks that the last crowd of each process is served: it has as many transactions at once as there are, and no call is turned away.
     pub(super) fn last_crowd(&mut self) {
         // A connection that is silent since then is found out when it is used, or when its keepalives are not answered.
         let may_be_silent = |fault: &Strike| match fault.kind {

@@ -241,7 +241,7 @@ impl State {
         Instant::now() + self.ahead - self.behind
     }
 
-    /// Returns what the clock would show if nobody had changed it.
+    /// Returns what the clock would show without its changes.
     pub(super) fn since_epoch(&self) -> Duration {
         Duration::from_secs(BEGINNING) + self.world.time()
     }

@@ -44,7 +44,7 @@ async fn a_server_that_is_silent_altogether_cannot_be_asked() {
     proxy.release();
 }
 
-/// No connection can be made, and nothing says why, or that nobody listens.
+/// No connection can be made, and nothing says why, or that no server listens.
 #[tokio::test]
 async fn a_server_that_is_silent_or_away_before_the_first_connection_is_unreachable() {
     let database = Database::new().await;
