@@ -38,14 +38,16 @@ impl Audit<'_> {
     /// Checks that the last crowd of each process is served: it has as many transactions at once as there are, and no call is turned away.
     pub(super) fn last_crowd(&mut self) {
         // A connection that is silent since then is found out when it is used, or when its keepalives are not answered.
-        let may_be_silent = |fault: &Strike| match fault.kind {
+        let is_felt = |fault: &Strike| match fault.kind {
             Kind::FailOver | Kind::LoseCommits(_) => true,
+            // It is not back yet.
+            Kind::Restart => fault.to + self.plan.settings.timeout > LENGTH,
             Kind::Outage | Kind::SilenceDatabase(_) | Kind::SplitDatabase(_) => {
                 fault.to + SILENCE + KEEPALIVES > LENGTH
             }
             _ => false,
         };
-        if self.evidence.faults.iter().any(may_be_silent) {
+        if self.evidence.faults.iter().any(is_felt) {
             return;
         }
         let is_last = |operation: usize| self.plan.operation(operation).is_last;
