@@ -19,9 +19,9 @@ pub(super) struct LateClaims(Mutex<HashMap<Uuid, Arc<OperationProgress>>>);
 impl LateClaims {
     /// Notes a claim that has ended, if an attempt of it may still reserve the key.
     pub(super) fn note(&self, token: Uuid, progress: &Arc<OperationProgress>) {
-        // An attempt that goes on has taken it with it. Kept here, it would count a status as overdue that no connection waits for.
-        drop(progress.take_overdue_status());
         if progress.may_claim() {
+            // An attempt that goes on has taken it with it. Kept here, it would count a status as overdue that no connection waits for.
+            drop(progress.take_overdue_status());
             let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             claims.retain(|_, progress| progress.may_claim());
             claims.insert(token, Arc::clone(progress));
