@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   clients ──▶ servers (the sample, as processes) ──▶ proxies ──▶ PostgreSQL (private)
-//!      │            ▲ killed, paused                   ▲ cut, stalled   ▲ killed, its tables locked
+//!      │            ▲ killed, paused                   ▲ cut, stalled   ▲ killed
 //!      │            └──────────── director ────────────┴────────────────┘
 //!      └──▶ journal ──▶ auditor ◀── rows
 //! ```

@@ -1,5 +1,5 @@
-//! Decides whether the promises were kept. The only evidence is the rows in the database at the end and the answers
-//! that clients got: the auditor knows nothing of keys, leases or tokens.
+//! Decides whether the promises were kept. The only evidence is the rows in the database at the end, the answers that clients got, and when
+//! handlers ran, as servers report it: the auditor knows nothing of leases or tokens.
 //!
 //! | promise | broken if |
 //! |---|---|

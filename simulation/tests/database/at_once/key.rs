@@ -71,7 +71,7 @@ impl<S: Subject> Key<'_, S> {
                 Some(hold) => self.carry_out_beside(hold, calls).await,
             };
             if done.iter().flatten().any(|done| done.took >= SENT_AGAIN) {
-                self.subject.counts().add("ended early");
+                self.subject.servers().counts.add("ended early");
                 break;
             }
             operations += done.iter().map(Vec::len).sum::<usize>();
@@ -155,7 +155,7 @@ impl<S: Subject> Key<'_, S> {
                 }
             };
             operations += call.len();
-            calls.push((draws.random.usize(..self.subject.stores().len()), call));
+            calls.push((draws.random.usize(..self.subject.servers().stores.len()), call));
         }
         calls
     }
@@ -177,13 +177,13 @@ impl<S: Subject> Key<'_, S> {
             })
             .await;
             self.subject.let_go(hold).await;
-            self.subject.counts().add(&format!("held with {} waiting", waiting.get().min(3)));
+            self.subject.servers().counts.add(&format!("held with {} waiting", waiting.get().min(3)));
         };
         join(carried_out, letting_go).await.0
     }
 
     async fn carry_out(&self, (number, operations): Call) -> Vec<Done> {
-        let (store, mut done) = (&self.subject.stores()[number], Vec::<Done>::new());
+        let (store, mut done) = (&self.subject.servers().stores[number], Vec::<Done>::new());
         for operation in operations {
             // Only the call that has the key ends what it has begun.
             let is_end = matches!(operation, Operation::Commit(..) | Operation::RollBack(_));

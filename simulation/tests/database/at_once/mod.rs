@@ -119,7 +119,7 @@ async fn live<S: Subject>(subject: &S, seed: u64, mut operations: usize) -> usiz
             owner: OwnerId::new(Uuid::from_u64_pair(seed, number % OWNERS)),
             // Two owners have it.
             key: KeyId::new(Uuid::from_u64_pair(seed, number / 2)),
-            resources: subject.resources(),
+            resources: &subject.servers().resources,
         };
         let (draws, clock, open, transactions) =
             (RefCell::new(draws), Cell::new(0), RefCell::default(), RefCell::default());
@@ -136,7 +136,7 @@ async fn live<S: Subject>(subject: &S, seed: u64, mut operations: usize) -> usiz
     // What has expired is swept, and nothing else.
     let (mut left, mut swept) = (subject.expired().await, u64::MAX);
     while swept > 0 {
-        swept = subject.stores()[0].sweep(100).await.expect("a sweep");
+        swept = subject.servers().stores[0].sweep(100).await.expect("a sweep");
         left = left.checked_sub(swept).expect("only what has expired");
     }
     assert_eq!(left, 0, "seed {seed}: rows that have expired");
@@ -144,7 +144,7 @@ async fn live<S: Subject>(subject: &S, seed: u64, mut operations: usize) -> usiz
 }
 
 fn check(subject: &impl Subject, operations: usize) {
-    let counts = subject.counts().all();
+    let counts = subject.servers().counts.all();
     for (name, least) in LEAST {
         let count = counts.get(name).copied().unwrap_or_default();
         let least = (least * operations as u64 / 10_000).max(1);

@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::{
     CONNECTIONS, TIMEOUT,
     counted::{Counted, Counts},
-    subject::{GoStatement, StoredRow, Subject},
+    subject::{GoStatement, Servers, StoredRow, Subject},
 };
 
 /// The connections that hold rows, and those of Go servers.
@@ -34,9 +34,7 @@ const GO_SERVERS: usize = 4;
 /// A database of its own, and connections that belong to no store.
 pub(super) struct Postgres {
     _database: Database,
-    stores: Vec<SqlStore<Counted<Deadpool>>>,
-    counts: Counts,
-    resources: Vec<(Resource, Option<OutboxStatus>)>,
+    servers: Servers<Deadpool>,
     reader: Client,
     holders: Vec<Arc<Mutex<Client>>>,
     go: Vec<Mutex<Client>>,
@@ -59,9 +57,7 @@ impl Postgres {
         let owners = join_all(repeat_with(|| database.owner()).take(HOLDERS)).await;
         let go = join_all(repeat_with(|| database.api()).take(GO_SERVERS)).await;
         Self {
-            stores,
-            counts,
-            resources,
+            servers: Servers { stores, counts, resources },
             reader: database.owner().await,
             holders: owners.into_iter().map(|client| Arc::new(Mutex::new(client))).collect(),
             go: go.into_iter().map(Mutex::new).collect(),
@@ -76,16 +72,8 @@ impl Subject for Postgres {
 
     const FAILS: bool = false;
 
-    fn stores(&self) -> &[SqlStore<Counted<Deadpool>>] {
-        &self.stores
-    }
-
-    fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    fn resources(&self) -> &[(Resource, Option<OutboxStatus>)] {
-        &self.resources
+    fn servers(&self) -> &Servers<Deadpool> {
+        &self.servers
     }
 
     async fn row(&self, owner: OwnerId, key: KeyId) -> Option<StoredRow> {

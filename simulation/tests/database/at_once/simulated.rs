@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{
     CONNECTIONS, TIMEOUT,
     counted::{Counted, Counts},
-    subject::{GoStatement, StoredRow, Subject},
+    subject::{GoStatement, Servers, StoredRow, Subject},
 };
 
 /// Time passes between the statements, and a few of them fail: then they have changed nothing.
@@ -30,9 +30,7 @@ const TROUBLE: Trouble = Trouble {
 
 pub(super) struct Simulated {
     database: Database,
-    stores: Vec<SqlStore<Counted<Pool>>>,
-    counts: Counts,
-    resources: Vec<(Resource, Option<OutboxStatus>)>,
+    servers: Servers<Pool>,
 }
 
 impl Simulated {
@@ -50,7 +48,7 @@ impl Simulated {
             SqlStore::new(pool, resource_types()).timeout(TIMEOUT).common_path(common_path).max_batch(max_batch)
         };
         let stores = [("one", true, 64), ("two", true, 1), ("three", false, 64)].map(store).into();
-        Self { database, stores, counts, resources }
+        Self { database, servers: Servers { stores, counts, resources } }
     }
 }
 
@@ -60,16 +58,8 @@ impl Subject for Simulated {
 
     const FAILS: bool = true;
 
-    fn stores(&self) -> &[SqlStore<Counted<Pool>>] {
-        &self.stores
-    }
-
-    fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    fn resources(&self) -> &[(Resource, Option<OutboxStatus>)] {
-        &self.resources
+    fn servers(&self) -> &Servers<Pool> {
+        &self.servers
     }
 
     async fn row(&self, owner: OwnerId, key: KeyId) -> Option<StoredRow> {

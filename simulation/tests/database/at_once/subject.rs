@@ -20,12 +20,7 @@ pub(super) trait Subject {
     /// Whether statements fail although nothing hinders them for long.
     const FAILS: bool;
 
-    fn stores(&self) -> &[SqlStore<Counted<Self::Pool>>];
-
-    fn counts(&self) -> &Counts;
-
-    /// Resources that calls may have created, with their statuses.
-    fn resources(&self) -> &[(Resource, Option<OutboxStatus>)];
+    fn servers(&self) -> &Servers<Self::Pool>;
 
     /// Returns what is stored of a key.
     async fn row(&self, owner: OwnerId, key: KeyId) -> Option<StoredRow>;
@@ -44,6 +39,14 @@ pub(super) trait Subject {
 
     /// Returns how many rows have expired.
     async fn expired(&self) -> u64;
+}
+
+/// The stores of several servers, and the database's contents beside their records.
+pub(super) struct Servers<P: ConnectionPool> {
+    pub(super) stores: Vec<SqlStore<Counted<P>>>,
+    pub(super) counts: Counts,
+    /// Resources that calls may have created, with their statuses.
+    pub(super) resources: Vec<(Resource, Option<OutboxStatus>)>,
 }
 
 /// A statement of the Go interceptor.

@@ -22,8 +22,6 @@ pub enum Moment {
     AfterStatement(&'static str),
     /// At the next COMMIT, which does not reach the server.
     BeforeCommit,
-    /// At the next statement whose text has this part, which does not reach the server.
-    BeforeStatement(&'static str),
     /// After `left` more bytes in one direction, whichever connections carry them.
     Bytes {
         /// The direction in which bytes count.
@@ -53,12 +51,12 @@ impl ArmedCut {
     /// How many of these bytes, which have the server execute these statements, still pass; `None` if they do not reach the cut.
     pub(crate) fn passing(&mut self, direction: Direction, bytes: &[u8], statements: &[Vec<u8>]) -> Option<usize> {
         let commits = || direction == Direction::Requests && has_commit(bytes);
-        let has = |part: &str| statements.iter().any(|text| contains(text, part.as_bytes()));
         match &mut self.cut.moment {
             Moment::AfterCommit => commits().then_some(bytes.len()),
-            Moment::AfterStatement(part) => has(part).then_some(bytes.len()),
+            Moment::AfterStatement(part) => {
+                statements.iter().any(|text| contains(text, part.as_bytes())).then_some(bytes.len())
+            }
             Moment::BeforeCommit => commits().then_some(0),
-            Moment::BeforeStatement(part) => has(part).then_some(0),
             Moment::Bytes { direction: counted, .. } if *counted != direction => None,
             Moment::Bytes { left, .. } if *left >= bytes.len() => {
                 *left -= bytes.len();

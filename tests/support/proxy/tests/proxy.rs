@@ -120,14 +120,13 @@ fn query(text: &str) -> Vec<u8> {
 
 /// Before: the server has not done it. After: its answer, which comes back from the other side, is lost.
 #[test]
-fn is_cut_before_or_after_a_commit_or_a_statement() {
+fn is_cut_before_or_after_a_commit_and_after_a_statement() {
     let (select, commit) = (b"SELECT 1\0".to_vec(), b"COMMIT\0".to_vec());
     let (other, write) = (query("CALL reserve(1)"), query("CALL write_many(1)"));
     for (moment, kept, cut_at) in [
         (Moment::AfterCommit, &select, &commit),
         (Moment::BeforeCommit, &select, &commit),
         (Moment::AfterStatement("write_many("), &other, &write),
-        (Moment::BeforeStatement("write_many("), &other, &write),
     ] {
         let proxy = proxy();
         let cut = Cut { all: false, moment };
