@@ -533,7 +533,7 @@ pub(crate) fn audit(evidence: &Evidence) -> Vec<Violation> {
         // A client that stood still sends the attempt that was due meanwhile: after a pause its layer looks at no clock.
         let stood_still = |at: Duration| {
             let mut stalls = evidence.faults.iter().filter(|fault| fault.kind == Kind::Stall);
-            stalls.any(|stall| stall.to <= at && at <= stall.to + SLACK)
+            stalls.any(|stall| stall.from <= at && at <= stall.to + SLACK)
         };
         let late = kept.sent_late.iter().filter(|at| !stood_still(**at));
         let late = late.map(|at| format!("it is sent at {at:?}, after its entry has expired"));
