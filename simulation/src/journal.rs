@@ -34,7 +34,6 @@ use crate::{
     client::{Client, Reply, answered, failed, said},
     distortion::OF_A_PROXY,
     ledger::{Evidence, Says},
-    plan::Kind,
     server::{ATTEMPT, SCOPE, USER},
     service::{
         FILE_DESCRIPTOR_SET,
@@ -364,10 +363,14 @@ impl Client {
         if !is_ours || entry.is_none() && !self.has_kept_end() {
             self.note(|kept| kept.seen.push("a call is sent that is not on the disk".to_owned()));
         }
-        // One that was taken in time may go on until its operation's time is over.
-        let longest = self.max_age() + self.operation.patience + SLACK;
+        let longest = self.max_age();
         let written = entry.and_then(|entry| disk.written.get(&entry));
-        if written.is_some_and(|(at, shown)| Instant::now() > *at + longest && SystemTime::now() > *shown + longest) {
+        // What passed before this process is known by the wall clock alone.
+        let has_expired = |(at, shown): &(Instant, SystemTime)| {
+            let known = disk.booted.map_or(*at, |booted| booted.max(*at));
+            Instant::now() > known + longest || SystemTime::now() > *shown + longest
+        };
+        if written.is_some_and(has_expired) {
             let at = self.world.time();
             self.note(|kept| kept.sent_late.push(at));
         }
@@ -452,6 +455,8 @@ struct Content {
     /// When each was written, by two clocks.
     written: BTreeMap<u64, (Instant, SystemTime)>,
     is_full: bool,
+    /// When its process began.
+    booted: Option<Instant>,
     /// The process that has it open. What others write does not reach it.
     process: u32,
 }
@@ -473,6 +478,7 @@ impl Disk {
     fn next_process(&self) -> (u32, bool) {
         let mut content = self.lock();
         content.process += 1;
+        content.booted = Some(Instant::now());
         (content.process, content.records.is_empty())
     }
 }
@@ -530,13 +536,7 @@ pub(crate) fn audit(evidence: &Evidence) -> Vec<Violation> {
         let ends = kept.ends.iter().filter(|end| end.is_none()).map(|end| format!("{end:?} is told as the end"));
         let is_lost = kept.left_at == Some(kept.ends.len()) && !kept.has_entry;
         let lost = is_lost.then(|| "an entry is gone, and nobody was told of an end".to_owned());
-        // A client that stood still sends the attempt that was due meanwhile: after a pause its layer looks at no clock.
-        let stood_still = |at: Duration| {
-            let mut stalls = evidence.faults.iter().filter(|fault| fault.kind == Kind::Stall);
-            stalls.any(|stall| stall.from <= at && at <= stall.to + SLACK)
-        };
-        let late = kept.sent_late.iter().filter(|at| !stood_still(**at));
-        let late = late.map(|at| format!("it is sent at {at:?}, after its entry has expired"));
+        let late = kept.sent_late.iter().map(|at| format!("it is sent at {at:?}, after its entry has expired"));
         let seen: Vec<_> = kept.seen.iter().cloned().chain(ends).chain(lost).chain(late).collect();
         let violation =
             |seen| Violation { promise: "a journal keeps its word", seen: format!("operation {operation}: {seen}") };

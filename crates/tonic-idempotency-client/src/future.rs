@@ -80,7 +80,7 @@ where
                     let answer = ready!(attempt.poll(cx)).unwrap_or(AttemptOutcome::TimedOut);
                     let mut operation = operation.take().expect("it is not polled again");
                     match operation.next(&answer) {
-                        Some(pause) => inner.set(Inner::Again { future: Box::pin(operation.again(pause)) }),
+                        Some(pause) => inner.set(Inner::Again { future: Box::pin(operation.again(answer, pause)) }),
                         None => return Poll::Ready(operation.finish(answer)),
                     }
                 }

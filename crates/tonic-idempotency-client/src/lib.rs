@@ -42,6 +42,7 @@ mod delivery;
 mod descriptor;
 mod descriptors;
 mod error;
+mod expiry;
 mod future;
 mod head;
 mod key;

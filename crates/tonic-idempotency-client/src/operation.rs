@@ -15,13 +15,14 @@ use tower_service::Service;
 use crate::{
     BoxError, Delivery, OperationKey, Unresolved,
     attempt::{AttemptFuture, AttemptOutcome, ResponseBody, was_replayed},
+    expiry::Expiry,
     head::Head,
     journal::{
         Entry, Journal, Protection,
         held_entry::{HoldError, behind},
     },
     peer::Peer,
-    pending::{Pending, expires_or_untold},
+    pending::{Pending, last_replay_or_untold},
     settings::Attempts,
     shared::Shared,
     telemetry::{End, Telemetry},
@@ -73,7 +74,7 @@ where
         journal: Journal,
         mut entry: Entry,
     ) -> Result<Response<ResponseBody<B>>, BoxError> {
-        let deadline = self.attempts.deadline();
+        let deadline = self.attempts.deadline().by_timers();
         let held = match timeout_at(deadline, journal.write(&mut entry)).await {
             Ok(Ok(held)) => held,
             Ok(Err(HoldError::Refused(error))) => return Ok(error.status().into_http()),
@@ -85,6 +86,7 @@ where
         };
         (self.was_sent, self.in_journal) = (held.was_sent(), true);
         self.attempts.give_up(held.given_up());
+        self.attempts.end_by(held.expires());
         self.was_protected = entry.protection == Protection::Seen;
         if self.was_sent && entry.protection != Protection::Waived && self.may_not_be_repeated() {
             return self.not_sent(without_layer());
@@ -94,8 +96,9 @@ where
             return self.not_sent(behind());
         }
         let unsent = match timeout_at(deadline, held.use_waiver(&entry)).await {
-            Ok(used) => used.err().map(|error| error.status()),
-            Err(_) => Some(unwritten()),
+            Ok(Err(error)) => Some(error.status()),
+            Ok(Ok(())) if !self.attempts.deadline().has_come() => None,
+            _ => Some(unwritten()),
         };
         if let Some(status) = unsent {
             held.put_back();
@@ -135,29 +138,42 @@ where
         if self.may_not_be_repeated() || !self.shared.settings.spend() {
             return (first.await, 1, None);
         }
-        let second = pin!(self.bounded(self.send(1)));
+        let second = pin!(self.send(1));
         let beside = Others::UnderWay(self.shared.settings.attempt_timeout);
         let has_ended = |answer: &AttemptOutcome| answer.verdict(beside) == Verdict::Ended;
         match select(first, second).await {
-            Either::Left((answer, second)) if !has_ended(&answer) => (second.await, 2, answer.given_up()),
-            Either::Right((answer, first)) if !has_ended(&answer) => (first.await, 2, answer.given_up()),
-            Either::Left((answer, _)) | Either::Right((answer, _)) => (answer, 2, None),
+            Either::Left((answer, second)) if !has_ended(&answer) => match second.await {
+                Some(second) => (second, 2, answer.given_up()),
+                None => (answer, 1, None),
+            },
+            Either::Right((None, first)) => (first.await, 1, None),
+            Either::Right((Some(answer), first)) if !has_ended(&answer) => (first.await, 2, answer.given_up()),
+            Either::Left((answer, _)) | Either::Right((Some(answer), _)) => (answer, 2, None),
         }
     }
 
-    /// Makes further attempts, the first of them after this pause.
-    pub(crate) async fn again(mut self, pause: Duration) -> Result<Response<ResponseBody<B>>, BoxError> {
-        sleep(pause).await;
-        let answer = self.bounded(self.send(self.attempts.before())).await;
-        let answer = self.until_end(answer).await;
+    /// Makes further attempts, the first of them after this answer and this pause.
+    pub(crate) async fn again(
+        mut self,
+        answer: AttemptOutcome,
+        pause: Duration,
+    ) -> Result<Response<ResponseBody<B>>, BoxError> {
+        let answer = self.after(answer, Some(pause)).await;
         self.finish(answer)
     }
 
     /// Makes further attempts until the answer of one is the answer of the operation.
-    async fn until_end(&mut self, mut answer: AttemptOutcome) -> AttemptOutcome {
-        while let Some(pause) = self.next(&answer) {
-            sleep(pause).await;
-            answer = self.bounded(self.send(self.attempts.before())).await;
+    async fn until_end(&mut self, answer: AttemptOutcome) -> AttemptOutcome {
+        let pause = self.next(&answer);
+        self.after(answer, pause).await
+    }
+
+    async fn after(&mut self, mut answer: AttemptOutcome, mut pause: Option<Duration>) -> AttemptOutcome {
+        while let Some(time) = pause {
+            sleep(time).await;
+            let Some(next) = self.send(self.attempts.before()).await else { break };
+            answer = next;
+            pause = self.next(&answer);
         }
         answer
     }
@@ -173,6 +189,9 @@ where
             Verdict::Again(_) | Verdict::Late if self.may_not_be_repeated() => Verdict::Unknown,
             verdict => verdict,
         };
+        if let Some(time) = answer.protected_for() {
+            self.attempts.end_by(Expiry::after(time));
+        }
         let pause = self.attempts.next(verdict, &self.shared.settings)?;
         self.attempts.give_up(answer.given_up());
         Some(pause)
@@ -245,16 +264,17 @@ where
             self.note(End::Failed);
         }
         let is_processing = status == Some(IdempotencyStatus::Processing);
-        let expires = is_processing.then(|| expires_or_untold(&answer));
+        let attempt_timeout = self.shared.settings.attempt_timeout;
+        let last = is_processing.then(|| last_replay_or_untold(&answer, attempt_timeout));
         let mut response = answer.into_response()?;
         let delivery = Delivery { attempts: self.attempts.made(), replayed: was_replayed(response.headers()) };
         if delivery != Delivery::AT_ONCE {
             response.extensions_mut().insert(delivery);
         }
-        if let (Some(expires), Some(key)) = (expires, self.head.key()) {
+        if let (Some(last), Some(key)) = (last, self.head.key()) {
             let pending = Pending {
-                attempt_timeout: self.shared.settings.attempt_timeout,
-                expires,
+                attempt_timeout,
+                last,
                 key: key.to_owned(),
                 head: self.head,
                 message: self.message,
@@ -273,19 +293,19 @@ where
         AttemptFuture::new(sent, self.shared.settings.max_response_bytes)
     }
 
-    /// Makes one attempt, after so many others.
-    async fn send(&self, before: u32) -> AttemptOutcome {
-        self.peer.send(self.request(before)).await
+    /// Makes one attempt, after so many others; `None` if the time of the operation is over.
+    async fn send(&self, before: u32) -> Option<AttemptOutcome> {
+        self.bounded(self.peer.send(self.request(before), Some(self.attempts.deadline()))).await
     }
 
     fn request(&self, before: u32) -> Request<Body> {
-        let left = self.attempts.deadline().saturating_duration_since(Instant::now());
+        let left = self.attempts.deadline().left();
         self.head.attempt(Body::new(Full::new(self.message.clone())), before, left)
     }
 
     /// Ends an attempt when its time is over.
-    async fn bounded(&self, attempt: impl Future<Output = AttemptOutcome>) -> AttemptOutcome {
-        timeout_at(self.attempts.end(&self.shared.settings), attempt).await.unwrap_or(AttemptOutcome::TimedOut)
+    async fn bounded<T: From<AttemptOutcome>>(&self, attempt: impl Future<Output = T>) -> T {
+        timeout_at(self.attempts.end(&self.shared.settings), attempt).await.unwrap_or(AttemptOutcome::TimedOut.into())
     }
 }
 

@@ -19,6 +19,7 @@ use tower_service::Service;
 use crate::{
     BoxError,
     attempt::{AttemptFuture, AttemptOutcome},
+    expiry::Expiry,
 };
 
 /// The inner service of the layer.
@@ -71,19 +72,26 @@ where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    /// Makes one attempt.
-    pub(crate) async fn send(&self, request: Request<Body>) -> AttemptOutcome {
+    /// Makes one attempt; `None` if it is not sent, as this time has come: the machine may have slept until now.
+    pub(crate) async fn send(&self, request: Request<Body>, until: Option<Expiry>) -> Option<AttemptOutcome> {
         let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Err(error) = poll_fn(|cx| service.poll_ready(cx)).await {
-            return AttemptOutcome::Lost(error.into());
+            return Some(AttemptOutcome::Lost(error.into()));
         }
-        AttemptFuture::new(service.call(request), self.max_response_bytes).await
+        if until.is_some_and(Expiry::has_come) {
+            return None;
+        }
+        Some(AttemptFuture::new(service.call(request), self.max_response_bytes).await)
     }
 }
 
 /// A [`Peer`] that hides the type of its service.
 pub(crate) trait DynPeer: Send + Sync {
-    fn send(&self, request: Request<Body>) -> Pin<Box<dyn Future<Output = AttemptOutcome> + Send + '_>>;
+    fn send(
+        &self,
+        request: Request<Body>,
+        until: Option<Expiry>,
+    ) -> Pin<Box<dyn Future<Output = Option<AttemptOutcome>> + Send + '_>>;
 
     /// Whether its server has said that it has no `WaitOperation`.
     fn without_wait(&self) -> &AtomicBool;
@@ -97,8 +105,12 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    fn send(&self, request: Request<Body>) -> Pin<Box<dyn Future<Output = AttemptOutcome> + Send + '_>> {
-        Box::pin(Peer::send(self, request))
+    fn send(
+        &self,
+        request: Request<Body>,
+        until: Option<Expiry>,
+    ) -> Pin<Box<dyn Future<Output = Option<AttemptOutcome>> + Send + '_>> {
+        Box::pin(Peer::send(self, request, until))
     }
 
     fn without_wait(&self) -> &AtomicBool {

@@ -6,7 +6,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http::Request;
 use http_body_util::Full;
 use prost::Message as _;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::{
     IdempotencyStatus, Reason,
@@ -17,6 +17,7 @@ use crate::{
     attempt::{AttemptOutcome, was_replayed},
     captured::HEAD,
     completion_error::CompletionError,
+    expiry::Expiry,
     head::Head,
     peer::DynPeer,
     verdict::{Others, Verdict},
@@ -38,8 +39,8 @@ pub(crate) enum WorkStatus {
 /// A call that was answered before the work behind it ended.
 pub(crate) struct Pending {
     pub(crate) attempt_timeout: Duration,
-    /// The time at which its key stops to protect.
-    pub(crate) expires: Instant,
+    /// The time by which its last replay has to be sent.
+    pub(crate) last: Expiry,
     pub(crate) head: Head,
     pub(crate) key: String,
     pub(crate) message: Bytes,
@@ -50,7 +51,7 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) enum Look {
     /// The work has this status. The key may protect for longer.
-    Status(IdempotencyStatus, Option<Instant>),
+    Status(IdempotencyStatus, Option<Expiry>),
     /// There is no answer for now. The server may say when there may be one.
     Unanswered(Status, Option<Duration>),
     /// It cannot be asked in this way.
@@ -69,7 +70,10 @@ impl Pending {
             timeout: prost_types::Duration::try_from(at_most).ok(),
         };
         let head = self.head.for_procedure("idempotency.v1.OperationService", "WaitOperation");
-        let answer = self.send(head.request(body(framed(&asked))), at_most.saturating_add(self.attempt_timeout)).await;
+        let request = head.request(body(framed(&asked)));
+        let Some(answer) = self.send(request, None, at_most.saturating_add(self.attempt_timeout)).await else {
+            return Look::CannotWait;
+        };
         match (answer.verdict(Others::None), answer.error()) {
             (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
             (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
@@ -86,10 +90,12 @@ impl Pending {
         }
     }
 
-    /// Makes the same call again, which is replayed.
-    pub(crate) async fn replay(&self) -> Look {
+    /// Makes the same call again, which is replayed, unless this time has come.
+    pub(crate) async fn replay(&self, last: Expiry) -> Look {
         let request = self.head.attempt(body(self.message.clone()), 1, self.attempt_timeout);
-        let answer = self.send(request, self.attempt_timeout).await;
+        let Some(answer) = self.send(request, Some(last), self.attempt_timeout).await else {
+            return Look::Ended(CompletionError::KeyExpires);
+        };
         match (answer.verdict(Others::None), answer.error()) {
             (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
             (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
@@ -101,16 +107,16 @@ impl Pending {
                 let headers = answer.headers().filter(|headers| was_replayed(headers));
                 let Some(headers) = headers else { return Look::Ended(CompletionError::NotReplayed) };
                 match IdempotencyStatus::of(headers) {
-                    Some(status) => Look::Status(status, expires(&answer)),
+                    Some(status) => Look::Status(status, last_replay(&answer, self.attempt_timeout)),
                     None => Look::Ended(CompletionError::NoStatus),
                 }
             }
         }
     }
 
-    async fn send(&self, request: Request<Body>, at_most: Duration) -> AttemptOutcome {
-        let sent = self.peer.send(request);
-        timeout(at_most, sent).await.unwrap_or(AttemptOutcome::TimedOut)
+    async fn send(&self, request: Request<Body>, until: Option<Expiry>, at_most: Duration) -> Option<AttemptOutcome> {
+        let sent = self.peer.send(request, until);
+        timeout(at_most, sent).await.unwrap_or(Some(AttemptOutcome::TimedOut))
     }
 }
 
@@ -120,14 +126,15 @@ impl fmt::Debug for Pending {
     }
 }
 
-/// Returns the time at which the key of an answer stops to protect, which has come now; `None` if the server does not tell.
-fn expires(answer: &AttemptOutcome) -> Option<Instant> {
-    Instant::now().checked_add(answer.protected_for()?)
+/// Returns the time by which a last replay has to be sent, so that it is over when the key stops to protect; `None` if the server does not
+/// tell in this answer, which has come now.
+fn last_replay(answer: &AttemptOutcome, attempt_timeout: Duration) -> Option<Expiry> {
+    Some(Expiry::after(answer.protected_for()?.saturating_sub(attempt_timeout)))
 }
 
-/// As [`expires`], or the time that is taken for it.
-pub(crate) fn expires_or_untold(answer: &AttemptOutcome) -> Instant {
-    expires(answer).unwrap_or_else(|| Instant::now() + UNTOLD)
+/// As [`last_replay`], or the time that is taken for it.
+pub(crate) fn last_replay_or_untold(answer: &AttemptOutcome, attempt_timeout: Duration) -> Expiry {
+    last_replay(answer, attempt_timeout).unwrap_or_else(|| Expiry::after(UNTOLD.saturating_sub(attempt_timeout)))
 }
 
 fn of_operation(operation: &Operation) -> Look {

@@ -16,6 +16,7 @@ use tonic_idempotency_wire::IdempotencyStatus;
 
 use crate::{
     completion_error::CompletionError,
+    expiry::Expiry,
     pending::{Look, Pending, WorkStatus},
 };
 
@@ -130,8 +131,8 @@ struct AskedCall {
     pending: Arc<Pending>,
     delays: ExponentialBackoff,
     pauses: [Duration; 2],
-    /// The time at which its key stops to protect.
-    expires: Instant,
+    /// The time by which its last replay has to be sent.
+    last: Expiry,
     /// Whether the server may have `WaitOperation`.
     waits: bool,
 }
@@ -145,8 +146,8 @@ impl Looks {
             WorkStatus::Processing(pending) => {
                 let delays =
                     ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
-                let (expires, waits) = (pending.expires, pending.peer.may_wait());
-                Stage::Begun(AskedCall { pending, delays: delays.build(), pauses, expires, waits })
+                let (last, waits) = (pending.last, pending.peer.may_wait());
+                Stage::Begun(AskedCall { pending, delays: delays.build(), pauses, last, waits })
             }
         };
         Self { began, deadline: timeout.and_then(|timeout| began.checked_add(timeout)), made: 0, stage }
@@ -180,7 +181,7 @@ impl Looks {
         let look = async {
             match asked.waits {
                 true => asked.pending.wait(self.left()).await,
-                false => asked.pending.replay().await,
+                false => asked.pending.replay(asked.last).await,
             }
         };
         let look = match self.deadline {
@@ -191,8 +192,8 @@ impl Looks {
             Look::Ended(error) => ProgressEvent::Ended(Err(error)),
             Look::Status(IdempotencyStatus::Completed, _) => ProgressEvent::Ended(Ok(())),
             Look::Status(IdempotencyStatus::Failed, _) => ProgressEvent::Ended(Err(CompletionError::Failed)),
-            Look::Status(IdempotencyStatus::Processing, expires) => {
-                asked.expires = expires.unwrap_or(asked.expires);
+            Look::Status(IdempotencyStatus::Processing, last) => {
+                asked.last = last.unwrap_or(asked.last);
                 // A server that has waited has made the pause.
                 let next = self.next(&mut asked).map(|next| next.saturating_sub(began.elapsed()));
                 self.pause(asked, None, next)
@@ -248,6 +249,6 @@ impl AskedCall {
 
     /// Returns whether a replay after this pause might not be over when the key expires.
     fn is_too_late(&self, pause: Duration) -> bool {
-        pause.saturating_add(self.pending.attempt_timeout) >= self.expires.saturating_duration_since(Instant::now())
+        pause >= self.last.left()
     }
 }

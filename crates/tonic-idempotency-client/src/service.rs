@@ -97,7 +97,10 @@ where
         let journaled =
             journal.and_then(|journal| Some((journal.clone(), journal.entry(&parts, message.clone(), timeout)?)));
         let mut attempts = Attempts::new(&self.shared.settings, timeout);
-        attempts.give_up(from_journal.and_then(|sent| sent.given_up));
+        if let Some(sent) = from_journal {
+            attempts.give_up(sent.given_up);
+            attempts.end_by(sent.expires);
+        }
         let operation = Operation {
             attempts,
             head: Head::of(&parts),

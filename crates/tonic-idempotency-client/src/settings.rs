@@ -6,7 +6,10 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 use tower::retry::budget::{Budget as _, TpsBudget};
 
-use crate::verdict::{Others, Verdict};
+use crate::{
+    expiry::Expiry,
+    verdict::{Others, Verdict},
+};
 
 /// The budget limits the further attempts of all calls together, so that they do not make an outage worse. It allows a share of the
 /// calls that were answered in this time, and a number of attempts per second besides.
@@ -67,7 +70,7 @@ pub(crate) struct Attempts {
     /// Whether the budget has refused a further attempt, because all calls together have used it up.
     is_refused_by_budget: bool,
     began: Instant,
-    deadline: Instant,
+    deadline: Expiry,
     /// The longest that the next random pause can be: twice its mean.
     delays: ExponentialBackoff,
 }
@@ -78,16 +81,18 @@ impl Attempts {
         let [first, longest] = settings.delays;
         let delays = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
         let timeout = timeout.unwrap_or(settings.operation_timeout);
-        let now = Instant::now();
-        // A timeout that is too long for the clock is as good as none.
-        let deadline = now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365));
-        let given_up = None;
-        Self { made: 1, polls: 0, given_up, is_refused_by_budget: false, began: now, deadline, delays: delays.build() }
+        let (began, deadline, given_up) = (Instant::now(), Expiry::after(timeout), None);
+        Self { made: 1, polls: 0, given_up, is_refused_by_budget: false, began, deadline, delays: delays.build() }
     }
 
-    /// The time at which the operation ends.
-    pub(crate) fn deadline(&self) -> Instant {
+    /// The time at which the operation ends: nothing is sent after it.
+    pub(crate) fn deadline(&self) -> Expiry {
         self.deadline
+    }
+
+    /// Has the operation end at this time at the latest, as its key may not protect it for longer.
+    pub(crate) fn end_by(&mut self, expiry: Expiry) {
+        self.deadline = self.deadline.min(expiry);
     }
 
     /// The number of attempts made, including the one under way.
@@ -102,7 +107,7 @@ impl Attempts {
 
     /// The time at which the attempt that is under way ends.
     pub(crate) fn end(&self, settings: &Settings) -> Instant {
-        Instant::now().checked_add(settings.attempt_timeout).map_or(self.deadline, |end| end.min(self.deadline))
+        self.deadline.min(Expiry::after(settings.attempt_timeout)).by_timers()
     }
 
     /// Returns the pause before the next attempt; `None` if there is no next attempt. A request that only asks for a call that runs does not
@@ -124,7 +129,7 @@ impl Attempts {
         if is_running {
             pause = pause.max(least);
         }
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.deadline.left();
         if pause.saturating_add(LEAST) >= left || !is_running && self.made >= settings.attempts {
             return None;
         }

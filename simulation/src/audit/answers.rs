@@ -110,12 +110,9 @@ impl Audit<'_> {
         let kept = self.evidence.journals.get(&operation.number);
         let is_sent_once_more =
             |run: &HandlerRun| kept.is_some_and(|kept| kept.is_sent_once_more(answer.got, run.began));
-        // Its next process knows nothing of an attempt that may still run.
-        let is_another = || kept.is_some_and(|kept| kept.is_sent_once_more(answer.sent, answer.got));
         let is_on_the_way = |(number, run): (usize, &HandlerRun)| {
             run.operation == operation.number
                 && !self.excuses.uses("a client was killed before the end was on its disk", is_sent_once_more(run))
-                && !self.excuses.uses("a client was killed while an attempt was under way", is_another())
                 && run.attempt == answer.attempt
                 && answer.got + self.excuses.jumps(run.began, answer.got)
                     < run.began + self.plan.settings.policies.retention

@@ -49,8 +49,11 @@ impl Audit<'_> {
     /// Returns whether a call may have its key, or the recovery may have it to find out how the call has ended.
     fn may_be_held_by(&self, number: usize, at: Duration) -> bool {
         let call = &self.evidence.calls[number];
-        let is_open =
-            |run: &HandlerRun| run.call == number && run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        // A run whose release was lost is as open as one that has had its effect: the next one of the key cannot end it.
+        let is_open = |run: &HandlerRun| {
+            let has_effect = run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+            run.call == number && (has_effect || self.excuses.release_waits(run).is_some())
+        };
         // It is answered when its key is released, unless its client gave it up before.
         let is_told = |answer: &Answer| {
             self.is_of(answer, call.attempt)

@@ -10,6 +10,7 @@ mod lost_answers;
 mod pass_through;
 mod prelude;
 mod protection;
+mod standstill;
 mod telemetry;
 
 use super::sample::process;

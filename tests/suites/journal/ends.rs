@@ -142,7 +142,8 @@ async fn a_server_may_say_that_it_forgets_a_key_sooner() {
         let in_progress = || Status::with_metadata(Code::Unavailable, "", metadata.clone());
         setup.server.fails(std::iter::repeat_with(in_progress).take(3));
         setup.client.create_order(keyed("shop", key)).await.expect_err("the server is busy");
-        setup.server.seen();
+        setup.server.clear();
+        assert_eq!(setup.server.seen().len(), if is_sent { 3 } else { 1 }, "{key}");
         let resumed = setup.journal.resume(setup.service.clone()).await;
         let outcome = &resumed.last().expect("an entry").outcome;
         assert_eq!(matches!(outcome, Outcome::Answered(_)), is_sent, "{outcome:?}");

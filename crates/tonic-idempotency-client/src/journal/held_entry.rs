@@ -14,7 +14,7 @@ use super::{
     inner::Inner,
     writer::Purpose,
 };
-use crate::attempt::AttemptOutcome;
+use crate::{attempt::AttemptOutcome, expiry::Expiry};
 
 /// An entry that this process sends. If it is dropped, the entry stays, and is sent again later.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub(crate) struct HeldEntry {
     /// When an attempt was given up that may be under way, and how often it had been sent, when it was taken.
     given_up: Option<Instant>,
     failures: u32,
+    expires: Expiry,
     left: Option<Left>,
 }
 
@@ -82,7 +83,8 @@ impl HeldEntry {
 
     pub(super) fn new(id: u64, journal: Arc<Inner>, was_sent: bool) -> Self {
         let (given_up, failures) = (journal.index.given_up(id), journal.index.failures(id));
-        Self { id, journal, was_sent, given_up, failures, left: None }
+        let expires = journal.index.expires(id);
+        Self { id, journal, was_sent, given_up, failures, expires, left: None }
     }
 
     /// Waits until the earlier entries of its lane have ended.
@@ -109,6 +111,11 @@ impl HeldEntry {
     /// When its last attempt was given up, before this process has taken it, if that attempt may be under way.
     pub(crate) fn given_up(&self) -> Option<Instant> {
         self.given_up
+    }
+
+    /// The time after which it is not sent any more.
+    pub(crate) fn expires(&self) -> Expiry {
+        self.expires
     }
 
     /// Whether no other call of this process has sent it since it was taken.
@@ -158,12 +165,13 @@ impl HeldEntry {
     }
 
     fn note(&self, mut entry: Entry, answer: &AttemptOutcome, attempts: u32) {
-        let protected = answer.protected_for().and_then(|time| SystemTime::now().checked_add(time));
+        let protected_for = answer.protected_for();
+        let protected = protected_for.and_then(|time| SystemTime::now().checked_add(time));
         entry.attempts = entry.attempts.saturating_add(attempts);
         entry.protected_until = protected.or(entry.protected_until);
         entry.protection = self.journal.protection(&entry);
-        if let Some(until) = protected {
-            self.journal.index.protected_until(self.id, until);
+        if let Some(time) = protected_for {
+            self.journal.index.expire_by(self.id, Expiry::after(time));
         }
         drop(self.journal.note(self.id, &entry));
     }

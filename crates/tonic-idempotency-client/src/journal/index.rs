@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use tokio::{
@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{Caller, Entry, EntryState, Lane, entry::Identity};
-use crate::{OperationKey, telemetry::JournalGauges};
+use crate::{OperationKey, expiry::Expiry, telemetry::JournalGauges};
 
 /// The entries of a journal.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ pub(crate) struct Slot {
     pub(crate) failures: u32,
     /// When its last attempt was given up that may be under way.
     given_up: Option<Instant>,
-    /// The time until which it may be sent, by the journal's setting or an answer of the server.
-    expires: SystemTime,
+    /// The time after which it is not sent any more, by the journal's setting or an answer of the server.
+    expires: Expiry,
     due: Instant,
     is_expired: bool,
     /// Whether it was resumed and has failed.
@@ -115,7 +115,7 @@ impl Index {
             return EnterOutcome::New(id);
         };
         let Some(known) = slots.by_id.get_mut(&id) else { return EnterOutcome::Unwritten };
-        if known.is_expired || known.expires <= SystemTime::now() {
+        if known.is_expired || known.expires.has_come() {
             return EnterOutcome::Expired;
         }
         let is_being_noted = known.has_failed && known.under_way > 0;
@@ -186,10 +186,15 @@ impl Index {
     }
 
     /// Notes when the key of an entry ceases to protect.
-    pub(crate) fn protected_until(&self, id: u64, until: SystemTime) {
+    pub(crate) fn expire_by(&self, id: u64, expiry: Expiry) {
         if let Some(slot) = self.slots().by_id.get_mut(&id) {
-            slot.expires = slot.expires.min(until);
+            slot.expires = slot.expires.min(expiry);
         }
+    }
+
+    /// Returns when an entry is not sent any more. One that has ended is not.
+    pub(crate) fn expires(&self, id: u64) -> Expiry {
+        self.slots().by_id.get(&id).map_or_else(|| Expiry::after(Duration::ZERO), |slot| slot.expires)
     }
 
     pub(crate) fn contains(&self, id: u64) -> bool {
@@ -297,7 +302,7 @@ impl Index {
 
 impl Slot {
     /// The slot of an entry that may be sent until this time.
-    pub(crate) fn of(entry: &Entry, expires: SystemTime) -> Self {
+    pub(crate) fn of(entry: &Entry, expires: Expiry) -> Self {
         Self {
             key: entry.key.clone(),
             lane: entry.lane.clone(),
@@ -328,7 +333,7 @@ impl Slot {
     fn state(&self) -> EntryState {
         match self.under_way {
             0 if self.has_failed => EntryState::Failed,
-            0 if self.is_expired || self.expires <= SystemTime::now() => EntryState::Expired,
+            0 if self.is_expired || self.expires.has_come() => EntryState::Expired,
             0 => EntryState::Waiting,
             _ => EntryState::UnderWay,
         }
@@ -372,7 +377,7 @@ impl Slots {
         if slot.under_way > 0 || !slot.is_written || slot.has_failed {
             return TakeOutcome::Busy(slot.clone());
         }
-        if slot.is_expired || slot.expires <= SystemTime::now() {
+        if slot.is_expired || slot.expires.has_come() {
             slot.is_expired = true;
             let slot = slot.clone();
             self.leave_lane(id, &slot);
@@ -418,8 +423,6 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn slot(key: &str, lane: Option<&str>) -> Slot {
@@ -431,7 +434,7 @@ mod tests {
             written: SystemTime::now(),
             failures: 0,
             given_up: None,
-            expires: SystemTime::now() + Duration::from_secs(60),
+            expires: Expiry::after(Duration::from_secs(60)),
             due: Instant::now(),
             is_expired: false,
             has_failed: false,
@@ -499,7 +502,7 @@ mod tests {
     #[test]
     fn gives_out_an_expired_entry_once_and_lets_its_lane_go_on() {
         let mut old = slot("old", Some("a"));
-        old.expires = SystemTime::now();
+        old.expires = Expiry::after(Duration::ZERO);
         let index = Index::new(0, [(7, old.clone()), (8, slot("new", Some("a")))]);
         assert!(matches!(index.take_due(), Ok((7, TakeOutcome::Expired(_)))));
         assert!(matches!(index.take_due(), Ok((8, TakeOutcome::ToSend(_)))));

@@ -21,6 +21,7 @@ use super::{
     index::{Index, Slot},
     writer::{Purpose, Writer},
 };
+use crate::expiry::Expiry;
 
 /// The number of times that a pause doubles.
 const GROWTHS: u32 = 32;
@@ -58,10 +59,10 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// The time after which an entry is not sent any more.
-    pub(crate) fn expires(&self, entry: &Entry) -> SystemTime {
+    pub(crate) fn expires(&self, entry: &Entry) -> Expiry {
         // The clock may have been ahead when it was written.
         let by_age = entry.written.min(SystemTime::now()).checked_add(self.max_age);
-        by_age.into_iter().chain(entry.protected_until).min().unwrap_or(entry.written)
+        Expiry::at(by_age.into_iter().chain(entry.protected_until).min().unwrap_or(entry.written))
     }
 
     /// Whether metadata with this name is stored.
@@ -265,8 +266,8 @@ mod tests {
         let settings = JournalBuilder::default().settings;
         for (ahead, longest) in [(0, 23), (48, 23), (1000, 23)] {
             entry.written = SystemTime::now() + Duration::from_secs(ahead * 3600);
-            let left = settings.expires(&entry).duration_since(SystemTime::now()).expect("it may be sent");
-            assert!(left <= Duration::from_secs(longest * 3600), "{ahead}: {left:?}");
+            let left = settings.expires(&entry).left();
+            assert!(!left.is_zero() && left <= Duration::from_secs(longest * 3600), "{ahead}: {left:?}");
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     BoxError, Delivery,
     attempt::{AttemptFuture, AttemptOutcome},
     captured::HEAD,
+    expiry::Expiry,
     telemetry::resumed,
     verdict::{Others, Verdict},
 };
@@ -28,6 +29,8 @@ use crate::{
 /// Marks a request of an entry, so that the layer does not write it down again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromJournal {
+    /// The time after which it is not sent any more.
+    pub(crate) expires: Expiry,
     /// When its last attempt was given up that may be under way.
     pub(crate) given_up: Option<Instant>,
     pub(crate) protection: Protection,
@@ -102,7 +105,10 @@ where
         held.put_back();
         return Some(Resumed::new(slot, entry.message(), Outcome::Unresolved(error.status())));
     }
-    let answer = send(&entry, held.given_up(), service).await;
+    let Some(answer) = send(&entry, &held, service).await else {
+        held.put_back();
+        return Some(Resumed::new(slot, entry.message(), Outcome::Unresolved(too_late())));
+    };
     let delivery = answer.delivery();
     // From here on, an answer that does not end the operation counts as an error. The service may be without the layer.
     if answer.is_last_word() || answer.verdict(Others::Over) == Verdict::Ended {
@@ -180,7 +186,8 @@ async fn tell(journal: &Inner, resumed: &Resumed) -> Telling {
     Telling::Panicked
 }
 
-async fn send<S, B>(entry: &Entry, given_up: Option<Instant>, mut service: S) -> AttemptOutcome
+/// Sends an entry; `None` if it has expired meanwhile.
+async fn send<S, B>(entry: &Entry, held: &HeldEntry, mut service: S) -> Option<AttemptOutcome>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
@@ -188,12 +195,16 @@ where
     B::Error: Into<BoxError>,
 {
     if let Err(error) = poll_fn(|cx| service.poll_ready(cx)).await {
-        return AttemptOutcome::Lost(error.into());
+        return Some(AttemptOutcome::Lost(error.into()));
+    }
+    let (expires, given_up) = (held.expires(), held.given_up());
+    if expires.has_come() {
+        return None;
     }
     let mut request = entry.request();
-    request.extensions_mut().insert(FromJournal { given_up, protection: entry.protection });
+    request.extensions_mut().insert(FromJournal { expires, given_up, protection: entry.protection });
     // The layer of the service limits the size.
-    AttemptFuture::new(service.call(request), usize::MAX).await
+    Some(AttemptFuture::new(service.call(request), usize::MAX).await)
 }
 
 fn outcome(answer: AttemptOutcome, delivery: Delivery) -> Outcome {
@@ -214,6 +225,10 @@ fn without_protection() -> Status {
         "the call was not sent: it may have been before, and no answer has shown that its server has the layer, so that it could run twice; \
          Journal::send_again sends it nevertheless",
     )
+}
+
+fn too_late() -> Status {
+    Status::deadline_exceeded("the call was not sent: its entry has expired meanwhile")
 }
 
 fn unreadable(error: &JournalError) -> Status {
