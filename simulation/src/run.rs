@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tonic_idempotency_client::IdempotencyClientLayer;
 
 use crate::{
-    audit::{self, Tally, Verdict, Violation},
+    audit::{self, Verdict, Violation},
     client::Client,
     database::Database,
     go::GoServer,
@@ -43,7 +43,7 @@ pub struct Report {
     /// The promises that were broken.
     pub violations: Vec<Violation>,
     /// How often each excuse was used.
-    pub excuses: Tally,
+    pub excuses: Counts,
     /// How often other things have happened.
     pub counts: Counts,
     /// Equal for equal runs.
@@ -59,7 +59,7 @@ impl Report {
         Self {
             calls: 0,
             violations: vec![violation],
-            excuses: Tally::new(),
+            excuses: Counts::new(),
             counts: Counts::new(),
             digest: 0,
             lines: Vec::new(),

@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::{
-    audit::{Tally, Violation},
+    audit::Violation,
     plan::Plan,
     run::{Report, run},
     service::PLANNED,
@@ -52,7 +52,7 @@ pub struct Outcome {
     /// Seeds that broke a promise, in ascending order.
     pub failures: Vec<(u64, Vec<Violation>)>,
     /// How often each excuse was used.
-    pub excuses: Tally,
+    pub excuses: Counts,
     /// How often other things have happened.
     pub counts: Counts,
 }
@@ -61,7 +61,7 @@ pub struct Outcome {
 /// process ends with its number.
 pub fn swarm(bounds: &Bounds, tell: impl Fn(u64, u64) + Sync) -> Outcome {
     let (next, seeds, calls) = (AtomicU64::new(bounds.seeds.start), AtomicU64::new(0), AtomicU64::new(0));
-    let (failures, excuses, counts) = (Mutex::new(Vec::new()), Mutex::new(Tally::new()), Mutex::new(Counts::new()));
+    let (failures, excuses, counts) = (Mutex::new(Vec::new()), Mutex::new(Counts::new()), Mutex::new(Counts::new()));
     let began = Instant::now();
     let running = Arc::new(Running::default());
     hush();
@@ -117,7 +117,7 @@ fn watch(running: &Weak<Running>) {
     }
 }
 
-fn add<T: Ord>(to: &Mutex<BTreeMap<T, u64>>, counts: BTreeMap<T, u64>) {
+fn add(to: &Mutex<Counts>, counts: Counts) {
     let mut to = lock(to);
     for (what, count) in counts {
         *to.entry(what).or_default() += count;

@@ -5,12 +5,12 @@ use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, time::Duration};
 use tonic_idempotency::policy::{LeasePolicy, StorePolicy};
 use uuid::Uuid;
 
-use super::Tally;
 use crate::{
     database::{KEEPALIVES, Loss, SILENCE},
     ledger::{Call, Evidence, HandlerRun, Strike},
     plan::{End, Kind, Plan, Procedure, caller},
     server::UNRECORDED,
+    sometimes::Counts,
     world::{BEGINNING, Process},
 };
 
@@ -50,14 +50,14 @@ pub(super) struct Excuses<'a> {
     /// When each effect in the database was committed, by the number of its run.
     pub(super) committed: BTreeMap<u64, Duration>,
     /// How often each was used.
-    pub(super) uses: RefCell<Tally>,
+    pub(super) uses: RefCell<Counts>,
 }
 
 impl Excuses<'_> {
     /// Counts the use of an excuse, if it is one.
     pub(super) fn uses(&self, excuse: &'static str, is_excused: bool) -> bool {
         if is_excused {
-            *self.uses.borrow_mut().entry(excuse).or_default() += 1;
+            *self.uses.borrow_mut().entry(excuse.to_owned()).or_default() += 1;
         }
         is_excused
     }

@@ -53,7 +53,7 @@ mod statuses;
 mod tests;
 mod waits;
 
-use std::{cell::RefCell, collections::BTreeMap, fmt};
+use std::{cell::RefCell, fmt};
 
 use uuid::Uuid;
 
@@ -63,6 +63,7 @@ use crate::{
     journal,
     ledger::{Evidence, HandlerRun},
     plan::{Plan, Procedure},
+    sometimes::Counts,
 };
 
 /// A promise that was broken.
@@ -80,16 +81,13 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How often something has happened, by its name.
-pub type Tally = BTreeMap<&'static str, u64>;
-
 /// The judgement of a run.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// The promises that were broken.
     pub violations: Vec<Violation>,
     /// How often each excuse was used.
-    pub excuses: Tally,
+    pub excuses: Counts,
 }
 
 /// Judges a run.
