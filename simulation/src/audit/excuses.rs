@@ -20,6 +20,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// The time within which one retry heals what was over at once.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// The most connections that a few calls take at one moment.
+const SMALL: usize = 3;
+
 /// The renewals of one key that may be on their way at once.
 const RENEWALS: u32 = 5;
 
@@ -348,8 +351,10 @@ impl Excuses<'_> {
                 Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits | Kind::CutsAtStatements => {
                     settings.timeout + fault.trouble.latency[1] + fault.trouble.commit[1]
                 }
-                // Hundreds of calls that ask have all connections.
-                Kind::SlowStatuses if settings.is_burst => settings.timeout + fault.trouble.status[1],
+                // Calls that ask before the first is overdue have all connections: hundreds of them, or as many as a small pool has.
+                Kind::SlowStatuses if settings.is_burst || settings.connections <= SMALL => {
+                    settings.timeout + fault.trouble.status[1]
+                }
                 Kind::CutClients
                 | Kind::CutDatabase(_)
                 | Kind::DistortClients

@@ -203,3 +203,32 @@ impl<'a, D: Driver> Failures<'a, D> {
         !self.progress.has_answer() && (lasts || connections.contact_is_lost())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::store::sql::batch::fake::Fake;
+
+    /// The contact is lost already, so that the next attempt is the last one, long before the time of the call is over.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_a_shared_statement_loses_is_lost_to_each_of_its_calls() {
+        for (fault, kind) in [(Some(Fault::Lost), StoreErrorKind::Interrupted), (None, StoreErrorKind::Unreachable)] {
+            let connections = Connections::new(Fake::new(), Arc::default());
+            for _ in 0..3 {
+                connections.fails();
+                advance(connections.timeout_of_operations() / 2).await;
+            }
+            let progress = Arc::new(OperationProgress::new(connections.deadline(), Arc::default()));
+            let begun = (Instant::now(), std::time::Instant::now());
+            let mut failures = Failures::new(&connections, &progress, begun, false);
+            let plan = AttemptPlan { with_status: false, together: true, in_doubt: false };
+            let (plan, _) = failures.next(plan, Failure::Together { fault }).expect("an attempt of its own");
+            let away = AcquireError::new(AcquireErrorKind::Unreachable, "no server");
+            assert!(failures.next(plan, Failure::NoConnection(away)).is_none());
+            let error = failures.error();
+            assert_eq!((error.kind(), error.may_have_happened()), (kind, fault.is_some()));
+        }
+    }
+}

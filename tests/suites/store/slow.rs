@@ -1,6 +1,11 @@
 //! A database that is slow, or too busy, but reachable.
 
-use futures_util::FutureExt as _;
+use std::pin::pin;
+
+use futures_util::{
+    FutureExt as _,
+    future::{Either, select},
+};
 use tokio::time::timeout;
 use tonic_idempotency::store::StatusError;
 use tonic_idempotency_tests::Lines;
@@ -166,6 +171,33 @@ async fn a_statement_that_takes_too_long_is_overload_and_leaves_its_connection_t
         acquire(&patient(pool), &first).await;
     };
     join_all([1, 4].map(is_overload)).await;
+}
+
+/// Not a word comes for one call, and for others there are answers.
+#[tokio::test]
+async fn a_statement_without_an_answer_is_overload_if_others_are_answered() {
+    let (database, owner) = Database::with_owner().await;
+    let slow = new_claim();
+    let sleeps = format!(
+        "CREATE FUNCTION tenant.sleeps() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN NEW; END $$;
+         CREATE TRIGGER sleeps BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW
+         WHEN (NEW.idempotency_key = '{}') EXECUTE FUNCTION tenant.sleeps()",
+        slow.reservation.key.as_uuid()
+    );
+    execute(&owner, &sleeps).await;
+    let store = patient(database.pool(8)).timeout(Duration::from_secs(2));
+    let mut claimed = pin!(store.claim(&slow));
+    let error = loop {
+        let others = pin!(async { complete(&store, &new_claim(), &completion("done")).await });
+        match select(claimed.as_mut(), others).await {
+            Either::Left((ended, others)) => {
+                others.await;
+                break ended.expect_err("it sleeps");
+            }
+            Either::Right(_) => {}
+        }
+    };
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, true));
 }
 
 /// A first attempt that is slow is not cut off by the second.
