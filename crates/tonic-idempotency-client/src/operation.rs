@@ -168,6 +168,7 @@ where
         self.after(answer, pause).await
     }
 
+    /// Makes the next attempt after this pause, and further ones as long as there is time.
     async fn after(&mut self, mut answer: AttemptOutcome, mut pause: Option<Duration>) -> AttemptOutcome {
         while let Some(time) = pause {
             sleep(time).await;
@@ -189,11 +190,11 @@ where
             Verdict::Again(_) | Verdict::Late if self.may_not_be_repeated() => Verdict::Unknown,
             verdict => verdict,
         };
+        let pause = self.attempts.next(verdict, &self.shared.settings)?;
+        self.attempts.give_up(answer.given_up());
         if let Some(time) = answer.protected_for() {
             self.attempts.end_by(Expiry::after(time));
         }
-        let pause = self.attempts.next(verdict, &self.shared.settings)?;
-        self.attempts.give_up(answer.given_up());
         Some(pause)
     }
 

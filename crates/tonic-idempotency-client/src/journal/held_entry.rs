@@ -83,7 +83,8 @@ impl HeldEntry {
 
     pub(super) fn new(id: u64, journal: Arc<Inner>, was_sent: bool) -> Self {
         let (given_up, failures) = (journal.index.given_up(id), journal.index.failures(id));
-        let expires = journal.index.expires(id);
+        // One that has just ended has been answered: its key protects it.
+        let expires = journal.index.expires(id).unwrap_or_else(|| Expiry::after(journal.settings.max_age));
         Self { id, journal, was_sent, given_up, failures, expires, left: None }
     }
 

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use tokio::{
@@ -192,9 +192,9 @@ impl Index {
         }
     }
 
-    /// Returns when an entry is not sent any more. One that has ended is not.
-    pub(crate) fn expires(&self, id: u64) -> Expiry {
-        self.slots().by_id.get(&id).map_or_else(|| Expiry::after(Duration::ZERO), |slot| slot.expires)
+    /// Returns when an entry is not sent any more; `None` if it has ended.
+    pub(crate) fn expires(&self, id: u64) -> Option<Expiry> {
+        self.slots().by_id.get(&id).map(|slot| slot.expires)
     }
 
     pub(crate) fn contains(&self, id: u64) -> bool {
@@ -423,6 +423,8 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn slot(key: &str, lane: Option<&str>) -> Slot {
