@@ -111,8 +111,13 @@ pub(crate) fn schedule(seed: Seed, args: &Args, mode: Mode) -> Vec<PlannedFault>
             }
             let Some(kind) = left.pop() else { continue };
             let mut hold = rng.random_range(from..to);
-            // One stall in ten is longer than the store's timeout.
-            if kind == Kind::DatabaseStalled && rng.random_ratio(1, 10) {
+            // One stall in ten, and one kill in five, is longer than the store's timeout.
+            let is_long = match kind {
+                Kind::DatabaseStalled => rng.random_ratio(1, 10),
+                Kind::DatabaseKilled => number % 5 == 4,
+                _ => false,
+            };
+            if is_long {
                 hold = rng.random_range(5500..7000);
             }
             schedule.push(PlannedFault {

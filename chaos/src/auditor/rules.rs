@@ -92,13 +92,16 @@ impl Rules {
         self.mode == Mode::Transactional && faults.iter().filter(near).any(|fault| fault.whom.has(run.server))
     }
 
-    /// Whether a run may have begun in a transaction that PostgreSQL had ended, as its server was paused between its claim and its handler.
+    /// Whether a run may have begun in a transaction that PostgreSQL had ended, as its server was paused between its claim and its handler, or
+    /// had the answer to its claim late.
     pub(super) fn may_begin_late(self, run: &Run, faults: &[Fault]) -> bool {
-        let is_pause =
-            |fault: &&Fault| matches!(fault.kind, FaultKind::ServerPausedAt(_)) && fault.whom.has(run.server);
-        let mut pauses = faults.iter().filter(is_pause);
+        let delays = |fault: &&Fault| {
+            matches!(fault.kind, FaultKind::DatabaseStalled | FaultKind::ServerPausedAt(_))
+                && fault.whom.has(run.server)
+        };
+        let mut delays = faults.iter().filter(delays);
         self.mode == Mode::Transactional
-            && pauses.any(|fault| fault.begun <= run.begun && run.begun <= fault.ended + AWAKE)
+            && delays.any(|fault| fault.begun <= run.begun && run.begun <= fault.ended + AWAKE)
     }
 
     /// Whether a fault may have hit one of these attempts, or the server's work for it after the client had its answer.

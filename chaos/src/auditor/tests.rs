@@ -336,6 +336,11 @@ fn finds_a_handler_that_begins_beside_or_after_the_one() {
             Scene::good().fault(PAUSED, Whom::Server(SERVER), 0, 2).runs(SERVER, 2, Some(3)),
             &[],
         ),
+        (
+            "after a response, in a transaction that was lost while its claim's answer was on its way",
+            Scene::good().fault(FaultKind::DatabaseStalled, Whom::Server(SERVER), 0, 2).runs(SERVER, 2, Some(3)),
+            &[],
+        ),
         ("after a response", Scene::good().runs(SERVER, 2, Some(3)), &[NothingBeside]),
     ] {
         scene.breaks(promises, row);

@@ -64,7 +64,10 @@ pub(crate) async fn restart(supervisor: &mut Supervisor, url: &str) -> Result<St
     supervisor.tell("restart")?;
     match connection::answers(url, PATIENCE, || supervisor.has_ended()).await {
         Ok(version) => Ok(version),
-        Err(cause) => Err(format!("the server did not restart: {cause}").into()),
+        Err(cause) => {
+            let log = supervisor.last_words().unwrap_or_default();
+            Err(format!("the server did not restart: {cause}; the last of its log:\n{log}").into())
+        }
     }
 }
 
