@@ -127,5 +127,6 @@ impl Audit<'_> {
             && !(operation.procedure.is_reserved()
                 && self.runs_of(operation).any(|run| self.excuses.may_run_again(run, answer.got)))
             && self.evidence.runs.iter().enumerate().any(is_on_the_way)
+            && !self.excuses.is_taken_back(operation.number, Duration::ZERO, answer.got)
     }
 }

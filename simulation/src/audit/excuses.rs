@@ -20,9 +20,6 @@ const SOON: Duration = Duration::from_secs(1);
 /// The time within which one retry heals what was over at once.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The most connections that a few calls take at one moment.
-const SMALL: usize = 3;
-
 /// The renewals of one key that may be on their way at once.
 const RENEWALS: u32 = 5;
 
@@ -330,6 +327,13 @@ impl Excuses<'_> {
         self.evidence.stopped.iter().any(|(stopped, _)| stopped.is(process))
     }
 
+    /// Returns whether as many calls as there are connections have come to the process of a call during a fault.
+    fn fill_connections(&self, call: &Call, fault: &Strike) -> bool {
+        let begun = fault.from.saturating_sub(self.plan.settings.timeout);
+        let is_beside = |it: &&Call| it.process.is(&call.process) && begun <= it.arrived && it.arrived <= fault.to;
+        self.evidence.calls.iter().filter(is_beside).count() >= self.plan.settings.connections
+    }
+
     /// Returns what hindered the process of a call, until the last that was on its way is given up.
     fn hindrances<'a>(&'a self, call: &'a Call) -> impl Iterator<Item = Hindrance> + 'a {
         let settings = &self.plan.settings;
@@ -351,10 +355,8 @@ impl Excuses<'_> {
                 Kind::Trouble | Kind::SlowStatements | Kind::SlowCommits | Kind::CutsAtStatements => {
                     settings.timeout + fault.trouble.latency[1] + fault.trouble.commit[1]
                 }
-                // Calls that ask before the first is overdue have all connections: hundreds of them, or as many as a small pool has.
-                Kind::SlowStatuses if settings.is_burst || settings.connections <= SMALL => {
-                    settings.timeout + fault.trouble.status[1]
-                }
+                // Calls that ask before the first is overdue have all connections.
+                Kind::SlowStatuses if self.fill_connections(call, fault) => settings.timeout + fault.trouble.status[1],
                 Kind::CutClients
                 | Kind::CutDatabase(_)
                 | Kind::DistortClients
@@ -385,7 +387,14 @@ impl Excuses<'_> {
                 Kind::CutsAtStatements => fault.to - fault.from >= settings.timeout,
                 _ => !is_momentary,
             };
-            let is_lurking = matches!(fault.kind, Kind::FailOver | Kind::LoseCommits(_));
+            // What ends a session meanwhile is not heard.
+            let ends_sessions = |other: &Strike| {
+                matches!(other.kind, Kind::EndSessions | Kind::Restart)
+                    && other.from <= fault.to
+                    && fault.from <= other.to
+            };
+            let is_lurking = matches!(fault.kind, Kind::FailOver | Kind::LoseCommits(_))
+                || is_silent && self.evidence.faults.iter().any(ends_sessions);
             Some(Hindrance { from: fault.from, to: fault.to + after, is_silent, is_lurking, is_away })
         })
     }

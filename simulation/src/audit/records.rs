@@ -79,7 +79,7 @@ impl Audit<'_> {
     /// Returns whether a record may be one of a response that was too long to be stored.
     fn is_too_long(&self, record: &StoredRecord) -> bool {
         let is_its = |(number, run): (usize, &HandlerRun)| {
-            self.committed[number]
+            self.was_there(number)
                 && self.is_under(record, run.operation)
                 && self.plan.operation(run.operation).is_long()
         };

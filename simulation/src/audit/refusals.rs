@@ -43,6 +43,12 @@ impl Audit<'_> {
             Reason::StoreFailed if is_hindered() => None,
             Reason::StoreUnavailable if is_hindered() || self.was_idle(answer) => None,
             Reason::Overloaded if is_hindered() || self.is_crowded(answer) => None,
+            // Its own attempt that asks for the status may have the key once the record is gone, and is waited for.
+            Reason::Overloaded
+                if others().count() > 1 && self.strikes(answer).any(|fault| fault.kind == Kind::SlowStatuses) =>
+            {
+                None
+            }
             Reason::Conflict if is_hindered() || self.is_beside_another(answer) => None,
             Reason::ShuttingDown if self.is_stopping(answer) => None,
             Reason::Conflict
@@ -71,8 +77,9 @@ impl Audit<'_> {
     fn has_many_records(&self, answer: &Answer, operation: &Operation) -> bool {
         let calls = self.evidence.calls.iter().filter(|call| call.arrived <= answer.got);
         let operations = calls.map(|call| self.plan.operation(self.evidence.attempts[call.attempt]));
-        let keys: BTreeSet<_> =
-            operations.filter(|other| other.owner() == operation.owner()).map(|other| self.key(other.number)).collect();
+        let of_go = self.evidence.go_runs.iter().map(|go| self.plan.operation(go.operation));
+        let its = operations.chain(of_go).filter(|other| other.owner() == operation.owner());
+        let keys: BTreeSet<_> = its.map(|other| self.key(other.number)).collect();
         // Each process has one, with its calls in flight.
         let in_flight = self.evidence.calls.iter().filter(|call| {
             call.arrived <= answer.got
