@@ -20,6 +20,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// The time within which one retry heals what was over at once.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// The time after which a status counts as overdue.
+const OVERDUE: Duration = Duration::from_millis(250);
+
 /// The renewals of one key that may be on their way at once.
 const RENEWALS: u32 = 5;
 
@@ -327,11 +330,14 @@ impl Excuses<'_> {
         self.evidence.stopped.iter().any(|(stopped, _)| stopped.is(process))
     }
 
-    /// Returns whether as many calls as there are connections have come to the process of a call during a fault.
+    /// Returns whether as many calls as there are connections have come to the process of a call at one moment of a fault.
     fn fill_connections(&self, call: &Call, fault: &Strike) -> bool {
-        let begun = fault.from.saturating_sub(self.plan.settings.timeout);
+        let begun = fault.from.saturating_sub(OVERDUE);
         let is_beside = |it: &&Call| it.process.is(&call.process) && begun <= it.arrived && it.arrived <= fault.to;
-        self.evidence.calls.iter().filter(is_beside).count() >= self.plan.settings.connections
+        let mut arrived: Vec<_> = self.evidence.calls.iter().filter(is_beside).map(|it| it.arrived).collect();
+        arrived.sort_unstable();
+        let mut crowds = arrived.windows(self.plan.settings.connections);
+        crowds.any(|crowd| crowd.last().zip(crowd.first()).is_some_and(|(last, first)| *last - *first <= OVERDUE))
     }
 
     /// Returns what hindered the process of a call, until the last that was on its way is given up.
