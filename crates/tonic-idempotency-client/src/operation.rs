@@ -294,7 +294,7 @@ where
         AttemptFuture::new(sent, self.shared.settings.max_response_bytes)
     }
 
-    /// Makes one attempt, after so many others; `None` if the time of the operation is over.
+    /// Makes one more attempt. Returns `None` if the operation has no time left for it.
     async fn send(&self, before: u32) -> Option<AttemptOutcome> {
         self.bounded(self.peer.send(self.request(before), Some(self.attempts.deadline()))).await
     }

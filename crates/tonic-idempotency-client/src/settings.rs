@@ -107,7 +107,8 @@ impl Attempts {
 
     /// The time at which the attempt that is under way ends.
     pub(crate) fn end(&self, settings: &Settings) -> Instant {
-        self.deadline.min(Expiry::after(settings.attempt_timeout)).by_timers()
+        let deadline = self.deadline.by_timers();
+        Instant::now().checked_add(settings.attempt_timeout).map_or(deadline, |end| end.min(deadline))
     }
 
     /// Returns the pause before the next attempt; `None` if there is no next attempt. A request that only asks for a call that runs does not
