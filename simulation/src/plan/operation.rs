@@ -205,9 +205,10 @@ impl Operation {
             }
             all.push(operation);
         }
-        // The client's layer always sends one.
+        // The client's layer always sends one. Of a message that another one has, too, nothing tells whose a run is.
+        let shared: Vec<_> = all.iter().filter(|it| it.message != it.number).map(|it| it.message).collect();
         for operation in all.iter_mut().filter(|it| it.user.is_some() && !settings.client_layer) {
-            if random.once_in(20) {
+            if random.once_in(20) && !shared.contains(&operation.number) {
                 operation.has_key = false;
                 // The layer reads no message without a key in reserved mode, so nothing ends one that does not come.
                 (operation.attempts, operation.duplicates, operation.body) = (1, 0, Pace::AtOnce);
