@@ -340,6 +340,14 @@ impl Excuses<'_> {
         crowds.any(|crowd| crowd.last().zip(crowd.first()).is_some_and(|(last, first)| *last - *first <= OVERDUE))
     }
 
+    /// Returns whether connections may have ended during a fault that lets no message through, which an idle client is not told of, even later.
+    pub(super) fn is_not_heard(&self, silence: &Strike) -> bool {
+        let is_meanwhile = |other: &Strike| other.from <= silence.to && silence.from <= other.to;
+        let ends_sessions = |other: &Strike| matches!(other.kind, Kind::EndSessions | Kind::Restart);
+        matches!(silence.kind, Kind::FailOver | Kind::LoseCommits(_))
+            || self.evidence.faults.iter().any(|other| ends_sessions(other) && is_meanwhile(other))
+    }
+
     /// Returns what hindered the process of a call, until the last that was on its way is given up.
     fn hindrances<'a>(&'a self, call: &'a Call) -> impl Iterator<Item = Hindrance> + 'a {
         let settings = &self.plan.settings;
@@ -393,14 +401,7 @@ impl Excuses<'_> {
                 Kind::CutsAtStatements => fault.to - fault.from >= settings.timeout,
                 _ => !is_momentary,
             };
-            // What ends a session meanwhile is not heard.
-            let ends_sessions = |other: &Strike| {
-                matches!(other.kind, Kind::EndSessions | Kind::Restart)
-                    && other.from <= fault.to
-                    && fault.from <= other.to
-            };
-            let is_lurking = matches!(fault.kind, Kind::FailOver | Kind::LoseCommits(_))
-                || is_silent && self.evidence.faults.iter().any(ends_sessions);
+            let is_lurking = is_silent && self.is_not_heard(fault);
             Some(Hindrance { from: fault.from, to: fault.to + after, is_silent, is_lurking, is_away })
         })
     }

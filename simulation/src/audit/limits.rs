@@ -39,12 +39,14 @@ impl Audit<'_> {
     pub(super) fn last_crowd(&mut self) {
         // A connection that is silent since then is found out when it is used, or when its keepalives are not answered.
         let is_felt = |fault: &Strike| match fault.kind {
-            Kind::FailOver | Kind::LoseCommits(_) => true,
             // It is not back yet.
             Kind::Restart => fault.to + self.plan.settings.timeout > LENGTH,
-            Kind::Outage | Kind::SilenceDatabase(_) | Kind::SplitDatabase(_) => {
-                fault.to + SILENCE + KEEPALIVES > LENGTH
-            }
+            Kind::FailOver
+            | Kind::LoseCommits(_)
+            | Kind::Outage
+            | Kind::SilenceDatabase(_)
+            | Kind::SplitDatabase(_)
+            | Kind::StormDatabase(_) => self.excuses.is_not_heard(fault) || fault.to + SILENCE + KEEPALIVES > LENGTH,
             _ => false,
         };
         if self.evidence.faults.iter().any(is_felt) {
