@@ -14,9 +14,10 @@ use crate::{
         RunOutcome,
         answer::Answer,
         call::ProtectedCall,
-        claim::admission::CountedCall,
         handler::Handler,
-        replay::{self, recorded::Recorded},
+        limits::admission::CountedCall,
+        replay,
+        replays::recorded::Recorded,
         run,
         shared::{
             pace::Pace,

@@ -19,12 +19,17 @@
 pub(crate) mod answer;
 pub(crate) mod call;
 pub(crate) mod claim;
+pub(crate) mod degrade;
 pub(crate) mod dispatch;
 pub(crate) mod handler;
 pub(crate) mod held_key;
+pub(crate) mod limits;
+pub(crate) mod reconcile;
 pub(crate) mod record;
 pub(crate) mod replay;
+pub(crate) mod replays;
 pub(crate) mod shared;
+pub(crate) mod store_rejection;
 pub(crate) mod time;
 pub(crate) mod without_key;
 
@@ -38,13 +43,10 @@ use tokio::time::Instant;
 use self::{
     answer::Answer,
     call::ProtectedCall,
-    claim::{
-        claim, degrade,
-        reconcile::{self, Verdict},
-        refusal,
-    },
+    claim::claim,
     handler::Handler,
     held_key::{ClaimAnswer, HeldKey},
+    reconcile::Verdict,
     record::{disposition::Disposition, settle},
     shared::{shutdown::Stage, single_flight::Leader, state::Engine},
     time::key_age,
@@ -112,7 +114,7 @@ async fn run<A: Answer>(
             Ok(ExtendOutcome::NotHeld) => return RunOutcome::Answered(A::reject(&call, dispatch::in_progress())),
             Err(error) => {
                 record::free(engine, &call, key);
-                return RunOutcome::Answered(refusal::refuse(&call.procedure, &error));
+                return RunOutcome::Answered(store_rejection::refuse(&call.procedure, &error));
             }
         }
     }

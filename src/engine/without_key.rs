@@ -4,9 +4,9 @@ use crate::{
     caller::OwnerId,
     engine::{
         answer::Answer,
-        claim::refusal::{not_committed, refuse, transaction_lost},
         handler::Handler,
         shared::state::Engine,
+        store_rejection::{not_committed, refuse, transaction_lost},
     },
     nesting::Nesting,
     policy::Procedure,

@@ -1,7 +1,7 @@
 //! The parts that a layer needs for its procedures.
 
 use crate::{
-    engine::claim::reconcilers::Reconcilers,
+    engine::shared::reconcilers::Reconcilers,
     policy::{LeasePolicy, Mode, Procedure, ProcedureError},
     store::DynStore,
 };

@@ -21,7 +21,7 @@ use super::{
     shared::{ProtectedProcedure, RequestLimits, Shared},
 };
 use crate::{
-    engine::{claim::admission::CountedCall, dispatch::dispatch, shared::state::Engine, without_key::run_without_key},
+    engine::{dispatch::dispatch, limits::admission::CountedCall, shared::state::Engine, without_key::run_without_key},
     future::ResponseFuture,
     grpc::{Encoding, UnaryResponse, WrittenMessage, drain_for, grpc_timeout},
     key::IdempotencyKey,

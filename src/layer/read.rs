@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     blocking::read_message,
-    engine::{call::ProtectedCall, claim::admission::CountedCall},
+    engine::{call::ProtectedCall, limits::admission::CountedCall},
     grpc::{RequestError, UnaryRequest, WireError, WrittenMessage, buffer, encode_traceparent},
     key::{IdempotencyKey, InvalidKey},
     nesting::Nesting,

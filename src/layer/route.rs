@@ -7,7 +7,7 @@ use http::{Extensions, HeaderMap, Request};
 use super::shared::{ProtectedProcedure, Shared};
 use crate::{
     caller::{Caller, OwnerId},
-    engine::{claim::admission::CountedCall, shared::state::Engine},
+    engine::{limits::admission::CountedCall, shared::state::Engine},
     grpc::is_grpc,
     key::{IdempotencyKey, InvalidKey, KeyFormat},
     policy::{KeyPolicy, Mode, Procedure, ScopePolicy, UserPolicy},

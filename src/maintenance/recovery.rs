@@ -17,11 +17,9 @@ use super::background::Background;
 use crate::{
     engine::{
         call::ProtectedCall,
-        claim::{
-            claim,
-            reconcile::{Verdict, reconcile},
-        },
+        claim::claim,
         held_key::ClaimAnswer,
+        reconcile::{Verdict, reconcile},
         record::{disposition::Disposition, let_go, release_lost_claim},
         shared::state::Engine,
     },

@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 use crate::{
     IdempotencyLayer,
     caller::{Caller, OwnerId},
-    engine::{claim::refusal, replay::work_status, shared::state::Engine},
+    engine::{replay::work_status, shared::state::Engine, store_rejection},
     key::KeyId,
     rejection::Rejection,
     status::IdempotencyStatus,
@@ -50,7 +50,7 @@ impl Question<'_> {
         let found = self.engine.store.look_up(&look_up).instrument(span.clone()).await;
         let outcome = found.as_ref().map_or_else(|error| error.kind().as_str(), |record| record.state.as_str());
         telemetry::ended(&span, &outcome);
-        let mut record = found.map_err(|error| refusal::rejection(self.telemetry, &error))?;
+        let mut record = found.map_err(|error| store_rejection::rejection(self.telemetry, &error))?;
         if record.state == KeyState::Running && record.procedure.is_none() {
             record.procedure = self.engine.tracker.procedure_of(self.owner, self.key);
         }

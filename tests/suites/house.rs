@@ -68,8 +68,8 @@ const WITHOUT_CIRCLES: [&str; 6] = [
 
 /// The steps of a claim from the engine to its SQL: the file, the code by which it hands the call over, and the file to which.
 const CLAIM: [(&str, &str, &str); 7] = [
-    ("src/engine/mod.rs", "claim(engine, &call).await", "src/engine/claim/mod.rs"),
-    ("src/engine/claim/mod.rs", "engine.store.claim(", "src/store/erased.rs"),
+    ("src/engine/mod.rs", "claim(engine, &call).await", "src/engine/claim.rs"),
+    ("src/engine/claim.rs", "engine.store.claim(", "src/store/erased.rs"),
     ("src/store/erased.rs", "Store::claim(self, claim)", "src/store/sql/store.rs"),
     ("src/store/sql/store.rs", "claim::claim(&self.connections", "src/store/sql/claim.rs"),
     ("src/store/sql/claim.rs", "operation.run(ask", "src/store/sql/operation.rs"),
@@ -79,8 +79,8 @@ const CLAIM: [(&str, &str, &str); 7] = [
 
 /// The same of a claim that begins a transaction.
 const BEGIN: [(&str, &str, &str); 7] = [
-    ("src/engine/mod.rs", "claim(engine, &call).await", "src/engine/claim/mod.rs"),
-    ("src/engine/claim/mod.rs", "engine.store.begin(", "src/store/erased.rs"),
+    ("src/engine/mod.rs", "claim(engine, &call).await", "src/engine/claim.rs"),
+    ("src/engine/claim.rs", "engine.store.begin(", "src/store/erased.rs"),
     ("src/store/erased.rs", "Store::begin(self, claim", "src/store/sql/store.rs"),
     ("src/store/sql/store.rs", "OpenTransaction::<D>::begin(", "src/store/sql/transaction/open.rs"),
     ("src/store/sql/transaction/open.rs", "operation.run(begin", "src/store/sql/operation.rs"),

@@ -1,6 +1,5 @@
 //! Tells the store the disposition of a reservation: at once, or in the background if the store does not take it.
 
-pub(crate) mod backlog;
 pub(crate) mod backoff;
 pub(crate) mod disposition;
 pub(crate) mod settle;

@@ -10,15 +10,16 @@ use crate::{
     engine::{
         answer::{Answer, Notes},
         call::ProtectedCall,
-        claim::refusal::{not_committed, transaction_lost},
         execute::Outcome,
         held_key::HeldKey,
         record::{
             self, RecordProgress,
             disposition::{self, Disposition},
         },
-        replay::{self, recorded::Recorded},
+        replay,
+        replays::recorded::Recorded,
         shared::{single_flight::Leader, state::Engine},
+        store_rejection::{not_committed, transaction_lost},
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
     rejection::Rejection,

@@ -1,6 +1,7 @@
 //! The state that the calls of one layer share.
 
 pub(crate) mod pace;
+pub(crate) mod reconcilers;
 pub(crate) mod shutdown;
 pub(crate) mod single_flight;
 pub(crate) mod state;

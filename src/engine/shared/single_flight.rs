@@ -9,7 +9,7 @@ use tokio::sync::SetOnce;
 
 use crate::{
     caller::OwnerId,
-    engine::{call::ProtectedCall, replay::recorded::Recorded},
+    engine::{call::ProtectedCall, replays::recorded::Recorded},
     key::KeyId,
 };
 

@@ -5,10 +5,9 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     engine::{
         answer::ResponseSettings,
-        claim::{admission::Admission, lines::Lines, reconcilers::Reconcilers},
-        record::backlog::Backlog,
-        replay::{replay_cache::ReplayCache, replay_hooks::ReplayHooks},
-        shared::{single_flight::SingleFlight, tracker::CallTracker},
+        limits::{admission::Admission, backlog::Backlog, lines::Lines},
+        replays::{cache::ReplayCache, hooks::ReplayHooks},
+        shared::{reconcilers::Reconcilers, single_flight::SingleFlight, tracker::CallTracker},
         time::wall_clock::WallClock,
     },
     status::DynStatusResolver,

@@ -9,9 +9,8 @@ use crate::{
     build_error::BuildError,
     engine::{
         answer::ResponseSettings,
-        claim::{admission::Admission, lines::Lines},
-        record::backlog::Backlog,
-        replay::replay_cache::ReplayCache,
+        limits::{admission::Admission, backlog::Backlog, lines::Lines},
+        replays::cache::ReplayCache,
         shared::{single_flight::SingleFlight, state::Engine, tracker::CallTracker},
         time::wall_clock::WallClock,
     },

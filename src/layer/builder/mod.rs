@@ -24,9 +24,9 @@ use crate::{
     caller::{Caller, CallerFromExtensions, CallerResolver},
     descriptors::Descriptors,
     engine::{
-        claim::{admission, reconcilers::Reconcilers},
-        record::backlog,
-        replay::replay_hooks::ReplayHooks,
+        limits::{admission, backlog},
+        replays::hooks::ReplayHooks,
+        shared::reconcilers::Reconcilers,
     },
     grpc::AcceptedEncodings,
     policy::{

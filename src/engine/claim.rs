@@ -1,13 +1,5 @@
 //! Asks the store for a call's key.
 
-pub(crate) mod admission;
-pub(crate) mod counter;
-pub(crate) mod degrade;
-pub(crate) mod lines;
-pub(crate) mod reconcile;
-pub(crate) mod reconcilers;
-pub(crate) mod refusal;
-
 use std::time::Instant;
 
 use tracing::Instrument as _;

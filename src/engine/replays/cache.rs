@@ -16,7 +16,7 @@ use crate::{
     caller::OwnerId,
     engine::{
         call::ProtectedCall,
-        replay::recorded::Recorded,
+        replays::recorded::Recorded,
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
     key::KeyId,

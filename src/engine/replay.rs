@@ -1,9 +1,5 @@
 //! Answers a call that does not run its handler.
 
-pub(crate) mod recorded;
-pub(crate) mod replay_cache;
-pub(crate) mod replay_hooks;
-
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{
@@ -18,11 +14,12 @@ use crate::{
     engine::{
         answer::{Answer, Failure},
         call::ProtectedCall,
-        claim::{claim, refusal::refuse},
+        claim::claim,
         held_key::ClaimAnswer,
         record::{self, disposition::Disposition},
-        replay::recorded::Recorded,
+        replays::recorded::Recorded,
         shared::{single_flight::Leader, state::Engine},
+        store_rejection::refuse,
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
     policy::Procedure,

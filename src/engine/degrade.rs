@@ -6,12 +6,12 @@ use crate::{
     engine::{
         answer::Answer,
         call::ProtectedCall,
-        claim::refusal::refuse,
         execute::execute_unprotected,
         handler::Handler,
         held_key::Lease,
         record::{disposition, record_in_background, release_lost_claim, settle::for_followers},
         shared::{shutdown::Stage, single_flight::Leader, state::Engine, tracker::TrackedCall},
+        store_rejection::refuse,
         time::key_age,
     },
     policy::{Mode, Policies, StorePolicy},

@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::{
     caller::OwnerId,
-    engine::claim::counter::Counter,
+    engine::limits::counter::Counter,
     policy::Limit,
     rejection::{Exceeded, LimitKind},
     telemetry,

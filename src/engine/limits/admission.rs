@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     caller::OwnerId,
-    engine::claim::{counter::Counter, lines::Place},
+    engine::limits::{counter::Counter, lines::Place},
     policy::Limits,
     rejection::{Exceeded, LimitKind, Party},
     telemetry,
