@@ -59,7 +59,7 @@ pub(crate) async fn dispatch<A: Answer>(
         };
         return task.await.ok().map(|(attempt, _)| match attempt {
             RunOutcome::Answered(answer) => answer,
-            RunOutcome::InFlight(call, _) => A::reject(&call, in_progress()),
+            RunOutcome::InFlight(call, _) => A::reject(&call, Rejection::in_progress()),
         });
     }
     let max_wait = call.procedure.policies().max_wait;
@@ -82,7 +82,7 @@ pub(crate) async fn dispatch<A: Answer>(
             }
             // The leader failed, and the key is free: one of its followers leads now.
             Some(Ok(None)) => {}
-            Some(Err(_)) => return Some(A::reject(&call, in_progress())),
+            Some(Err(_)) => return Some(A::reject(&call, Rejection::in_progress())),
             None => return Some(A::reject(&call, Rejection::ShuttingDown)),
         }
     }
@@ -125,7 +125,9 @@ async fn lead<A: Answer>(
         }
         let next = pace.next();
         if next > deadline {
-            return Some(beyond.map_or_else(|| A::reject(&call, in_progress()), |limit| A::exceeds(&call, limit)));
+            return Some(
+                beyond.map_or_else(|| A::reject(&call, Rejection::in_progress()), |limit| A::exceeds(&call, limit)),
+            );
         }
         if engine.tracker.shutting_down().run_until_cancelled(Box::pin(sleep_until(next))).await.is_none() {
             return Some(A::reject(&call, Rejection::ShuttingDown));
@@ -153,10 +155,4 @@ fn spawn<A: Answer>(
     let shared = Arc::clone(engine);
     let attempt = async move { (run(&shared, call, handler, leader.as_deref()).await, admitted) };
     Some(engine.tracker.tasks().spawn(attempt.in_current_span()))
-}
-
-/// Returns the rejection of a call that does not wait any longer. The lease of the other call is not known here,
-/// and does not matter: that call may end at any moment.
-pub(super) fn in_progress() -> Rejection {
-    Rejection::InProgress { lease_left: Duration::MAX }
 }

@@ -3,18 +3,14 @@
 //! A call enters at [`dispatch`], which runs [`run`] in a task that outlives the caller. [`run`] is the whole protocol; each
 //! of its steps is a module of its own.
 //!
-//! | room | holds |
+//! | rooms, each of which imports only those below it | hold |
 //! |---|---|
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
-//! | `claim` | the claim of the key, the limits before it, calls that it refuses or cannot protect, and the outcome of an earlier call |
-//! | `replay` | the answer to a call whose handler does not run, the cache of replays, the application's hooks |
-//! | `execute`, `heartbeat`, `handler` | the handler, while its key is held |
-//! | `record` | the decision on the key when the handler has ended, its recording, and the outcomes that wait for it |
+//! | `degrade`, `reconcile`, `look_again`, `without_key` | the ways of a call that put several steps together |
+//! | `claim`, `execute`, `heartbeat`, `record`, `replay` | the steps: the key, the handler, the outcome, or the answer without a handler |
 //! | `shared` | the state that all calls share: calls in flight, single flight, shutdown |
-//! | `time` | clocks, the age of a key, the lifetime of a record |
-//! | `without_key` | calls without a key to a transactional procedure |
-//! | `answer` | what a front of the engine, such as the gRPC layer, answers its callers with |
-//! | `call`, `held_key` | data |
+//! | `limits`, `replays`, `store_rejection` | limits of calls and outcomes, replays in memory, the rejection for an error of the store |
+//! | `answer`, `call`, `handler`, `held_key`, `time` | data; `answer` is what a front of the engine, such as the gRPC layer, answers with |
 
 pub(crate) mod answer;
 pub(crate) mod call;
@@ -35,6 +31,7 @@ pub(crate) mod without_key;
 
 mod execute;
 mod heartbeat;
+mod look_again;
 
 use std::sync::Arc;
 
@@ -46,8 +43,12 @@ use self::{
     claim::claim,
     handler::Handler,
     held_key::{ClaimAnswer, HeldKey},
+    look_again::look_again,
     reconcile::Verdict,
-    record::{disposition::Disposition, settle},
+    record::{
+        disposition::Disposition,
+        settle::{Settled, settle},
+    },
     shared::{shutdown::Stage, single_flight::Leader, state::Engine},
     time::key_age,
 };
@@ -88,7 +89,7 @@ async fn run<A: Answer>(
         Ok(ClaimAnswer::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, &call, key)).await {
             Verdict::NotExecuted(key) => key,
             Verdict::NotRecorded => return RunOutcome::Answered(A::reject(&call, Rejection::StoreUnavailable)),
-            Verdict::Recorded => return RunOutcome::Answered(Box::pin(replay::look_again(engine, &call)).await),
+            Verdict::Recorded => return RunOutcome::Answered(Box::pin(look_again(engine, &call)).await),
             Verdict::Unknown => return RunOutcome::Answered(A::reject(&call, Rejection::OutcomeUnknown)),
         },
         Ok(ClaimAnswer::Refused { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
@@ -111,7 +112,7 @@ async fn run<A: Answer>(
         match Box::pin(heartbeat::renew_late(&*engine.store, &call, &mut key)).await {
             Ok(ExtendOutcome::Extended) => {}
             Ok(ExtendOutcome::NotHeld) if leader.is_some() => return RunOutcome::InFlight(call, handler),
-            Ok(ExtendOutcome::NotHeld) => return RunOutcome::Answered(A::reject(&call, dispatch::in_progress())),
+            Ok(ExtendOutcome::NotHeld) => return RunOutcome::Answered(A::reject(&call, Rejection::in_progress())),
             Err(error) => {
                 record::free(engine, &call, key);
                 return RunOutcome::Answered(store_rejection::refuse(&call.procedure, &error));
@@ -125,7 +126,10 @@ async fn run<A: Answer>(
     let (key, outcome) = execute::execute(engine, &call, key, handler).await;
     tracked.set_stage(Stage::Recording);
     telemetry::step(Step::BeforeSettle);
-    let response = Box::pin(settle::settle(engine, &call, (key, claimed), outcome, leader)).await;
+    let response = match Box::pin(settle(engine, &call, (key, claimed), outcome, leader)).await {
+        Settled::Answered(response) => response,
+        Settled::Superseded => Box::pin(look_again(engine, &call)).await,
+    };
     telemetry::step(Step::AfterSettle);
     RunOutcome::Answered(response)
 }

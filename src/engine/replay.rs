@@ -1,6 +1,6 @@
 //! Answers a call that does not run its handler.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::panic::AssertUnwindSafe;
 
 use futures_util::{
     FutureExt as _,
@@ -14,12 +14,8 @@ use crate::{
     engine::{
         answer::{Answer, Failure},
         call::ProtectedCall,
-        claim::claim,
-        held_key::ClaimAnswer,
-        record::{self, disposition::Disposition},
         replays::recorded::Recorded,
         shared::{single_flight::Leader, state::Engine},
-        store_rejection::refuse,
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
     policy::Procedure,
@@ -109,22 +105,6 @@ async fn restore(
     };
     let response = rebuilt.map(|message| StoredResponse::Message(StoredMessage { message, metadata: None }));
     Ok((replay_status(engine, call, replay).await, response))
-}
-
-/// Claims the key once more, and answers with its record: the outcome of another call, which was recorded instead of
-/// this call's own, or the outcome that the reconciler found.
-pub(in crate::engine) async fn look_again<A: Answer>(engine: &Engine, call: &Arc<ProtectedCall>) -> A {
-    match claim(engine, call).await {
-        Ok(ClaimAnswer::Refused { outcome, asked }) => answer(engine, call, outcome, asked, None).await,
-        Ok(ClaimAnswer::Acquired(key) | ClaimAnswer::TakenOver(key)) => {
-            record::let_go(engine, call, key, Disposition::Release).await;
-            A::reject(call, Rejection::Conflict)
-        }
-        Err(error) => {
-            record::release_lost_claim(engine, call, &error);
-            refuse(&call.procedure, &error)
-        }
-    }
 }
 
 /// The status that a replay reports: `processing` and a warning if it is not known in time.

@@ -133,6 +133,12 @@ impl Retry {
 }
 
 impl Rejection {
+    /// The call does not wait any longer for the one that holds its key. When that one's lease ends is not known here, and does not
+    /// matter: it may end at any moment.
+    pub(crate) fn in_progress() -> Self {
+        Self::InProgress { lease_left: Duration::MAX }
+    }
+
     pub(crate) fn reason(&self) -> Reason {
         match self {
             Self::CallerInvalid => Reason::CallerInvalid,

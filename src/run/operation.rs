@@ -223,7 +223,9 @@ impl<C: Codec> Operation<C> {
         let key = key.map_err(refuse)?;
         let KnownCaller { caller, owner, session } = self.know(caller).map_err(refuse)?;
         let place = match nesting {
-            None => Some(self.engine.lines.enter(&self.procedure, &self.engine.tracker).await.map_err(refuse)?),
+            None => Some(
+                self.engine.lines.enter(&self.procedure, self.engine.tracker.shutting_down()).await.map_err(refuse)?,
+            ),
             Some(_) => None,
         };
         let telemetry = self.procedure.telemetry();

@@ -6,9 +6,9 @@ use tokio::{
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    engine::shared::tracker::CallTracker,
     policy::{Limits, Mode, Procedure},
     rejection::Rejection,
 };
@@ -39,7 +39,11 @@ impl Lines {
     /// # Cancel safety
     ///
     /// If the future is dropped, the run leaves the line.
-    pub(crate) async fn enter(&self, procedure: &Procedure, tracker: &CallTracker) -> Result<Place, Rejection> {
+    pub(crate) async fn enter(
+        &self,
+        procedure: &Procedure,
+        shutting_down: &CancellationToken,
+    ) -> Result<Place, Rejection> {
         let turn = async {
             let transaction = match procedure.policies().mode {
                 Mode::Reserved => None,
@@ -57,7 +61,7 @@ impl Lines {
                 }
             }
         };
-        match tracker.shutting_down().run_until_cancelled(Box::pin(told)).await {
+        match shutting_down.run_until_cancelled(Box::pin(told)).await {
             Some(Ok::<_, AcquireError>(place)) => Ok(place),
             // The lines are never closed.
             Some(Err(_)) | None => Err(Rejection::ShuttingDown),

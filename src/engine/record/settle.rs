@@ -16,7 +16,6 @@ use crate::{
             self, RecordProgress,
             disposition::{self, Disposition},
         },
-        replay,
         replays::recorded::Recorded,
         shared::{single_flight::Leader, state::Engine},
         store_rejection::{not_committed, transaction_lost},
@@ -27,6 +26,13 @@ use crate::{
     telemetry::{self, TimedStep},
 };
 
+/// A call whose outcome was to be recorded.
+pub(in crate::engine) enum Settled<A> {
+    Answered(A),
+    /// The record is another call's, which the caller has to be answered with.
+    Superseded,
+}
+
 /// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whether or not it
 /// is recorded; in transactional mode, a success is returned only if the transaction was committed. The key was claimed at `claimed`.
 pub(in crate::engine) async fn settle<A: Answer>(
@@ -35,7 +41,7 @@ pub(in crate::engine) async fn settle<A: Answer>(
     (key, claimed): (HeldKey, Instant),
     outcome: Outcome<A>,
     leader: Option<&Leader>,
-) -> A {
+) -> Settled<A> {
     let disposition = disposition::of(engine, call, &outcome);
     let expiry =
         disposition.retention().map(|retention| Expiry::of_new_record(claimed, ClockReading::now(), retention));
@@ -73,8 +79,8 @@ pub(in crate::engine) async fn settle<A: Answer>(
         CallEnd::AsAnswered => (outcome.answer, None),
         CallEnd::Recorded => (outcome.answer, outcome_of_error),
         CallEnd::RolledBack => (outcome.answer, Some(ErrorOutcome::Freed)),
-        CallEnd::Refused(rejection) => return A::reject(call, rejection),
-        CallEnd::Superseded => return replay::look_again(engine, call).await,
+        CallEnd::Refused(rejection) => return Settled::Answered(A::reject(call, rejection)),
+        CallEnd::Superseded => return Settled::Superseded,
     };
     if let Some((leader, recorded)) = leader.zip(for_followers.as_mut()) {
         recorded.expiry = expiry;
@@ -82,7 +88,7 @@ pub(in crate::engine) async fn settle<A: Answer>(
     }
     let left = expiry.and_then(|expiry| expiry.left(ClockReading::now()));
     let status = answer.is_success().then(|| call.first_status());
-    answer.with(Notes { status, outcome: outcome_of_error, expires: left })
+    Settled::Answered(answer.with(Notes { status, outcome: outcome_of_error, expires: left }))
 }
 
 /// Returns the response for the followers, whether or not it is recorded; `None` if the outcome is not final, or if there are none.
