@@ -16,8 +16,8 @@ use crate::{
 
 /// An answer to a caller, in the form of the front that the call came through.
 pub(crate) trait Answer: Sized + Send + 'static {
-    /// Refuses a call.
-    fn refused(rejection: Rejection) -> Self;
+    /// Rejects a call.
+    fn rejected(rejection: Rejection) -> Self;
 
     /// Answers a call without an outcome of its handler.
     fn failed(failure: Failure) -> Self;
@@ -44,15 +44,15 @@ pub(crate) trait Answer: Sized + Send + 'static {
     /// Adds what the caller is told of the record.
     fn with(self, notes: Notes) -> Self;
 
-    /// Refuses a call, and counts it.
+    /// Rejects a call, and counts it.
     fn reject(call: &ProtectedCall, rejection: Rejection) -> Self {
         call.procedure.telemetry().rejected(rejection.reason().as_str());
-        Self::refused(rejection)
+        Self::rejected(rejection)
     }
 
-    /// Refuses a call that would exceed a limit.
+    /// Rejects a call that would exceed a limit.
     fn exceeds(call: &ProtectedCall, limit: Exceeded) -> Self {
-        Self::refused(limit.reject(call.procedure.telemetry()))
+        Self::rejected(limit.reject(call.procedure.telemetry()))
     }
 }
 

@@ -34,7 +34,7 @@ async fn ask(engine: &Engine, call: &ProtectedCall) -> Result<ClaimAnswer, Store
         Mode::Reserved => match engine.store.claim(&call.claim()).await? {
             ClaimOutcome::Acquired => ClaimAnswer::Acquired(HeldKey::Reservation(lease)),
             ClaimOutcome::TakenOver => ClaimAnswer::TakenOver(HeldKey::Reservation(lease)),
-            outcome => ClaimAnswer::Refused { outcome, asked },
+            outcome => ClaimAnswer::NotAcquired { outcome, asked },
         },
         Mode::Transactional => {
             match engine.store.begin(&call.claim(), call.transaction_options(engine.transaction_pool)).await? {
@@ -44,11 +44,11 @@ async fn ask(engine: &Engine, call: &ProtectedCall) -> Result<ClaimAnswer, Store
                 BeginOutcome::Open { transaction, taken_over: true } => {
                     ClaimAnswer::TakenOver(HeldKey::Transaction(transaction))
                 }
-                BeginOutcome::Refused(outcome) => ClaimAnswer::Refused { outcome, asked },
+                BeginOutcome::Refused(outcome) => ClaimAnswer::NotAcquired { outcome, asked },
             }
         }
     };
-    if !matches!(claimed, ClaimAnswer::Refused { outcome: ClaimOutcome::Replay(_), .. }) {
+    if !matches!(claimed, ClaimAnswer::NotAcquired { outcome: ClaimOutcome::Replay(_), .. }) {
         engine.replay_cache.forget(call);
     }
     Ok(claimed)
@@ -59,7 +59,7 @@ fn name(claimed: &Result<ClaimAnswer, StoreError>) -> &'static str {
     match claimed {
         Ok(ClaimAnswer::Acquired(_)) => "acquired",
         Ok(ClaimAnswer::TakenOver(_)) => "taken_over",
-        Ok(ClaimAnswer::Refused { outcome, .. }) => match outcome {
+        Ok(ClaimAnswer::NotAcquired { outcome, .. }) => match outcome {
             ClaimOutcome::Acquired => "acquired",
             ClaimOutcome::InFlight { .. } => "in_progress",
             ClaimOutcome::Mismatch(_) => "mismatch",

@@ -1,4 +1,4 @@
-//! Handles a call whose claim failed: refuses it, or runs it unprotected.
+//! Handles a call whose claim failed: rejects it, or runs it unprotected.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
         held_key::Lease,
         record::{disposition, record_in_background, release_lost_claim, settle::for_followers},
         shared::{shutdown::Stage, single_flight::Leader, state::Engine, tracker::TrackedCall},
-        store_rejection::refuse,
+        store_rejection::reject,
         time::key_age,
     },
     policy::{Mode, Policies, StorePolicy},
@@ -19,17 +19,17 @@ use crate::{
     telemetry::{Chain, Unprotected},
 };
 
-/// Refuses the call, or runs its handler unprotected.
+/// Rejects the call, or runs its handler unprotected.
 ///
 /// | the store | mode | policy | the call |
 /// |---|---|---|---|
 /// | cannot be asked | reserved | `Proceed` | runs unprotected |
-/// | cannot be asked | reserved | `Reject` | is refused |
-/// | cannot be asked | transactional | any | is refused: there is no transaction for the handler |
-/// | failed in any other way | any | any | is refused |
+/// | cannot be asked | reserved | `Reject` | is rejected |
+/// | cannot be asked | transactional | any | is rejected: there is no transaction for the handler |
+/// | failed in any other way | any | any | is rejected |
 ///
 /// If the call runs, its followers get its response. If the answer to the claim was lost, the claim may stand: then the outcome of a call
-/// that runs is recorded like any other, and the key of a call that is refused is freed.
+/// that runs is recorded like any other, and the key of a call that is rejected is freed.
 pub(in crate::engine) async fn degrade<A: Answer>(
     engine: &Engine,
     call: Arc<ProtectedCall>,
@@ -40,10 +40,10 @@ pub(in crate::engine) async fn degrade<A: Answer>(
 ) -> A {
     let policies = call.procedure.policies();
     if !proceeds(policies, error)
-        || key_age::refusal(&call.procedure, call.reservation.key, engine.clock.now()).is_some()
+        || key_age::rejection(&call.procedure, call.reservation.key, engine.clock.now()).is_some()
     {
         release_lost_claim(engine, &call, error);
-        return refuse(&call.procedure, error);
+        return reject(&call.procedure, error);
     }
     tracked.set_stage(Stage::Handler);
     call.procedure.telemetry().unprotected(Unprotected::Store(error.kind().as_str()), &Chain(error));

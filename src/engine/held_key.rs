@@ -29,7 +29,7 @@ pub(crate) enum ClaimAnswer {
     Acquired(HeldKey),
     /// Acquired from a call whose lease ended without an outcome.
     TakenOver(HeldKey),
-    Refused {
+    NotAcquired {
         outcome: ClaimOutcome,
         /// The time at which the store was asked.
         asked: ClockReading,

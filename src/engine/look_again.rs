@@ -11,7 +11,7 @@ use crate::{
         record::{self, disposition::Disposition},
         replay,
         shared::state::Engine,
-        store_rejection::refuse,
+        store_rejection::reject,
     },
     rejection::Rejection,
 };
@@ -20,14 +20,14 @@ use crate::{
 /// this call's own, or the outcome that the reconciler found.
 pub(in crate::engine) async fn look_again<A: Answer>(engine: &Engine, call: &Arc<ProtectedCall>) -> A {
     match claim(engine, call).await {
-        Ok(ClaimAnswer::Refused { outcome, asked }) => replay::answer(engine, call, outcome, asked, None).await,
+        Ok(ClaimAnswer::NotAcquired { outcome, asked }) => replay::answer(engine, call, outcome, asked, None).await,
         Ok(ClaimAnswer::Acquired(key) | ClaimAnswer::TakenOver(key)) => {
             record::let_go(engine, call, key, Disposition::Release).await;
             A::reject(call, Rejection::Conflict)
         }
         Err(error) => {
             record::release_lost_claim(engine, call, &error);
-            refuse(&call.procedure, &error)
+            reject(&call.procedure, &error)
         }
     }
 }

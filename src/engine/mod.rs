@@ -92,10 +92,10 @@ async fn run<A: Answer>(
             Verdict::Recorded => return RunOutcome::Answered(Box::pin(look_again(engine, &call)).await),
             Verdict::Unknown => return RunOutcome::Answered(A::reject(&call, Rejection::OutcomeUnknown)),
         },
-        Ok(ClaimAnswer::Refused { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
+        Ok(ClaimAnswer::NotAcquired { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
             return RunOutcome::InFlight(call, handler);
         }
-        Ok(ClaimAnswer::Refused { outcome, asked }) => {
+        Ok(ClaimAnswer::NotAcquired { outcome, asked }) => {
             return RunOutcome::Answered(replay::answer(engine, &call, outcome, asked, leader).await);
         }
         Err(error) => {
@@ -104,7 +104,7 @@ async fn run<A: Answer>(
             );
         }
     };
-    if let Some(rejection) = key_age::refusal(&call.procedure, call.reservation.key, engine.clock.now()) {
+    if let Some(rejection) = key_age::rejection(&call.procedure, call.reservation.key, engine.clock.now()) {
         Box::pin(record::let_go(engine, &call, key, Disposition::Release)).await;
         return RunOutcome::Answered(A::reject(&call, rejection));
     }
@@ -115,7 +115,7 @@ async fn run<A: Answer>(
             Ok(ExtendOutcome::NotHeld) => return RunOutcome::Answered(A::reject(&call, Rejection::in_progress())),
             Err(error) => {
                 record::free(engine, &call, key);
-                return RunOutcome::Answered(store_rejection::refuse(&call.procedure, &error));
+                return RunOutcome::Answered(store_rejection::reject(&call.procedure, &error));
             }
         }
     }

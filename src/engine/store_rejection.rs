@@ -1,4 +1,4 @@
-//! The refusal of a call because of an error of the store: the one table from kinds of errors to rejections.
+//! The rejection of a call because of an error of the store: the one table from kinds of errors to rejections.
 
 use crate::{
     engine::answer::Answer,
@@ -8,12 +8,12 @@ use crate::{
     telemetry::{Chain, ProcedureTelemetry},
 };
 
-/// Refuses a call whose key could not be claimed, or whose transaction could not be begun.
-pub(in crate::engine) fn refuse<A: Answer>(procedure: &Procedure, error: &StoreError) -> A {
-    A::refused(rejection(procedure.telemetry(), error))
+/// Rejects a call whose key could not be claimed, or whose transaction could not be begun.
+pub(in crate::engine) fn reject<A: Answer>(procedure: &Procedure, error: &StoreError) -> A {
+    A::rejected(rejection(procedure.telemetry(), error))
 }
 
-/// Counts a refusal because of an error of the store, and returns it.
+/// Counts a rejection because of an error of the store, and returns it.
 pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> Rejection {
     let rejection = match error.kind() {
         StoreErrorKind::Conflict => Rejection::Conflict,

@@ -6,7 +6,7 @@ use crate::{
         answer::Answer,
         handler::Handler,
         shared::state::Engine,
-        store_rejection::{not_committed, refuse, transaction_lost},
+        store_rejection::{self, not_committed, transaction_lost},
     },
     nesting::Nesting,
     policy::Procedure,
@@ -36,7 +36,7 @@ pub(crate) async fn run_without_key<A: Answer>(
     };
     let transaction = match engine.store.begin_without_key(owner, session, options).await {
         Ok(transaction) => transaction,
-        Err(error) => return refuse(procedure, &error),
+        Err(error) => return store_rejection::reject(procedure, &error),
     };
     transaction.hand_out(handler.extensions_mut());
     let answer = nesting.of_handler(Some(engine.transaction_pool)).around(handler.run()).await;
@@ -61,5 +61,5 @@ pub(crate) async fn run_without_key<A: Answer>(
 
 fn reject<A: Answer>(procedure: &Procedure, rejection: Rejection) -> A {
     procedure.telemetry().rejected(rejection.reason().as_str());
-    A::refused(rejection)
+    A::rejected(rejection)
 }

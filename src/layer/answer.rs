@@ -21,7 +21,7 @@ const MIN_READ: usize = 4 << 20;
 
 /// The error is the inner service's own, which is no response.
 impl<E: Send + 'static> Answer for Result<UnaryResponse, E> {
-    fn refused(rejection: Rejection) -> Self {
+    fn rejected(rejection: Rejection) -> Self {
         Ok(UnaryResponse::failed(rejection.into()))
     }
 

@@ -245,7 +245,7 @@ impl Recovery {
                 let_go(engine, &call, key, Disposition::Release).await;
                 return None;
             }
-            Ok(ClaimAnswer::Refused { .. }) => return None,
+            Ok(ClaimAnswer::NotAcquired { .. }) => return None,
             Err(error) => {
                 release_lost_claim(engine, &call, &error);
                 procedure.telemetry().not_recovered(error.kind().as_str(), &Chain(&error));

@@ -48,7 +48,7 @@ impl<C: Codec, E> From<Result<Outcome<C::Response>, RunError<E>>> for RunAnswer<
 }
 
 impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
-    fn refused(rejection: Rejection) -> Self {
+    fn rejected(rejection: Rejection) -> Self {
         Err(RunError::refused(&rejection)).into()
     }
 

@@ -31,7 +31,7 @@ impl Counter {
         Self { of, limit, all: AtomicUsize::new(0), of_callers: Mutex::default() }
     }
 
-    /// Counts one more, or refuses it. The caller's own limit is checked first, because it tells the caller more.
+    /// Counts one more, or rejects it. The caller's own limit is checked first, because it tells the caller more.
     pub(in crate::engine) fn enter(&self, caller: Option<OwnerId>) -> Result<(), Exceeded> {
         let mut counts = self.lock();
         let count = counts.get(&caller).copied().unwrap_or_default();

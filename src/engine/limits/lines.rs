@@ -17,7 +17,7 @@ use crate::{
 const LONG: Duration = Duration::from_secs(60);
 
 /// The lines of a layer's operations. A consumer starts as many runs as it has messages: those beyond what one caller may have at once stand
-/// in line, and are not refused. They count for no limit, and hold nothing.
+/// in line, and are not rejected. They count for no limit, and hold nothing.
 pub(crate) struct Lines {
     calls: Arc<Semaphore>,
     transactions: Arc<Semaphore>,

@@ -79,7 +79,7 @@ pub(in crate::engine) async fn settle<A: Answer>(
         CallEnd::AsAnswered => (outcome.answer, None),
         CallEnd::Recorded => (outcome.answer, outcome_of_error),
         CallEnd::RolledBack => (outcome.answer, Some(ErrorOutcome::Freed)),
-        CallEnd::Refused(rejection) => return Settled::Answered(A::reject(call, rejection)),
+        CallEnd::Rejected(rejection) => return Settled::Answered(A::reject(call, rejection)),
         CallEnd::Superseded => return Settled::Superseded,
     };
     if let Some((leader, recorded)) = leader.zip(for_followers.as_mut()) {
@@ -119,7 +119,7 @@ enum CallEnd {
     /// As the handler's response says: the transaction is rolled back.
     RolledBack,
     /// Rolled back, or unknown.
-    Refused(Rejection),
+    Rejected(Rejection),
     /// Rolled back, because another call is recorded.
     Superseded,
 }
@@ -130,7 +130,7 @@ impl CallEnd {
         match self {
             Self::AsAnswered | Self::RolledBack => "rolled_back",
             Self::Recorded => "committed",
-            Self::Refused(_) => "refused",
+            Self::Rejected(_) => "refused",
             Self::Superseded => "superseded",
         }
     }
@@ -146,7 +146,7 @@ async fn end(
     // Checked first: whatever response the handler made of the conflict, a retry may succeed.
     if in_conflict {
         transaction.roll_back().await;
-        return CallEnd::Refused(Rejection::Conflict);
+        return CallEnd::Rejected(Rejection::Conflict);
     }
     let completion = match disposition {
         Disposition::Complete(completion) => Some(completion),
@@ -154,7 +154,7 @@ async fn end(
         Disposition::Abandon | Disposition::Release => {
             return match transaction.roll_back().await {
                 RollBackOutcome::RolledBack => CallEnd::RolledBack,
-                RollBackOutcome::Lost => CallEnd::Refused(transaction_lost(&call.procedure)),
+                RollBackOutcome::Lost => CallEnd::Rejected(transaction_lost(&call.procedure)),
             };
         }
     };
@@ -165,6 +165,6 @@ async fn end(
     match transaction.commit(completion).await {
         Ok(CommitOutcome::Committed) => CallEnd::Recorded,
         Ok(CommitOutcome::Superseded) => CallEnd::Superseded,
-        Err(error) => CallEnd::Refused(not_committed(&call.procedure, &error)),
+        Err(error) => CallEnd::Rejected(not_committed(&call.procedure, &error)),
     }
 }

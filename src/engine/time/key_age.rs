@@ -16,9 +16,9 @@ const SKEW: Duration = Duration::from_secs(5 * 60);
 /// differ.
 const OUTLIVES: Duration = Duration::from_secs(3 * SKEW.as_secs());
 
-/// Returns the refusal of a call whose key is older than the retention, or from the future; `None` if the call may run. It is not
+/// Returns the rejection of a call whose key is older than the retention, or from the future; `None` if the call may run. It is not
 /// for calls whose outcome is recorded: they get it whatever the age of their keys. `now` is the time since the Unix epoch.
-pub(in crate::engine) fn refusal(procedure: &Procedure, key: KeyId, now: Duration) -> Option<Rejection> {
+pub(in crate::engine) fn rejection(procedure: &Procedure, key: KeyId, now: Duration) -> Option<Rejection> {
     let made = time(procedure, key)?;
     if made > now + SKEW {
         return Some(match procedure.key_field() {
