@@ -1,10 +1,13 @@
 //! Builds a layer from its settings.
 
-use std::{collections::HashMap, sync::Arc};
+#[cfg(feature = "connect")]
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+#[cfg(feature = "connect")]
 use prost_reflect::DescriptorPool;
 
-use super::IdempotencyLayerBuilder;
+use super::{IdempotencyLayerBuilder, procedures::Resolver};
 use crate::{
     build_error::BuildError,
     engine::{
@@ -14,20 +17,15 @@ use crate::{
         shared::{single_flight::SingleFlight, state::Engine, tracker::CallTracker},
         time::wall_clock::WallClock,
     },
-    layer::{
-        layer::IdempotencyLayer,
-        parts::check_parts,
-        shared::{ProtectedProcedure, Shared},
-        unprotected::UnprotectedKeys,
-    },
-    policy::{ProcedureBuilder, ProcedureError, read_options, resolve, resolve_operation},
-    store::{STATUS_TIMEOUT, StoreSettings},
+    layer::{layer::IdempotencyLayer, shared::Shared, unprotected::UnprotectedKeys},
+    policy::{Limits, ProcedureBuilder},
+    store::{DynStore, STATUS_TIMEOUT, StoreSettings},
     telemetry,
 };
 #[cfg(feature = "connect")]
 use crate::{
     connect::{Settings, Translator},
-    layer::shared::RequestLimits,
+    layer::shared::{ProtectedProcedure, RequestLimits},
     policy,
 };
 
@@ -47,56 +45,29 @@ impl IdempotencyLayerBuilder {
         }
         let pool = self.descriptors.pool()?;
         let metadata_filter = self.replayed_metadata.resolve()?;
-        let mut procedures = HashMap::new();
-        let has_status_resolver = self.status_resolver.is_some();
-        let checked = |procedure| {
-            let procedure = check_parts(procedure, self.store.as_deref(), has_status_resolver, &self.reconcilers)?;
-            if self.replay_hooks.rebuilds(procedure.path()) && procedure.creates().is_none() {
-                return Err(ProcedureError::NothingToRebuild { procedure: procedure.path().to_owned() });
-            }
-            Ok(Arc::new(procedure))
+        let resolver = Resolver {
+            pool: &pool,
+            policies: &self.policies,
+            store: self.store.as_deref(),
+            has_status_resolver: self.status_resolver.is_some(),
+            reconcilers: &self.reconcilers,
+            replay_hooks: &self.replay_hooks,
         };
         let (operations, in_code) = self.procedures.into_iter().partition(ProcedureBuilder::is_operation);
-        for (path, described) in described(&pool, in_code)? {
-            let (procedure, canonical) = resolve((self.adjust)(described), &pool, &self.policies)?;
-            let (procedure, accepted) = (checked(procedure)?, self.accepted.clone());
-            let protected = ProtectedProcedure { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
-            procedures.insert(path, Arc::new(protected));
-        }
-        let resolve = |operation: ProcedureBuilder| {
-            let operation = checked(resolve_operation(operation, &pool, &self.policies)?)?;
-            Ok((operation.path().to_owned(), operation))
-        };
-        let operations: Vec<ProcedureBuilder> = operations;
-        let operations = operations.into_iter().map(resolve).collect::<Result<HashMap<_, _>, ProcedureError>>()?;
+        let procedures = resolver.procedures(in_code, self.adjust, &self.accepted, self.on_no_scope)?;
+        let operations = resolver.operations(operations)?;
         let is_known = |path: &str| procedures.contains_key(path) || operations.contains_key(path);
-        if let Some(path) = self.replay_hooks.rebuilt().find(|path| !is_known(path)) {
-            return Err(ProcedureError::NotOptedIn { procedure: path.to_owned(), setting: "rebuild" }.into());
-        }
+        resolver.check_rebuilt(is_known)?;
         if procedures.is_empty() && operations.is_empty() && !self.allow_no_procedures {
             return Err(BuildError::NoProcedures);
         }
-        if self.store.is_none() && !procedures.is_empty() {
-            tracing::warn!(
-                "the layer has no store: every call passes through, unprotected; IdempotencyLayerBuilder::store gives it one"
-            );
-        }
-        if self.limits.records.is_some() && self.store.as_ref().is_some_and(|store| !store.limits_records()) {
-            return Err(BuildError::NoRecordLimit);
-        }
+        check_store(self.store.as_deref(), &self.limits, !procedures.is_empty())?;
         let is_opted_in = |path: &str| procedures.contains_key(path);
         let (overrides, default) = (self.on_unprotected_key_of, self.on_unprotected_key);
         let unprotected_keys = Arc::new(UnprotectedKeys::resolve(&pool, is_opted_in, overrides, default)?);
         #[cfg(feature = "connect")]
-        let translator = {
-            let in_message = |protected: &ProtectedProcedure| protected.procedure.key_field().is_some();
-            let of_message =
-                procedures.iter().filter(|(_, protected)| in_message(protected)).map(|(path, _)| path.clone());
-            let of_message: std::collections::HashSet<String> = of_message.collect();
-            translator(&pool, &self.request_limits, self.ignore_unknown_fields, &unprotected_keys)
-                .lenient_without_key(move |path| !of_message.contains(&policy::path(path.to_owned())))
-        };
-
+        let translator =
+            translator(&pool, &self.request_limits, self.ignore_unknown_fields, &unprotected_keys, &procedures);
         telemetry::describe();
         let engine = self.store.map(|store| {
             store.set_up(&StoreSettings { limits: self.limits, status_timeout: self.status_timeout });
@@ -138,21 +109,16 @@ impl IdempotencyLayerBuilder {
     }
 }
 
-/// Returns the configured procedures, by path. A setting in code overrides the option, and a later one overrides an earlier one.
-fn described(
-    pool: &DescriptorPool,
-    in_code: Vec<ProcedureBuilder>,
-) -> Result<HashMap<String, ProcedureBuilder>, ProcedureError> {
-    let mut described: HashMap<String, ProcedureBuilder> = HashMap::new();
-    for procedure in read_options(pool)?.into_iter().chain(in_code) {
-        let path = procedure.path().to_owned();
-        let procedure = match described.remove(&path) {
-            Some(earlier) => procedure.over(earlier),
-            None => procedure,
-        };
-        described.insert(path, procedure);
+/// Checks that the store, if there is one, can do as the limits say.
+fn check_store(store: Option<&dyn DynStore>, limits: &Limits, has_procedures: bool) -> Result<(), BuildError> {
+    match store {
+        Some(store) if limits.records.is_some() && !store.limits_records() => return Err(BuildError::NoRecordLimit),
+        None if has_procedures => tracing::warn!(
+            "the layer has no store: every call passes through, unprotected; IdempotencyLayerBuilder::store gives it one"
+        ),
+        _ => {}
     }
-    Ok(described)
+    Ok(())
 }
 
 #[cfg(feature = "connect")]
@@ -161,6 +127,7 @@ fn translator(
     limits: &RequestLimits,
     ignore_unknown_fields: bool,
     unprotected_keys: &Arc<UnprotectedKeys>,
+    procedures: &HashMap<String, Arc<ProtectedProcedure>>,
 ) -> Translator {
     let settings = Settings {
         ignore_unknown_fields,
@@ -169,5 +136,9 @@ fn translator(
         ..Settings::default()
     };
     let keys = Arc::clone(unprotected_keys);
-    Translator::new(pool, settings).refusing_streams(move |path| keys.refuse(&policy::path(path.to_owned())).into())
+    let in_message = procedures.iter().filter(|(_, protected)| protected.procedure.key_field().is_some());
+    let in_message: HashSet<String> = in_message.map(|(path, _)| path.clone()).collect();
+    Translator::new(pool, settings)
+        .refusing_streams(move |path| keys.refuse(&policy::path(path.to_owned())).into())
+        .lenient_without_key(move |path| !in_message.contains(&policy::path(path.to_owned())))
 }

@@ -10,6 +10,7 @@
 
 mod build;
 mod limits;
+mod procedures;
 mod replays;
 mod spans;
 
