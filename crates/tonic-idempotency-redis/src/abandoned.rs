@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use redis::{FromRedisValue, Pipeline, Value, cmd};
 use tonic_idempotency::store::{AbandonedKey, AbandonedQuery, RequestHash, RequestHashes, StoreError, StoreErrorKind};
 
-use crate::{attempts::Attempts, connection::Primary, error::Failure, prefix::Prefix};
+use crate::{answer::NotUnderstood, attempts::Attempts, connection::Primary, error::Failure, prefix::Prefix};
 
 /// The number of names that a server looks at in one step. It does nothing else meanwhile: well under a millisecond.
 const STEP: u32 = 1000;
@@ -85,13 +85,11 @@ async fn read(
             continue;
         }
         let record = ReservationFields { lease, attempts, created, procedure, canonical, arrival };
-        let (created, procedure, request) = match record.look(now, search) {
-            Some(Some(record)) => record,
-            Some(None) => continue,
-            None => return Err(corrupt("a reservation")),
-        };
-        let Some((owner, key)) = prefix.parse(&name) else { continue };
-        found.push((name, created, AbandonedKey { owner, key, procedure, request }));
+        let reservation = record.find(now, search).map_err(|NotUnderstood| corrupt("a reservation"))?;
+        if let (Some(reservation), Some((owner, key))) = (reservation, prefix.parse(&name)) {
+            let FoundReservation { created, procedure, request } = reservation;
+            found.push((name, created, AbandonedKey { owner, key, procedure, request }));
+        }
     }
     Ok(found)
 }
@@ -107,39 +105,40 @@ struct ReservationFields {
 }
 
 impl ReservationFields {
-    /// Returns the fields that the search reports; `Some(None)` if the reservation does not match the search; `None` if the fields are not
-    /// those of a reservation.
-    #[expect(clippy::option_option, reason = "nothing found, and nothing understood")]
-    fn look(self, now: u64, search: &AbandonedQuery) -> Option<Option<(u64, String, RequestHashes)>> {
-        let created = digits(&self.created?)?;
-        let attempts = digits(&self.attempts?)?;
-        let lease_ends = match self.lease {
-            Some(lease) => digits(&lease)?,
-            None => 0,
-        };
-        let procedure = String::from_utf8(self.procedure?).ok()?;
+    /// Returns what the search reports; `None` if the reservation does not match it.
+    fn find(self, now: u64, search: &AbandonedQuery) -> Result<Option<FoundReservation>, NotUnderstood> {
+        let created = digits(self.created)?;
+        let attempts = digits(self.attempts)?;
+        let lease_ends = if self.lease.is_some() { digits(self.lease)? } else { 0 };
+        let procedure = String::from_utf8(self.procedure.ok_or(NotUnderstood)?)?;
         let age = u128::from(now.saturating_sub(created));
         let is_wanted = lease_ends <= now
             && attempts < u64::from(search.max_attempts)
             && search.lookback.is_none_or(|lookback| age <= lookback.as_micros())
             && search.procedures.contains(&procedure);
         if !is_wanted {
-            return Some(None);
+            return Ok(None);
         }
-        let arrival = match self.arrival {
-            Some(arrival) => Some(hash(arrival)?),
-            None => None,
-        };
-        Some(Some((created, procedure, RequestHashes::new(hash(self.canonical?)?, arrival))))
+        let request =
+            RequestHashes::new(hash(self.canonical.ok_or(NotUnderstood)?)?, self.arrival.map(hash).transpose()?);
+        Ok(Some(FoundReservation { created, procedure, request }))
     }
 }
 
-fn hash(bytes: Vec<u8>) -> Option<RequestHash> {
-    Some(RequestHash::from(<[u8; 32]>::try_from(bytes).ok()?))
+/// A reservation that the search finds. Its time is in microseconds since the Unix epoch.
+struct FoundReservation {
+    created: u64,
+    procedure: String,
+    request: RequestHashes,
 }
 
-fn digits(bytes: &[u8]) -> Option<u64> {
-    std::str::from_utf8(bytes).ok()?.parse().ok()
+fn hash(bytes: Vec<u8>) -> Result<RequestHash, NotUnderstood> {
+    let bytes = <[u8; 32]>::try_from(bytes).map_err(|_| NotUnderstood)?;
+    Ok(RequestHash::from(bytes))
+}
+
+fn digits(bytes: Option<Vec<u8>>) -> Result<u64, NotUnderstood> {
+    Ok(String::from_utf8(bytes.ok_or(NotUnderstood)?)?.parse()?)
 }
 
 fn parsed<T: FromRedisValue>(value: Value) -> Option<T> {

@@ -17,25 +17,25 @@ use crate::error::Failure;
 
 pub(crate) fn abandoned(answer: Value) -> Result<AbandonOutcome, StoreError> {
     read(answer, |parts| match parts.word()?.as_str() {
-        "abandoned" => Some(AbandonOutcome::Abandoned),
-        "not_held" => Some(AbandonOutcome::NotHeld),
-        _ => None,
+        "abandoned" => Ok(AbandonOutcome::Abandoned),
+        "not_held" => Ok(AbandonOutcome::NotHeld),
+        _ => Err(NotUnderstood),
     })
 }
 
 pub(crate) fn claimed(answer: Value) -> Result<ClaimOutcome, StoreError> {
     read(answer, |parts| match parts.word()?.as_str() {
-        "acquired" => Some(ClaimOutcome::Acquired),
-        "in_flight" => Some(ClaimOutcome::InFlight { lease_left: parts.micros()? }),
+        "acquired" => Ok(ClaimOutcome::Acquired),
+        "in_flight" => Ok(ClaimOutcome::InFlight { lease_left: parts.micros()? }),
         "mismatch" => match parts.word()?.as_str() {
-            "procedure" => Some(ClaimOutcome::Mismatch(Mismatch::Procedure)),
-            "request" => Some(ClaimOutcome::Mismatch(Mismatch::Request)),
-            _ => None,
+            "procedure" => Ok(ClaimOutcome::Mismatch(Mismatch::Procedure)),
+            "request" => Ok(ClaimOutcome::Mismatch(Mismatch::Request)),
+            _ => Err(NotUnderstood),
         },
         "replay" => replay(parts).map(ClaimOutcome::Replay),
-        "taken_over" => Some(ClaimOutcome::TakenOver),
-        "unknown" => Some(ClaimOutcome::OutcomeUnknown),
-        _ => None,
+        "taken_over" => Ok(ClaimOutcome::TakenOver),
+        "unknown" => Ok(ClaimOutcome::OutcomeUnknown),
+        _ => Err(NotUnderstood),
     })
 }
 
@@ -74,53 +74,53 @@ fn word(answer: &Value) -> Option<&[u8]> {
 
 pub(crate) fn completed(answer: Value) -> Result<CompleteOutcome, StoreError> {
     read(answer, |parts| match parts.word()?.as_str() {
-        "already_completed" => Some(CompleteOutcome::AlreadyCompleted),
-        "completed" => Some(CompleteOutcome::Completed),
-        "fenced" => Some(CompleteOutcome::Fenced),
-        _ => None,
+        "already_completed" => Ok(CompleteOutcome::AlreadyCompleted),
+        "completed" => Ok(CompleteOutcome::Completed),
+        "fenced" => Ok(CompleteOutcome::Fenced),
+        _ => Err(NotUnderstood),
     })
 }
 
 pub(crate) fn extended(answer: Value) -> Result<ExtendOutcome, StoreError> {
     read(answer, |parts| match parts.word()?.as_str() {
-        "extended" => Some(ExtendOutcome::Extended),
-        "not_held" => Some(ExtendOutcome::NotHeld),
-        _ => None,
+        "extended" => Ok(ExtendOutcome::Extended),
+        "not_held" => Ok(ExtendOutcome::NotHeld),
+        _ => Err(NotUnderstood),
     })
 }
 
 pub(crate) fn looked_up(answer: Value) -> Result<KeyRecord, StoreError> {
     read(answer, |parts| {
         let state = match parts.word()?.as_str() {
-            "absent" => return Some(KeyRecord::new(KeyState::Absent)),
+            "absent" => return Ok(KeyRecord::new(KeyState::Absent)),
             "error" => KeyState::Failed,
             "message" | "not_stored" => KeyState::Completed,
             "running" => KeyState::Running,
             "unknown" => KeyState::Unknown,
-            _ => return None,
+            _ => return Err(NotUnderstood),
         };
         let procedure = Some(parts.word()?);
         let created = Some(after_epoch(Duration::from_micros(parts.digits()?))?);
         let completed = match parts.text()? {
-            Some(digits) => Some(after_epoch(Duration::from_micros(digits.parse().ok()?))?),
+            Some(digits) => Some(after_epoch(Duration::from_micros(digits.parse()?))?),
             None => None,
         };
         let expires = Some(after_epoch(Duration::from_millis(parts.number()?))?);
         let resource = match (parts.text()?, parts.text()?) {
             (Some(resource_type), Some(id)) if state == KeyState::Completed => {
-                Some(Resource { resource_type, id: ResourceId::from_text(&id).ok()? })
+                Some(Resource { resource_type, id: ResourceId::from_text(&id)? })
             }
             _ => None,
         };
-        Some(KeyRecord { procedure, created, completed, expires, resource, ..KeyRecord::new(state) })
+        Ok(KeyRecord { procedure, created, completed, expires, resource, ..KeyRecord::new(state) })
     })
 }
 
 pub(crate) fn released(answer: Value) -> Result<ReleaseOutcome, StoreError> {
     read(answer, |parts| match parts.word()?.as_str() {
-        "not_held" => Some(ReleaseOutcome::NotHeld),
-        "released" => Some(ReleaseOutcome::Released),
-        _ => None,
+        "not_held" => Ok(ReleaseOutcome::NotHeld),
+        "released" => Ok(ReleaseOutcome::Released),
+        _ => Err(NotUnderstood),
     })
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn kept(response: &StoredResponse) -> Option<(&'static str, Vec<(&'st
     }
 }
 
-fn replay(parts: &mut Parts) -> Option<Replay> {
+fn replay(parts: &mut Parts) -> Result<Replay, NotUnderstood> {
     let kind = parts.word()?;
     let (body, metadata) = (parts.bytes()?, parts.bytes()?);
     let (_resource_type, id) = (parts.text()?, parts.text()?);
@@ -145,69 +145,76 @@ fn replay(parts: &mut Parts) -> Option<Replay> {
         ("error", Some(error)) => StoredResponse::Error(error),
         ("message", Some(message)) => StoredResponse::Message(StoredMessage { message, metadata }),
         ("not_stored", _) => StoredResponse::NotStored,
-        _ => return None,
+        _ => return Err(NotUnderstood),
     };
-    let resource = match id {
-        Some(id) => Some(ResourceId::from_text(&id).ok()?),
-        None => None,
-    };
-    Some(Replay { response, resource, status: Ok(None), expires_in: parts.micros()? })
+    let resource = id.as_deref().map(ResourceId::from_text).transpose()?;
+    Ok(Replay { response, resource, status: Ok(None), expires_in: parts.micros()? })
 }
 
-fn after_epoch(time: Duration) -> Option<SystemTime> {
-    SystemTime::UNIX_EPOCH.checked_add(time)
+fn after_epoch(time: Duration) -> Result<SystemTime, NotUnderstood> {
+    SystemTime::UNIX_EPOCH.checked_add(time).ok_or(NotUnderstood)
+}
+
+/// An answer, or a record, that no script makes.
+pub(crate) struct NotUnderstood;
+
+impl<E: std::error::Error> From<E> for NotUnderstood {
+    fn from(_: E) -> Self {
+        Self
+    }
 }
 
 /// Reads an answer. An answer that is not understood is an error of the kind [`StoreErrorKind::Corrupt`].
-fn read<T>(answer: Value, parse: impl FnOnce(&mut Parts) -> Option<T>) -> Result<T, StoreError> {
+fn read<T>(answer: Value, parse: impl FnOnce(&mut Parts) -> Result<T, NotUnderstood>) -> Result<T, StoreError> {
     let parsed = match answer {
         Value::Array(parts) => parse(&mut Parts(parts.into_iter())),
-        _ => None,
+        _ => Err(NotUnderstood),
     };
-    parsed.ok_or_else(|| Failure::Corrupt("a record").into_error(StoreErrorKind::Corrupt, false))
+    parsed.map_err(|NotUnderstood| Failure::Corrupt("a record").into_error(StoreErrorKind::Corrupt, false))
 }
 
 /// The parts of an answer, in their order.
 struct Parts(std::vec::IntoIter<Value>);
 
 impl Parts {
+    fn next(&mut self) -> Result<Value, NotUnderstood> {
+        self.0.next().ok_or(NotUnderstood)
+    }
+
     /// Returns the next part, which may be nothing.
-    fn bytes(&mut self) -> Option<Option<Bytes>> {
-        match self.0.next()? {
-            Value::BulkString(bytes) => Some(Some(bytes.into())),
-            Value::Nil => Some(None),
-            _ => None,
+    fn bytes(&mut self) -> Result<Option<Bytes>, NotUnderstood> {
+        match self.next()? {
+            Value::BulkString(bytes) => Ok(Some(bytes.into())),
+            Value::Nil => Ok(None),
+            _ => Err(NotUnderstood),
         }
     }
 
-    fn text(&mut self) -> Option<Option<String>> {
-        match self.bytes()? {
-            Some(bytes) => Some(Some(String::from_utf8(bytes.into()).ok()?)),
-            None => Some(None),
-        }
+    fn text(&mut self) -> Result<Option<String>, NotUnderstood> {
+        Ok(self.bytes()?.map(|bytes| String::from_utf8(bytes.into())).transpose()?)
     }
 
-    fn word(&mut self) -> Option<String> {
-        self.text()?
+    fn word(&mut self) -> Result<String, NotUnderstood> {
+        self.text()?.ok_or(NotUnderstood)
     }
 
     /// Returns a number that the record has as digits.
-    fn digits(&mut self) -> Option<u64> {
-        self.word()?.parse().ok()
+    fn digits(&mut self) -> Result<u64, NotUnderstood> {
+        Ok(self.word()?.parse()?)
     }
 
-    fn number(&mut self) -> Option<u64> {
-        match self.0.next()? {
-            Value::Int(number) => number.try_into().ok(),
-            _ => None,
+    fn number(&mut self) -> Result<u64, NotUnderstood> {
+        match self.next()? {
+            Value::Int(number) => Ok(number.try_into()?),
+            _ => Err(NotUnderstood),
         }
     }
 
     /// Returns a number of microseconds; zero if it is negative, for a time that has just passed.
-    fn micros(&mut self) -> Option<Duration> {
-        match self.0.next()? {
-            Value::Int(micros) => Some(Duration::from_micros(micros.try_into().unwrap_or(0))),
-            _ => None,
+    fn micros(&mut self) -> Result<Duration, NotUnderstood> {
+        match self.next()? {
+            Value::Int(micros) => Ok(Duration::from_micros(micros.try_into().unwrap_or(0))),
+            _ => Err(NotUnderstood),
         }
     }
 }
