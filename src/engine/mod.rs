@@ -126,7 +126,7 @@ async fn run<A: Answer>(
     let (key, outcome) = execute::execute(engine, &call, key, handler).await;
     tracked.set_stage(Stage::Recording);
     telemetry::step(Step::BeforeSettle);
-    let response = match Box::pin(settle(engine, &call, (key, claimed), outcome, leader)).await {
+    let response = match Box::pin(settle(engine, &call, key, claimed, outcome, leader)).await {
         Settled::Answered(response) => response,
         Settled::Superseded => Box::pin(look_again(engine, &call)).await,
     };

@@ -38,7 +38,8 @@ pub(in crate::engine) enum Settled<A> {
 pub(in crate::engine) async fn settle<A: Answer>(
     engine: &Engine,
     call: &Arc<ProtectedCall>,
-    (key, claimed): (HeldKey, Instant),
+    key: HeldKey,
+    claimed: Instant,
     outcome: Outcome<A>,
     leader: Option<&Leader>,
 ) -> Settled<A> {
