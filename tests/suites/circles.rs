@@ -1,69 +1,93 @@
-//! Circles of files: those that import each other, in one step or in several.
+//! Which file of a crate imports from which, and the circles in that: files that import each other, in one step or in several.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A module's path in its crate: `["engine", "claim"]`.
-type Module = Vec<String>;
+pub(crate) type Module = Vec<String>;
 
-/// The files of a crate, by module, without their tests and comments.
+/// The files of a crate, by module, and from which others each imports. Tests are left out.
 pub(crate) struct Crate {
-    files: BTreeMap<Module, String>,
+    imports: BTreeMap<Module, BTreeSet<Module>>,
 }
 
 impl Crate {
     /// Takes the files by their paths in `src`.
     pub(crate) fn new(files: impl IntoIterator<Item = (String, String)>) -> Self {
-        let module = |path: String| {
+        let files: BTreeMap<_, _> = files.into_iter().collect();
+        let root = if files.contains_key("lib.rs") { "lib" } else { "main" };
+        let module = |path: &str| {
             let mut module: Module = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
-            module.pop_if(|last| matches!(last.as_str(), "mod" | "lib"));
-            module
+            module.pop_if(|last| last == "mod");
+            if module == [root] { Vec::new() } else { module }
         };
-        let code = |text: String| {
-            let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-            text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
-        };
-        Self { files: files.into_iter().map(|(path, text)| (module(path), code(text))).collect() }
+        let mut of_tests = BTreeSet::new();
+        for (path, text) in &files {
+            for rest in text.split("#[cfg(test)]\n").skip(1) {
+                let line = rest.lines().next().unwrap_or_default();
+                if let Some(name) = line.strip_suffix(';').and_then(|line| line.rsplit_once("mod ")) {
+                    of_tests.insert([module(path).as_slice(), &[name.1.to_owned()]].concat());
+                }
+            }
+        }
+        let files = files.iter().map(|(path, text)| (module(path), File::new(text)));
+        let files = Files(files.filter(|(module, _)| !of_tests.contains(module)).collect());
+        Self { imports: files.0.keys().map(|module| (module.clone(), files.imports(module))).collect() }
+    }
+
+    /// Returns the files, and from which others each imports.
+    pub(crate) fn imports(&self) -> &BTreeMap<Module, BTreeSet<Module>> {
+        &self.imports
     }
 
     /// Returns the files that are in circles, each circle for itself.
     pub(crate) fn circles(&self) -> Vec<Vec<String>> {
-        let imports: BTreeMap<&Module, BTreeSet<Module>> =
-            self.files.keys().map(|module| (module, self.imports(module))).collect();
         let reached = |from: &Module| {
             let mut seen = BTreeSet::new();
-            let mut next: Vec<&Module> = imports[from].iter().collect();
+            let mut next: Vec<&Module> = self.imports[from].iter().collect();
             while let Some(module) = next.pop() {
                 if seen.insert(module.clone()) {
-                    next.extend(&imports[module]);
+                    next.extend(&self.imports[module]);
                 }
             }
             seen
         };
         let reached: BTreeMap<&Module, BTreeSet<Module>> =
-            self.files.keys().map(|module| (module, reached(module))).collect();
+            self.imports.keys().map(|module| (module, reached(module))).collect();
         let mut circles = BTreeSet::new();
         for (module, others) in &reached {
             let circle: Vec<_> = others.iter().filter(|other| reached[other].contains(*module)).collect();
             if !circle.is_empty() {
-                circles.insert(circle.into_iter().map(|module| module.join("/")).collect());
+                circles.insert(circle.into_iter().map(|module| name(module)).collect());
             }
         }
         circles.into_iter().collect()
     }
+}
 
+/// Returns the name of a module: its path, or `lib`.
+pub(crate) fn name(module: &[String]) -> String {
+    if module.is_empty() { "lib".to_owned() } else { module.join("/") }
+}
+
+/// The files of a crate, by module.
+struct Files(BTreeMap<Module, File>);
+
+impl Files {
     /// The files that a file imports from, behind what others re-export.
     fn imports(&self, module: &Module) -> BTreeSet<Module> {
-        let text = &self.files[module];
-        let uses = uses(text).into_iter().filter(|(is_public, _)| !is_public).map(|(_, path)| path);
-        // A visibility, such as `pub(in crate::store)`, is no import.
-        let without_visibility = text.replace("(in crate::", "(");
-        let inline = without_visibility.split("crate::").skip(1).map(|rest| format!("crate::{}", path_in(rest)));
-        let found = uses.chain(inline).filter_map(|path| self.resolve(module, &path, 0));
-        found.filter(|found| found != module && self.files.contains_key(found)).collect()
+        let file = &self.0[module];
+        let uses = file.uses.iter().filter(|import| !import.is_public || file.words.contains(import.name()));
+        let paths = uses.map(|import| &import.path).chain(file.words.iter().filter(|word| word.contains("::")));
+        let found = paths.filter_map(|path| self.resolve(module, path, 0));
+        found.filter(|found| found != module && self.0.contains_key(found)).collect()
     }
 
     /// The module in which the last part of a path is made.
     fn resolve(&self, from: &Module, path: &str, depth: usize) -> Option<Module> {
+        let inner = |module: &Module, part: &str| {
+            let inner = [module.as_slice(), &[part.to_owned()]].concat();
+            self.0.contains_key(&inner).then_some(inner)
+        };
         let mut parts = path.split("::").peekable();
         let mut at = match parts.next()? {
             "crate" => Vec::new(),
@@ -75,43 +99,70 @@ impl Crate {
                 }
                 at
             }
-            _ => return None,
+            // A module that is made in this file, by its name only.
+            part => inner(from, part)?,
         };
-        while let Some(part) = parts.peek() {
-            let inner = [at.as_slice(), &[(*part).to_owned()]].concat();
-            if !self.files.contains_key(&inner) {
-                break;
-            }
-            at = inner;
+        while let Some(module) = parts.peek().and_then(|part| inner(&at, part)) {
+            at = module;
             parts.next();
         }
         let Some(name) = parts.next().filter(|_| depth < 6) else { return Some(at) };
         let name = name.split(" as ").next().unwrap_or(name);
-        let exported = uses(self.files.get(&at)?).into_iter().filter(|(is_public, _)| *is_public);
-        let named = exported.map(|(_, path)| path).find(|path| {
-            let last = path.rsplit("::").next().unwrap_or_default();
-            last.rsplit(" as ").next() == Some(name)
-        });
-        named.and_then(|path| self.resolve(&at, &path, depth + 1)).or(Some(at))
+        let named = self.0.get(&at)?.uses.iter().find(|import| import.is_public && import.name() == name);
+        named.and_then(|import| self.resolve(&at, &import.path, depth + 1)).or(Some(at))
     }
 }
 
-/// The paths of the imports of a file, and whether they are public.
-fn uses(text: &str) -> Vec<(bool, String)> {
-    let mut found = Vec::new();
-    for (start, _) in text.match_indices("use ") {
-        let line = text[..start].rsplit('\n').next().unwrap_or_default().trim_start();
-        if !line.is_empty() && !line.starts_with("pub") {
-            continue;
+/// A file without its tests and comments.
+struct File {
+    uses: Vec<Import>,
+    /// The names and paths in its code.
+    words: BTreeSet<String>,
+}
+
+impl File {
+    fn new(text: &str) -> Self {
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let text = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
+        let (mut uses, mut words) = (Vec::new(), BTreeSet::new());
+        for statement in without_places(&text).split(';') {
+            let import = statement.match_indices("use ").find_map(|(at, _)| {
+                let before = statement[..at].rsplit('\n').next().unwrap_or_default().trim();
+                ["", "pub", "pub(crate)", "pub(super)"].contains(&before).then_some((at, !before.is_empty()))
+            });
+            let code = import.map_or(statement, |(at, _)| &statement[..at]);
+            let found = code.split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':');
+            // Some end with the colons of `::<` or of a type.
+            words.extend(found.map(|word| word.trim_end_matches(':').to_owned()));
+            if let Some((at, is_public)) = import {
+                let tree = statement[at + 4..].split_whitespace().collect::<Vec<_>>().join(" ");
+                let tree = tree.replace(" as ", "\u{1}").replace(' ', "").replace('\u{1}', " as ");
+                uses.extend(expanded(&tree).into_iter().map(|path| Import { path, is_public }));
+            }
         }
-        let tree: Vec<&str> = text[start + 4..].split(';').next().unwrap_or_default().split_whitespace().collect();
-        found.extend(
-            expanded(&tree.join(" ").replace(" as ", "\u{1}").replace(' ', "").replace('\u{1}', " as "))
-                .into_iter()
-                .map(|path| (!line.is_empty(), path)),
-        );
+        Self { uses, words }
     }
-    found
+}
+
+/// An import of one name.
+struct Import {
+    path: String,
+    is_public: bool,
+}
+
+impl Import {
+    /// The name by which the file knows it.
+    fn name(&self) -> &str {
+        let last = self.path.rsplit("::").next().unwrap_or_default();
+        last.rsplit(" as ").next().unwrap_or_default()
+    }
+}
+
+/// Leaves out the places of visibilities, such as `(in crate::store)`: they are no imports.
+fn without_places(text: &str) -> String {
+    let mut parts = text.split("(in ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |code, part| code + part.split_once(')').map_or(part, |(_, rest)| rest))
 }
 
 /// The paths of a tree of imports.
@@ -130,21 +181,33 @@ fn expanded(tree: &str) -> Vec<String> {
     parts.flat_map(|part| expanded(part)).map(|path| format!("{before}{path}")).collect()
 }
 
-/// The path at the beginning of a text.
-fn path_in(text: &str) -> &str {
-    let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':');
-    text[..end.unwrap_or(text.len())].trim_end_matches(':')
-}
-
 #[test]
 fn are_found_behind_what_a_module_exports() {
     let files = [
         ("lib.rs", "mod a;\nmod b;"),
         ("a/mod.rs", "mod inner;\npub use self::inner::Inner;"),
         ("a/inner.rs", "use crate::b::Outer;"),
-        ("b.rs", "use crate::{a::Inner, c::{Alone as Other}};"),
-        ("c.rs", "// use crate::b::Outer;\nstruct Alone;"),
+        ("b.rs", "use crate::{a::Inner, c::{Only as Other}};"),
+        ("c.rs", "// use crate::b::Outer;\nstruct Only;"),
     ];
-    let files = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
-    assert_eq!(Crate::new(files).circles(), [["a/inner", "b"]]);
+    assert_eq!(made_of(&files).circles(), [["a/inner", "b"]]);
+}
+
+#[test]
+fn are_found_by_the_names_of_modules_in_a_file() {
+    let files = [
+        ("lib.rs", "mod a;\nmod b;\nmod c;"),
+        ("a/mod.rs", "mod inner;\npub struct Outer(inner::Inner);"),
+        ("a/inner.rs", "pub struct Inner;\nuse super::Outer;"),
+        ("b/mod.rs", "mod inner;\nuse inner::Inner;"),
+        ("b/inner.rs", "use std::inner::Inner;\nfn f(_: super::Outer) {}"),
+        ("c/mod.rs", "mod inner;\n#[cfg(test)]\nmod checks;\npub use self::inner::Inner;"),
+        ("c/inner.rs", "pub(in crate::c) struct Inner;"),
+        ("c/checks.rs", "use crate::c::inner;"),
+    ];
+    assert_eq!(made_of(&files).circles(), [["a", "a/inner"], ["b", "b/inner"]]);
+}
+
+fn made_of(files: &[(&str, &str)]) -> Crate {
+    Crate::new(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())))
 }

@@ -1,5 +1,7 @@
 //! What the project may weigh, counted from its files. A failure says what has grown; the budget of a row is lowered when the row has become lighter.
 
+mod rooms;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -56,14 +58,150 @@ const NO_SETTINGS: [&str; 14] = [
     "testing",
 ];
 
-/// The sources in which no files are in a circle.
-const WITHOUT_CIRCLES: [&str; 6] = [
-    "chaos/src",
-    "src",
-    "crates/tonic-idempotency-client/src",
-    "crates/tonic-idempotency-diesel/src",
-    "crates/tonic-idempotency-sea-orm/src",
-    "crates/tonic-idempotency-sqlx/src",
+/// Circles that stay, each with its reason: the sources, and the files.
+const CIRCLES: [(&str, &[&str], &str); 18] = [
+    (
+        "benches/src",
+        &[
+            "lib",
+            "database",
+            "database/allocations",
+            "database/findings",
+            "database/goals",
+            "database/in_flight",
+            "database/load",
+            "database/turns",
+            "database/usage",
+            "database/world",
+            "drivers",
+            "drivers/diesel",
+            "drivers/sea_orm",
+            "drivers/service",
+            "drivers/sqlx",
+            "hash",
+            "hash/dynamic",
+            "hash/shape",
+            "inbox",
+            "layer",
+            "layer/lane",
+            "layer/service",
+            "operations",
+            "unary",
+        ],
+        "not mended yet",
+    ),
+    ("chaos/src", &["auditor", "auditor/judge", "auditor/rules", "auditor/runs"], "not mended yet"),
+    (
+        "crates/protobuf-canonical/src",
+        &[
+            "lib",
+            "check",
+            "entry",
+            "json",
+            "json/any_json",
+            "json/message",
+            "json/parser",
+            "json/scalar",
+            "json/serializer",
+            "json/strip",
+            "json/well_known",
+            "output",
+            "raw",
+            "reader",
+            "rewrite",
+            "run",
+            "schema",
+            "sort_key",
+            "strip",
+            "valid",
+        ],
+        "not mended yet",
+    ),
+    (
+        "crates/tonic-idempotency-cli/src",
+        &[
+            "migrations",
+            "migrations/error",
+            "migrations/folder",
+            "migrations/format",
+            "migrations/migration",
+            "migrations/options",
+            "migrations/report",
+            "migrations/versions",
+        ],
+        "not mended yet",
+    ),
+    ("crates/tonic-idempotency-client/src", &["journal", "journal/builder"], "not mended yet"),
+    ("crates/tonic-idempotency-redis/src", &["connection", "connection/topology"], "not mended yet"),
+    ("crates/tonic-idempotency-redis/src", &["store", "verify"], "not mended yet"),
+    (
+        "examples/client/src",
+        &["lib", "attempts", "client", "kill", "resume", "run", "server", "show"],
+        "not mended yet",
+    ),
+    (
+        "examples/consumer/src",
+        &["audit", "database", "fit", "fleet", "nats", "orders", "run", "worker"],
+        "not mended yet",
+    ),
+    (
+        "examples/organization/src",
+        &[
+            "lib",
+            "auth",
+            "bootstrap",
+            "call",
+            "database",
+            "driver",
+            "metrics",
+            "migrations",
+            "on_tokio_postgres",
+            "outbox",
+            "playground",
+            "protocols",
+            "run",
+            "server",
+            "services/api_keys",
+            "services/clusters",
+            "services/invites",
+            "services/namespaces",
+            "services/projects",
+            "tour",
+        ],
+        "not mended yet",
+    ),
+    ("simulation/src/bin/mutants", &["lib", "suites"], "not mended yet"),
+    (
+        "simulation/src",
+        &[
+            "audit",
+            "audit/excuses",
+            "client",
+            "consumer",
+            "go",
+            "job",
+            "journal",
+            "ledger",
+            "network",
+            "reconciler",
+            "run",
+            "server",
+            "service",
+            "strike",
+            "swarm",
+        ],
+        "not mended yet",
+    ),
+    (
+        "simulation/src",
+        &["database/connection", "database/hold", "database/pool", "database/server", "database/session"],
+        "not mended yet",
+    ),
+    ("simulation/src", &["database/state", "database/transaction", "database/upkeep"], "not mended yet"),
+    ("simulation/src", &["plan", "plan/fault", "plan/operation"], "not mended yet"),
+    ("simulation/src", &["world", "world/libc"], "not mended yet"),
+    ("src", &["engine", "engine/dispatch"], "not mended yet"),
+    ("src", &["policy", "policy/redact", "policy/resolve", "policy/resource_id"], "not mended yet"),
 ];
 
 /// The steps of a claim from the engine to its SQL: the file, the code by which it hands the call over, and the file to which.
@@ -203,46 +341,43 @@ fn has_each_setting_of_a_procedure_in_the_option_and_in_code() {
 fn imports_from_lower_levels_alone() {
     let page = read("ARCHITECTURE.md");
     let mut levels = BTreeMap::new();
-    let table = page.split_once("```\n9  lib").expect("the table of levels").1.split("```").next().expect("its end");
+    let table = page
+        .split_once("imports only from lower levels:\n\n```")
+        .expect("the table of levels")
+        .1
+        .split("```")
+        .next()
+        .expect("its end");
     for line in table.lines() {
         let mut words = line.split_whitespace();
         let Some(Ok(level)) = words.next().map(str::parse::<u32>) else { continue };
         levels.extend(words.map(|module| (module.to_owned(), level)));
     }
-    assert!(levels.len() > 15, "the table of levels was not found: {levels:?}");
-    let mut wrong = BTreeSet::new();
-    for (file, text) in files("rs") {
-        let Ok(inside) = file.strip_prefix("src") else { continue };
-        let module = inside
-            .components()
-            .next()
-            .expect("a file")
-            .as_os_str()
-            .to_string_lossy()
-            .trim_end_matches(".rs")
-            .to_owned();
-        let Some(level) = levels.get(&module) else { continue };
-        for used in imports(without_tests(&text)) {
-            if used != module && levels.get(&used).is_some_and(|of_used| of_used >= level) {
-                wrong.insert(format!("{module} imports {used} ({})", file.display()));
-            }
-        }
-    }
+    let library = &rooms::folders()["src"];
+    let modules = library.rooms.iter().map(String::as_str).chain(["lib"]).collect::<BTreeSet<_>>();
+    let listed = levels.keys().map(String::as_str).collect::<BTreeSet<_>>();
+    let differ: Vec<_> = modules.symmetric_difference(&listed).collect();
+    assert!(differ.is_empty(), "either without a level in ARCHITECTURE.md, or no module: {differ:?}");
+    // `lib.rs` makes nothing: a module imports from it what comes from another crate.
+    let between = library.imports.iter().filter(|((from, to), _)| ![from, to].contains(&&rooms::MOD.to_owned()));
+    let wrong: BTreeMap<_, _> = between.filter(|((from, to), _)| levels[to] >= levels[from]).collect();
     assert!(wrong.is_empty(), "against the levels of ARCHITECTURE.md: {wrong:#?}");
 }
 
 /// No file imports one that imports it, in one step or in several.
 #[test]
 fn has_no_circles_of_files() {
-    let rust = files("rs");
-    for source in WITHOUT_CIRCLES {
-        let inside = rust.iter().filter_map(|(file, text)| {
-            let path = file.strip_prefix(source).ok()?.to_string_lossy().into_owned();
-            Some((path, text.clone()))
-        });
-        let circles = Crate::new(inside).circles();
-        assert!(circles.is_empty(), "{source}: {circles:#?}");
+    let name = |source: &str, circle: &[&str]| format!("{source}: {}", circle.join(", "));
+    let mut circles = BTreeSet::new();
+    for (source, sources) in crates() {
+        for circle in sources.circles() {
+            circles.insert(name(&source, &circle.iter().map(String::as_str).collect::<Vec<_>>()));
+        }
     }
+    let may_stay = CIRCLES.iter().map(|(source, circle, _)| name(source, circle)).collect();
+    let (wrong, gone) = (circles.difference(&may_stay), may_stay.difference(&circles));
+    let (wrong, gone): (Vec<_>, Vec<_>) = (wrong.collect(), gone.collect());
+    assert!(wrong.is_empty() && gone.is_empty(), "circles: {wrong:#?}; exceptions of which none is left: {gone:#?}");
 }
 
 /// Counts the files of the steps, each of which has to be as the list says.
@@ -255,40 +390,6 @@ fn files_of(steps: &[(&str, &str, &str)]) -> usize {
         assert!(top().join(to).exists(), "{to} has moved: adapt the list");
     }
     steps.iter().flat_map(|(from, _, to)| [from, to]).collect::<BTreeSet<_>>().len()
-}
-
-/// The modules of the crate that a file names.
-fn imports(text: &str) -> BTreeSet<String> {
-    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
-    let mut found = BTreeSet::new();
-    for rest in code.split("crate::").skip(1) {
-        match rest.strip_prefix('{') {
-            Some(group) => {
-                let (mut depth, mut name, mut at_start) = (0, String::new(), true);
-                for letter in group.chars() {
-                    match letter {
-                        '{' => depth += 1,
-                        '}' if depth == 0 => break,
-                        '}' => depth -= 1,
-                        ',' if depth == 0 => at_start = true,
-                        _ if depth > 0 || !at_start => continue,
-                        _ if letter.is_alphanumeric() || letter == '_' => {
-                            name.push(letter);
-                            continue;
-                        }
-                        _ if name.is_empty() => continue,
-                        _ => at_start = false,
-                    }
-                    found.insert(std::mem::take(&mut name));
-                }
-                found.insert(name);
-            }
-            None => {
-                found.insert(rest.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect());
-            }
-        }
-    }
-    found
 }
 
 /// The settings of a server, by their builders. Each field of `Limits` counts as one.
@@ -412,6 +513,21 @@ fn pages() -> BTreeMap<PathBuf, String> {
 
 fn read(file: &str) -> String {
     fs::read_to_string(top().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The crates, by the folders of their sources: the library, what is published beside it, the tools and the examples.
+fn crates() -> BTreeMap<String, Crate> {
+    let mut crates: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (file, text) in files("rs") {
+        let file = file.to_string_lossy();
+        let parts: Vec<_> = file.split('/').collect();
+        let Some(source) = parts.iter().position(|part| *part == "src" && parts[0] != "tests") else { continue };
+        // A program in `src/bin` is a crate of its own.
+        let inside = if parts[source + 1] == "bin" { source + 3 } else { source + 1 };
+        let (source, inside) = parts.split_at(inside);
+        crates.entry(source.join("/")).or_default().push((inside.join("/"), text));
+    }
+    crates.into_iter().map(|(source, files)| (source, Crate::new(files))).collect()
 }
 
 /// The files of this project with this extension, but for this one.

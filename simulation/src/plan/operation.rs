@@ -205,7 +205,7 @@ impl Operation {
             }
             all.push(operation);
         }
-        // The client's layer always sends one. Of a message that another one has, too, nothing tells whose a run is.
+        // The client's layer always sends one. If two operations had one message, nothing would tell whose a run is.
         let shared: Vec<_> = all.iter().filter(|it| it.message != it.number).map(|it| it.message).collect();
         for operation in all.iter_mut().filter(|it| it.user.is_some() && !settings.client_layer) {
             if random.once_in(20) && !shared.contains(&operation.number) {
