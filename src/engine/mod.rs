@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
 //! | `degrade`, `reconcile`, `look_again`, `without_key` | the ways of a call that put several steps together |
-//! | `claim`, `execute`, `heartbeat`, `record`, `replay` | the steps: the key, the handler, the outcome, or the answer without a handler |
+//! | `claim`, `execute`, `record`, `replay` | the steps: the key, the handler, the outcome, or the answer without a handler |
 //! | `shared` | the state that all calls share: calls in flight, single flight, shutdown |
 //! | `limits`, `replays`, `store_rejection` | limits of calls and outcomes, replays in memory, the rejection for an error of the store |
 //! | `answer`, `call`, `handler`, `held_key`, `time` | data; `answer` is what a front of the engine, such as the gRPC layer, answers with |
@@ -30,7 +30,6 @@ pub(crate) mod time;
 pub(crate) mod without_key;
 
 mod execute;
-mod heartbeat;
 mod look_again;
 
 use std::sync::Arc;
@@ -41,6 +40,7 @@ use self::{
     answer::Answer,
     call::ProtectedCall,
     claim::claim,
+    execute::{execute, heartbeat::renew_late},
     handler::Handler,
     held_key::{ClaimAnswer, HeldKey},
     look_again::look_again,
@@ -109,7 +109,7 @@ async fn run<A: Answer>(
         return RunOutcome::Answered(A::reject(&call, rejection));
     }
     if key.has_ended() {
-        match Box::pin(heartbeat::renew_late(&*engine.store, &call, &mut key)).await {
+        match Box::pin(renew_late(&*engine.store, &call, &mut key)).await {
             Ok(ExtendOutcome::Extended) => {}
             Ok(ExtendOutcome::NotHeld) if leader.is_some() => return RunOutcome::InFlight(call, handler),
             Ok(ExtendOutcome::NotHeld) => return RunOutcome::Answered(A::reject(&call, Rejection::in_progress())),
@@ -123,7 +123,7 @@ async fn run<A: Answer>(
     call.procedure.telemetry().first();
     let _holds = Holds::new(matches!(key, HeldKey::Transaction(_)));
     tracked.set_stage(Stage::Handler);
-    let (key, outcome) = execute::execute(engine, &call, key, handler).await;
+    let (key, outcome) = execute(engine, &call, key, handler).await;
     tracked.set_stage(Stage::Recording);
     telemetry::step(Step::BeforeSettle);
     let response = match Box::pin(settle(engine, &call, key, claimed, outcome, leader)).await {

@@ -1,5 +1,7 @@
 //! Runs a handler while its key is held.
 
+pub(super) mod heartbeat;
+
 use std::{future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Instant};
 
 use futures_util::{
@@ -12,8 +14,8 @@ use crate::{
     engine::{
         answer::{Answer, Failure},
         call::ProtectedCall,
+        execute::heartbeat::heartbeat,
         handler::Handler,
-        heartbeat::heartbeat,
         held_key::{HeldKey, Lease},
         shared::state::Engine,
     },

@@ -22,7 +22,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Renews a lease that ended before the handler began, because the answer to the claim was late or this process was paused. Another
 /// call may have taken the key over, and then the handler must not begin.
-pub(super) async fn renew_late(
+pub(in crate::engine) async fn renew_late(
     store: &dyn DynStore,
     call: &ProtectedCall,
     key: &mut HeldKey,
