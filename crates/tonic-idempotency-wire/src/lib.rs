@@ -33,7 +33,7 @@ mod told;
 pub use self::{
     error_outcome::ErrorOutcome,
     rare::Rare,
-    reason::{DOMAIN, Reason, UnknownReason},
+    reason::{DOMAIN, Reason, ReasonClass, UnknownReason},
     status::IdempotencyStatus,
     told::{meant, nearest, tell, texts},
 };
