@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use prost::Message as _;
 use tonic::{Code, Status};
-use tonic_idempotency_wire::{ErrorOutcome, Reason};
+use tonic_idempotency_wire::{ErrorOutcome, Reason, ReasonClass};
 use tonic_types::pb;
 
 /// The trailer by which a server tells when to try again, in milliseconds; a negative number means not by itself
@@ -98,19 +98,16 @@ impl Verdict {
 
     /// The verdict on a refusal of the layer.
     fn of_refusal(reason: Reason, status: &Status, others: Others) -> Self {
-        match reason {
-            Reason::InProgress => Self::Running(delay(status)),
-            Reason::Conflict
-            | Reason::Overloaded
-            | Reason::RequestTimeout
-            | Reason::ShuttingDown
-            | Reason::StoreUnavailable => Self::Again(delay(status)),
-            Reason::NotCommitted => Self::of_a_free_key(others),
-            Reason::KeyReused | Reason::NotStored => Self::Ended,
-            Reason::OutcomeUnknown => Self::Unknown,
-            // The key was not looked at, or is not remembered any more.
-            _ if others != Others::None => Self::Unknown,
-            _ => Self::Ended,
+        match reason.class() {
+            ReasonClass::Again => Self::Again(delay(status)),
+            ReasonClass::FreeKey => Self::of_a_free_key(others),
+            ReasonClass::Final => Self::Ended,
+            ReasonClass::NotLookedAt => match others {
+                Others::None => Self::Ended,
+                Others::Over | Others::UnderWay(_) => Self::Unknown,
+            },
+            ReasonClass::Running => Self::Running(delay(status)),
+            ReasonClass::Unknown => Self::Unknown,
         }
     }
 
@@ -183,6 +180,8 @@ fn delay(status: &Status) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use http::{HeaderName, HeaderValue};
     use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -231,9 +230,9 @@ mod tests {
         Status::new(code, "")
     }
 
-    fn refusal(reason: Reason) -> Status {
-        let details = ErrorDetails::with_error_info(reason.as_str(), tonic_idempotency_wire::DOMAIN, []);
-        Status::with_error_details(Code::Unavailable, "", details)
+    fn refusal(reason: &str, code: Code) -> Status {
+        let details = ErrorDetails::with_error_info(reason, tonic_idempotency_wire::DOMAIN, []);
+        Status::with_error_details(code, "", details)
     }
 
     /// The codes, and what an error means of which the layer says nothing, that is freed, and that is kept.
@@ -300,6 +299,17 @@ mod tests {
     }
 
     #[test]
+    fn the_matrix_and_the_documentation_have_each_reason() {
+        let all: HashSet<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+        let judged: HashSet<_> = REASONS.iter().map(|(reason, _)| reason.as_str()).collect();
+        let rows = DOCUMENTED.lines().filter_map(|line| line.strip_prefix("| ")?.split('|').next());
+        let named: HashSet<_> =
+            rows.flat_map(|row| row.split('`')).filter(|name| name.starts_with("IDEMPOTENCY_")).collect();
+        assert_eq!(judged, all);
+        assert_eq!(named, all);
+    }
+
+    #[test]
     fn the_documentation_says_the_same() {
         for (reason, verdicts) in REASONS {
             assert_eq!(documented(reason.as_str()), verdicts.map(word), "{reason}");
@@ -316,13 +326,16 @@ mod tests {
     #[test]
     fn full_matrix_of_errors() {
         for (code, verdicts) in CODES {
-            let found = [None, Some("freed"), Some("kept")].map(|outcome| of(&error(code), outcome));
-            assert_eq!(found, verdicts, "{code:?}");
+            for status in [error(code), refusal("IDEMPOTENCY_OF_A_LATER_VERSION", code)] {
+                let found = [None, Some("freed"), Some("kept")].map(|outcome| of(&status, outcome));
+                assert_eq!(found, verdicts, "{status:?}");
+            }
             assert_eq!(of(&error(code), Some("perhaps")), verdicts[0], "{code:?}");
         }
         for (reason, verdicts) in REASONS {
             for outcome in [None, Some("freed"), Some("kept")] {
-                assert_eq!(of(&refusal(reason), outcome), verdicts, "{reason} {outcome:?}");
+                let status = refusal(reason.as_str(), Code::Unavailable);
+                assert_eq!(of(&status, outcome), verdicts, "{reason} {outcome:?}");
             }
         }
     }
