@@ -3,13 +3,14 @@
 mod limit;
 mod malformed;
 mod mismatch;
-mod refusal;
+#[expect(clippy::module_inception, reason = "the rejection itself")]
+mod rejection;
 
 pub use self::mismatch::Mismatch;
 pub(crate) use self::{
     limit::{Exceeded, LimitKind, Party},
     malformed::{MalformedRequest, TooCostly},
-    refusal::Rejection,
+    rejection::Rejection,
 };
 pub use crate::key::InvalidKey;
 pub use tonic_idempotency_wire::{DOMAIN, Reason, UnknownReason};
