@@ -178,6 +178,7 @@ mod future;
 mod grpc;
 mod key;
 mod nesting;
+mod settlement;
 
 #[cfg(feature = "postgres")]
 pub use self::store::postgres::Transaction;

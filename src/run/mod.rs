@@ -56,7 +56,6 @@
 //! | `canonical_json`, `finite` | the form of JSON that is hashed; the numbers that JSON does not have |
 //! | `handler_error` | [`HandlerError`]: which errors end an operation |
 //! | `outcome`, `error` | [`Outcome`], [`RunError`], [`OperationError`] |
-//! | `settlement` | [`Settlement`]: what a consumer tells its queue |
 //! | `answer` | the engine's answers, in these types |
 
 mod answer;
@@ -70,7 +69,6 @@ mod finite;
 mod handler_error;
 mod operation;
 mod outcome;
-mod settlement;
 
 #[cfg(feature = "json")]
 pub use self::codec::Json;
@@ -81,5 +79,5 @@ pub use self::{
     handler_error::HandlerError,
     operation::Operation,
     outcome::Outcome,
-    settlement::{DeadLetter, Settlement},
 };
+pub use crate::settlement::{DeadLetter, Settlement};

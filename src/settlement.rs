@@ -88,7 +88,7 @@ impl Settlement {
     }
 
     /// At least [`LEAST`]; `None` for [`PAUSE`].
-    pub(super) fn redeliver(after: Option<Duration>) -> Self {
+    pub(crate) fn redeliver(after: Option<Duration>) -> Self {
         Self::Redeliver { after: after.unwrap_or(PAUSE).max(LEAST) }
     }
 }
