@@ -4,17 +4,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::rejection::{InvalidKey, Rejection};
-
-/// The pause where nothing else says how long: after a panic, an error that is not final, or a refusal that each delivery meets until the
-/// server's set-up is mended.
-const PAUSE: Duration = Duration::from_secs(1);
-
 /// The shortest pause.
 const LEAST: Duration = Duration::from_millis(100);
-
-/// The pause before a message whose time is ahead of the server's is delivered again.
-const AHEAD: Duration = Duration::from_secs(60);
 
 /// The word of a consumer to its queue on a message, once its operation has ended: [`Settlement::of`]. `docs/consumers.md` in the repository has the table.
 ///
@@ -78,6 +69,10 @@ impl DeadLetter {
 }
 
 impl Settlement {
+    /// Redelivery where nothing else says when: after a panic, an error that is not final, or a rejection that each delivery meets until the
+    /// server or its set-up is mended.
+    pub(crate) const LATER: Self = Self::Redeliver { after: Duration::from_secs(1) };
+
     /// Returns the status code of an answer to a webhook: 200, 503, or 422 for a dead letter.
     pub fn http_status(&self) -> StatusCode {
         match self {
@@ -87,43 +82,8 @@ impl Settlement {
         }
     }
 
-    /// At least [`LEAST`]; `None` for [`PAUSE`].
-    pub(crate) fn redeliver(after: Option<Duration>) -> Self {
-        Self::Redeliver { after: after.unwrap_or(PAUSE).max(LEAST) }
-    }
-}
-
-impl From<&Rejection> for Settlement {
-    fn from(rejection: &Rejection) -> Self {
-        match rejection {
-            Rejection::NotStored { .. } => Self::Acknowledge,
-            Rejection::Conflict
-            | Rejection::InProgress { .. }
-            | Rejection::Limit(_)
-            | Rejection::NotCommitted
-            | Rejection::Overloaded
-            | Rejection::RequestTimeout { .. }
-            | Rejection::ShuttingDown
-            | Rejection::StoreUnavailable
-            // The server, or how it is set up, is at fault, and not the message.
-            | Rejection::CallerInvalid
-            | Rejection::KeyUnsupported
-            | Rejection::Nested
-            | Rejection::NoScope
-            | Rejection::NoUser
-            | Rejection::StoreFailed => Self::redeliver(rejection.retry_after()),
-            Rejection::KeyFieldInvalid { key: InvalidKey::FromTheFuture, .. }
-            | Rejection::KeyInvalid(InvalidKey::FromTheFuture) => Self::redeliver(Some(AHEAD)),
-            Rejection::KeyExpired => Self::DeadLetter(DeadLetter::IdExpired),
-            Rejection::KeyFieldInvalid { .. }
-            | Rejection::KeyFieldRequired { .. }
-            | Rejection::KeyInvalid(_)
-            | Rejection::KeyRequired => Self::DeadLetter(DeadLetter::IdInvalid),
-            Rejection::KeyReused(_) => Self::DeadLetter(DeadLetter::IdReused),
-            Rejection::OutcomeUnknown => Self::DeadLetter(DeadLetter::OutcomeUnknown),
-            Rejection::RequestMalformed(_) | Rejection::RequestTooCostly(_) | Rejection::RequestTooLarge { .. } => {
-                Self::DeadLetter(DeadLetter::Malformed)
-            }
-        }
+    /// Redelivery after this time, and at least [`LEAST`].
+    pub(crate) fn after(pause: Duration) -> Self {
+        Self::Redeliver { after: pause.max(LEAST) }
     }
 }

@@ -1,4 +1,4 @@
-//! The refusals of calls, and the one table that maps them to status codes and details.
+//! The rejections of calls, and the one table that maps them to reasons, status codes and settlements.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use super::{DOMAIN, Exceeded, InvalidKey, LimitKind, MalformedRequest, Mismatch,
 use crate::{
     grpc::{GRPC_ACCEPT_ENCODING, GRPC_RETRY_PUSHBACK},
     key::IdempotencyKey,
+    settlement::{DeadLetter, Settlement},
     status::ResourceId,
     telemetry::ProcedureTelemetry,
 };
 
-/// A call that the layer refuses. Its text is the message of the status.
+/// A call that the layer rejects. Its text is the message of the status.
 #[derive(Debug, Error)]
 pub(crate) enum Rejection {
     #[error("the server cannot tell who makes the call; the server's log says why")]
@@ -106,17 +107,23 @@ const RETRY_IN_PROGRESS: Duration = Duration::from_secs(1);
 /// The delay in `RetryInfo` while the store is unavailable.
 const RETRY_STORE: Duration = Duration::from_secs(5);
 
+/// The settlement where the server or its set-up is at fault, and not the message.
+const LATER: Settlement = Settlement::LATER;
+
+/// The settlement of a message whose time is ahead of the server's.
+const AHEAD: Settlement = Settlement::Redeliver { after: Duration::from_secs(60) };
+
 /// The advice to a caller that has too many records.
 const USER_FULL: &str = "wait until records have expired, which they do when their retention has passed; make fewer calls with keys; or ask \
                          for a higher limit (`Limits::records`)";
 
-/// The advice to a client on sending the same call again, with the same key.
+/// The advice on sending the same call again with the same key, to clients, and on its message to queues.
 #[derive(Clone, Copy, Debug)]
 enum Retry {
     /// It may succeed after this time.
     After(Duration),
-    /// It will be refused again, until the cause is removed.
-    Never,
+    /// It will be rejected again, until the cause is removed. A queue may wait for that: a message is settled like this.
+    Never(Settlement),
     /// Nothing: the policy of the client decides, as for an error of a handler.
     Unsaid,
 }
@@ -126,7 +133,7 @@ impl Retry {
     fn pushback(self) -> Option<HeaderValue> {
         match self {
             Self::After(delay) => HeaderValue::try_from(delay.as_nanos().div_ceil(1_000_000).to_string()).ok(),
-            Self::Never => Some(HeaderValue::from_static("-1")),
+            Self::Never(_) => Some(HeaderValue::from_static("-1")),
             Self::Unsaid => None,
         }
     }
@@ -140,87 +147,69 @@ impl Rejection {
     }
 
     pub(crate) fn reason(&self) -> Reason {
-        match self {
-            Self::CallerInvalid => Reason::CallerInvalid,
-            Self::Conflict => Reason::Conflict,
-            Self::InProgress { .. } => Reason::InProgress,
-            Self::KeyExpired => Reason::KeyExpired,
-            Self::KeyFieldInvalid { .. } | Self::KeyInvalid(_) => Reason::KeyInvalid,
-            Self::KeyFieldRequired { .. } | Self::KeyRequired => Reason::KeyRequired,
-            Self::KeyReused(_) => Reason::KeyReused,
-            Self::KeyUnsupported => Reason::KeyUnsupported,
-            Self::NotCommitted => Reason::NotCommitted,
-            Self::NotStored { .. } => Reason::NotStored,
-            Self::NoScope => Reason::NoScope,
-            Self::NoUser => Reason::NoUser,
-            Self::OutcomeUnknown => Reason::OutcomeUnknown,
-            Self::Limit(Exceeded { limit: LimitKind::Records, .. }) => Reason::TooManyRecords,
-            Self::Limit(_) | Self::Overloaded => Reason::Overloaded,
-            Self::RequestMalformed(_) => Reason::RequestMalformed,
-            Self::RequestTimeout { .. } => Reason::RequestTimeout,
-            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
-            Self::ShuttingDown => Reason::ShuttingDown,
-            Self::Nested | Self::StoreFailed => Reason::StoreFailed,
-            Self::StoreUnavailable => Reason::StoreUnavailable,
-        }
+        let (reason, ..) = self.row();
+        reason
     }
 
-    /// The code column of the table in the docs of [`Reason`].
-    fn code(&self) -> Code {
-        match self {
-            Self::Conflict | Self::InProgress { .. } => Code::Aborted,
-            Self::KeyFieldInvalid { .. }
-            | Self::KeyFieldRequired { .. }
-            | Self::KeyInvalid(_)
-            | Self::KeyRequired
-            | Self::KeyReused(_)
-            | Self::KeyUnsupported => Code::InvalidArgument,
-            Self::NoScope | Self::NoUser => Code::Unauthenticated,
-            Self::KeyExpired | Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
-            Self::CallerInvalid | Self::Nested | Self::NotCommitted | Self::StoreFailed => Code::Internal,
-            Self::Limit(Exceeded { of: Party::Caller, .. }) => Code::ResourceExhausted,
-            Self::Limit(_) | Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
-            Self::RequestMalformed(malformed) => malformed.code(),
-            Self::RequestTimeout { .. } => Code::DeadlineExceeded,
-            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } => Code::ResourceExhausted,
-        }
-    }
-
-    /// Returns whether a client should send the same call again by itself.
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Conflict => Retry::After(RETRY_CONFLICT),
-            Self::InProgress { lease_left } => Retry::After(RETRY_IN_PROGRESS.min(*lease_left)),
-            Self::Limit(Exceeded { limit: LimitKind::Records, .. }) => Retry::Never,
-            Self::Limit(_) | Self::Overloaded => Retry::After(RETRY_OVERLOADED),
-            Self::ShuttingDown => Retry::After(RETRY_IN_PROGRESS),
-            Self::StoreUnavailable => Retry::After(RETRY_STORE),
-            Self::NotCommitted | Self::RequestTimeout { .. } => Retry::Unsaid,
-            Self::CallerInvalid
-            | Self::KeyExpired
-            | Self::KeyFieldInvalid { .. }
-            | Self::KeyFieldRequired { .. }
-            | Self::KeyInvalid(_)
-            | Self::KeyRequired
-            | Self::KeyReused(_)
-            | Self::KeyUnsupported
-            | Self::Nested
-            | Self::NoScope
-            | Self::NoUser
-            | Self::NotStored { .. }
-            | Self::OutcomeUnknown
-            | Self::RequestMalformed(_)
-            | Self::RequestTooCostly(_)
-            | Self::RequestTooLarge { .. }
-            | Self::StoreFailed => Retry::Never,
-        }
-    }
-
-    /// Returns when a caller should try again, if it says so.
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
+    /// Returns what to do with a message whose delivery is rejected.
+    pub(crate) fn settlement(&self) -> Settlement {
         match self.retry() {
-            Retry::After(delay) => Some(delay),
-            Retry::Never | Retry::Unsaid => None,
+            Retry::After(delay) => Settlement::after(delay),
+            Retry::Never(settlement) => settlement,
+            Retry::Unsaid => Settlement::LATER,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        let (.., retry) = self.row();
+        retry
+    }
+
+    /// Returns the row of the table: the reason, one of the [codes of the reason](Reason::codes), and the advice.
+    fn row(&self) -> (Reason, Code, Retry) {
+        use DeadLetter::{IdExpired, IdInvalid, IdReused, Malformed, OutcomeUnknown};
+        use Retry::{After, Never, Unsaid};
+        use Settlement::{Acknowledge, DeadLetter as Dead};
+
+        match self {
+            Self::CallerInvalid => (Reason::CallerInvalid, Code::Internal, Never(LATER)),
+            Self::Conflict => (Reason::Conflict, Code::Aborted, After(RETRY_CONFLICT)),
+            Self::InProgress { lease_left } => {
+                (Reason::InProgress, Code::Aborted, After(RETRY_IN_PROGRESS.min(*lease_left)))
+            }
+            Self::KeyExpired => (Reason::KeyExpired, Code::FailedPrecondition, Never(Dead(IdExpired))),
+            Self::KeyFieldInvalid { key: InvalidKey::FromTheFuture, .. }
+            | Self::KeyInvalid(InvalidKey::FromTheFuture) => (Reason::KeyInvalid, Code::InvalidArgument, Never(AHEAD)),
+            Self::KeyFieldInvalid { .. } | Self::KeyInvalid(_) => {
+                (Reason::KeyInvalid, Code::InvalidArgument, Never(Dead(IdInvalid)))
+            }
+            Self::KeyFieldRequired { .. } | Self::KeyRequired => {
+                (Reason::KeyRequired, Code::InvalidArgument, Never(Dead(IdInvalid)))
+            }
+            Self::KeyReused(_) => (Reason::KeyReused, Code::InvalidArgument, Never(Dead(IdReused))),
+            Self::KeyUnsupported => (Reason::KeyUnsupported, Code::InvalidArgument, Never(LATER)),
+            Self::Limit(Exceeded { limit: LimitKind::Records, .. }) => {
+                (Reason::TooManyRecords, Code::ResourceExhausted, Never(LATER))
+            }
+            Self::Limit(Exceeded { of: Party::Caller, .. }) => {
+                (Reason::Overloaded, Code::ResourceExhausted, After(RETRY_OVERLOADED))
+            }
+            Self::Limit(Exceeded { of: Party::Server, .. }) | Self::Overloaded => {
+                (Reason::Overloaded, Code::Unavailable, After(RETRY_OVERLOADED))
+            }
+            Self::Nested | Self::StoreFailed => (Reason::StoreFailed, Code::Internal, Never(LATER)),
+            Self::NoScope => (Reason::NoScope, Code::Unauthenticated, Never(LATER)),
+            Self::NoUser => (Reason::NoUser, Code::Unauthenticated, Never(LATER)),
+            Self::NotCommitted => (Reason::NotCommitted, Code::Internal, Unsaid),
+            Self::NotStored { .. } => (Reason::NotStored, Code::FailedPrecondition, Never(Acknowledge)),
+            Self::OutcomeUnknown => (Reason::OutcomeUnknown, Code::FailedPrecondition, Never(Dead(OutcomeUnknown))),
+            Self::RequestMalformed(error) => (Reason::RequestMalformed, error.code(), Never(Dead(Malformed))),
+            Self::RequestTimeout { .. } => (Reason::RequestTimeout, Code::DeadlineExceeded, Unsaid),
+            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } => {
+                (Reason::RequestTooLarge, Code::ResourceExhausted, Never(Dead(Malformed)))
+            }
+            Self::ShuttingDown => (Reason::ShuttingDown, Code::Unavailable, After(RETRY_IN_PROGRESS)),
+            Self::StoreUnavailable => (Reason::StoreUnavailable, Code::Unavailable, After(RETRY_STORE)),
         }
     }
 
@@ -293,25 +282,26 @@ impl Exceeded {
 
 impl From<Rejection> for Status {
     fn from(rejection: Rejection) -> Self {
-        let (code, message, details) = (rejection.code(), rejection.to_string(), rejection.details());
+        let (_, code, _) = rejection.row();
+        let (message, details) = (rejection.to_string(), rejection.details());
         Status::with_error_details_and_metadata(code, message, details, rejection.metadata())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::grpc::WireError;
 
-    /// Covers every row of the table in the docs of [`Reason`].
-    #[test]
-    fn full_matrix() {
-        let resource = ResourceId::from(7);
+    /// Each rejection with its code and its reason.
+    fn matrix() -> Vec<(Rejection, Code, &'static str)> {
         let field = || "client.request_id".to_owned();
         let in_field = |key| Rejection::KeyFieldInvalid { field: field(), key };
         let malformed = |error| Rejection::RequestMalformed(MalformedRequest::Framing(error));
         let beyond = |limit, of| Rejection::Limit(Exceeded { limit, of });
-        let rows = [
+        vec![
             (Rejection::CallerInvalid, Code::Internal, "IDEMPOTENCY_CALLER_INVALID"),
             (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
             (Rejection::InProgress { lease_left: Duration::MAX }, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
@@ -346,7 +336,7 @@ mod tests {
             ),
             (Rejection::RequestTooLarge { limit: 1 }, Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
             (
-                Rejection::NotStored { resource: Some(resource.clone()) },
+                Rejection::NotStored { resource: Some(ResourceId::from(7)) },
                 Code::FailedPrecondition,
                 "IDEMPOTENCY_RESPONSE_NOT_STORED",
             ),
@@ -356,8 +346,40 @@ mod tests {
             (beyond(LimitKind::Records, Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_TOO_MANY_RECORDS"),
             (beyond(LimitKind::Transactions, Party::Server), Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
             (beyond(LimitKind::Transactions, Party::Caller), Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
-        ];
-        for (rejection, code, reason) in rows {
+        ]
+    }
+
+    #[test]
+    fn the_matrix_has_each_reason_with_each_of_its_codes() {
+        let pair = |code: &Code, reason: &str| (reason.to_owned(), format!("{code:?}"));
+        let found: BTreeSet<_> = matrix().iter().map(|(_, code, reason)| pair(code, reason)).collect();
+        let pairs = |reason: &Reason| reason.codes().iter().map(|code| pair(code, reason.as_str())).collect::<Vec<_>>();
+        assert_eq!(found, Reason::ALL.iter().flat_map(pairs).collect());
+    }
+
+    /// The tables of docs/keys.md: reasons, codes, and the delays in seconds.
+    #[test]
+    fn the_page_has_each_row_of_the_matrix() {
+        let section = include_str!("../../docs/keys.md").split("\n## ").find(|section| section.starts_with("Errors"));
+        let rows = section.expect("the section").lines().filter(|line| line.starts_with("| `IDEMPOTENCY_"));
+        let documented = rows.map(|row| {
+            let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+            let [_, reason, code, _, last, _] = cells[..] else { panic!("{row}") };
+            let delay = last.strip_suffix(" s").map(|delay| delay.trim_start_matches("at most ").to_owned());
+            (reason.to_owned(), code.replace('_', "").to_lowercase(), delay)
+        });
+        let judged = matrix().into_iter().map(|(rejection, code, reason)| {
+            let delay = Status::from(rejection).get_details_retry_info().and_then(|info| info.retry_delay);
+            let delay = delay.map(|delay| delay.as_secs_f64().to_string());
+            (reason.to_owned(), format!("{code:?}").to_lowercase(), delay)
+        });
+        assert_eq!(documented.collect::<BTreeSet<_>>(), judged.collect());
+    }
+
+    #[test]
+    fn full_matrix() {
+        let resource = ResourceId::from(7);
+        for (rejection, code, reason) in matrix() {
             let case = format!("{rejection:?}");
             let bad_request = match &rejection {
                 Rejection::KeyInvalid(_) | Rejection::KeyRequired | Rejection::KeyUnsupported => {

@@ -67,12 +67,13 @@ impl<E> RunError<E> {
         match self {
             Self::Failed { is_final: true, .. } => Settlement::DeadLetter(DeadLetter::FinalError),
             // What the program does wrong, its next release may do right.
-            Self::Failed { is_final: false, .. } | Self::Panicked | Self::Response(_) => Settlement::redeliver(None),
+            Self::Failed { is_final: false, .. } | Self::Panicked | Self::Response(_) => Settlement::LATER,
             Self::Malformed(_) => Settlement::DeadLetter(DeadLetter::Malformed),
             Self::Refused { settlement, .. } => *settlement,
             // The hook is away.
             Self::Withheld { status, .. } if status.code() == Code::Unavailable => {
-                Settlement::redeliver(status.get_details_retry_info().and_then(|info| info.retry_delay))
+                let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
+                delay.map_or(Settlement::LATER, Settlement::after)
             }
             Self::Unreadable { is_success: true, .. } | Self::Withheld { is_success: true, .. } => {
                 Settlement::Acknowledge
@@ -82,7 +83,7 @@ impl<E> RunError<E> {
     }
 
     pub(crate) fn refused(rejection: &Rejection) -> Self {
-        Self::Refused { reason: rejection.reason(), message: rejection.to_string(), settlement: rejection.into() }
+        Self::Refused { reason: rejection.reason(), message: rejection.to_string(), settlement: rejection.settlement() }
     }
 }
 
