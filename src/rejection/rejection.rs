@@ -165,6 +165,37 @@ impl Rejection {
         retry
     }
 
+    /// Returns a rejection for this reason. A call that is rejected because the first call is in progress may be sent again at once.
+    #[cfg(feature = "testing")]
+    pub(crate) fn of(reason: Reason) -> Self {
+        use crate::grpc::WireError;
+
+        let rejections = [
+            Self::CallerInvalid,
+            Self::Conflict,
+            Self::InProgress { lease_left: Duration::ZERO },
+            Self::KeyExpired,
+            Self::KeyInvalid(InvalidKey::NotAUuid),
+            Self::KeyRequired,
+            Self::KeyReused(Mismatch::Request),
+            Self::KeyUnsupported,
+            Self::Limit(Exceeded { limit: LimitKind::Records, of: Party::Caller }),
+            Self::NoScope,
+            Self::NoUser,
+            Self::NotCommitted,
+            Self::NotStored { resource: None },
+            Self::OutcomeUnknown,
+            Self::Overloaded,
+            Self::RequestMalformed(MalformedRequest::Framing(WireError::Truncated)),
+            Self::RequestTimeout { limit: Duration::from_secs(30) },
+            Self::RequestTooLarge { limit: 4 << 20 },
+            Self::ShuttingDown,
+            Self::StoreFailed,
+            Self::StoreUnavailable,
+        ];
+        rejections.into_iter().find(|rejection| rejection.reason() == reason).expect("there is one for each reason")
+    }
+
     /// Returns the row of the table: the reason, one of the [codes of the reason](Reason::codes), and the advice.
     fn row(&self) -> (Reason, Code, Retry) {
         use DeadLetter::{IdExpired, IdInvalid, IdReused, Malformed, OutcomeUnknown};

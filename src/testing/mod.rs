@@ -123,7 +123,6 @@ mod link;
 mod probe;
 mod process;
 mod record;
-mod refusal;
 mod run;
 mod server;
 mod store;

@@ -4,10 +4,10 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     Harness,
-    refusal::refusal,
     server::{Crash, Fate, RunningProcess},
 };
 use crate::{
+    rejection::Rejection,
     run::{Call, Codec, HandlerError, Outcome, RunError},
     store::Store,
 };
@@ -80,7 +80,7 @@ impl<S: Store> Harness<S> {
         let fate = self.server.next_fate();
         let crash = match fate {
             Some(Fate::RequestLost) => return None,
-            Some(Fate::Refused(reason)) => return Some(Err(RunError::refused(&refusal(reason)))),
+            Some(Fate::Refused(reason)) => return Some(Err(RunError::refused(&Rejection::of(reason)))),
             Some(Fate::Crash) => Some(Crash(Arc::clone(&self.server))),
             Some(Fate::AnswerLost) | None => None,
         };

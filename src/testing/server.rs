@@ -13,8 +13,11 @@ use http::{Request, Response};
 use tonic::{Status, body::Body, codegen::StdError};
 use tower_service::Service;
 
-use super::{lock, process::Process, refusal::refusal};
-use crate::{IdempotencyLayer, rejection::Reason};
+use super::{lock, process::Process};
+use crate::{
+    IdempotencyLayer,
+    rejection::{Reason, Rejection},
+};
 
 /// The server: a running process, which is replaced by a new one when it dies.
 pub(super) struct Server {
@@ -131,7 +134,7 @@ impl Server {
         let fate = self.next_fate();
         match fate {
             Some(Fate::RequestLost) => return None,
-            Some(Fate::Refused(reason)) => return Some(Ok(Status::from(refusal(reason)).into_http())),
+            Some(Fate::Refused(reason)) => return Some(Ok(Status::from(Rejection::of(reason)).into_http())),
             Some(Fate::Crash) => drop(request.extensions_mut().insert(Crash(Arc::clone(&self)))),
             Some(Fate::AnswerLost) | None => {}
         }
