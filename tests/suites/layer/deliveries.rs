@@ -1,7 +1,7 @@
 //! Messages: which of them are the same, and the word on each to its queue.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -137,6 +137,9 @@ const REFUSALS: [&str; 15] = [
     "TOO_MANY_RECORDS",
 ];
 
+/// The reasons for which only a gRPC call may be refused.
+const OF_CALLS: [&str; 5] = ["KEY_UNSUPPORTED", "NO_USER", "REQUEST_MALFORMED", "REQUEST_TIMEOUT", "REQUEST_TOO_LARGE"];
+
 /// The table of docs/consumers.md: what a message ends with, and what its queue is told.
 #[tokio::test]
 async fn are_settled_as_the_page_says() {
@@ -182,6 +185,10 @@ async fn are_settled_as_the_page_says() {
         seen.insert(short.to_owned(), of(&ended.expect("an answer")));
     }
     assert_eq!(told, seen);
+    let reasons: BTreeSet<_> =
+        REFUSALS.iter().chain(&OF_CALLS).chain(&["KEY_INVALID"]).map(|it| it.to_string()).collect();
+    let all = Reason::ALL.iter().map(|reason| reason.as_str().replace("IDEMPOTENCY_", "")).collect();
+    assert_eq!(reasons, all);
 }
 
 fn json() -> Operation<Json<u8, u8>> {

@@ -108,41 +108,16 @@ async fn goes_on_or_ends_as_a_refusal_says() {
     }
 }
 
-/// The table of refusals has one for each reason.
 #[tokio::test]
 async fn is_refused_for_any_reason() {
     let (harness, orders) = harness(create, |procedure| procedure);
-    for reason in REASONS {
+    for &reason in Reason::ALL {
         harness.refuse(reason);
         call(&harness, &orders, Uuid::new_v4(), "lamp").await.refused_with(reason);
     }
     assert_eq!(harness.runs(), 0);
     call(&harness, &orders, Uuid::new_v4(), "lamp").await.executed_once();
 }
-
-const REASONS: [Reason; 21] = [
-    Reason::CallerInvalid,
-    Reason::Conflict,
-    Reason::InProgress,
-    Reason::KeyExpired,
-    Reason::KeyInvalid,
-    Reason::KeyRequired,
-    Reason::KeyReused,
-    Reason::KeyUnsupported,
-    Reason::NotCommitted,
-    Reason::NotStored,
-    Reason::NoScope,
-    Reason::NoUser,
-    Reason::OutcomeUnknown,
-    Reason::Overloaded,
-    Reason::RequestMalformed,
-    Reason::RequestTimeout,
-    Reason::RequestTooLarge,
-    Reason::ShuttingDown,
-    Reason::StoreFailed,
-    Reason::StoreUnavailable,
-    Reason::TooManyRecords,
-];
 
 /// Its calls are those of the harness's caller, unless they say something else.
 #[tokio::test]
