@@ -39,17 +39,17 @@ pub(super) struct Bridge<S> {
     /// The reader of the messages of calls without a key; `None` if `json` reads those, too.
     without_key: Option<WithoutKey>,
     errors: Arc<Errors>,
-    /// The refusal of calls to streaming procedures; `None` for the default, that they cannot be translated.
-    stream_refusal: Option<StreamRefusal>,
+    /// The rejection of calls to streaming procedures; `None` for the default, that they cannot be translated.
+    stream_rejection: Option<StreamRejection>,
 }
 
-/// Returns the status that refuses a call to the streaming procedure with this path, without the leading slash.
+/// Returns the status that rejects a call to the streaming procedure with this path, without the leading slash.
 #[derive(Clone)]
-pub(super) struct StreamRefusal(pub(super) Arc<dyn Fn(&str) -> Status + Send + Sync>);
+pub(super) struct StreamRejection(pub(super) Arc<dyn Fn(&str) -> Status + Send + Sync>);
 
-impl fmt::Debug for StreamRefusal {
+impl fmt::Debug for StreamRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StreamRefusal(..)")
+        f.write_str("StreamRejection(..)")
     }
 }
 
@@ -74,9 +74,9 @@ impl<S> Bridge<S> {
         json: Arc<Json>,
         without_key: Option<WithoutKey>,
         errors: Arc<Errors>,
-        stream_refusal: Option<StreamRefusal>,
+        stream_rejection: Option<StreamRejection>,
     ) -> Self {
-        Self { service: Mutex::new(service), methods, json, without_key, errors, stream_refusal }
+        Self { service: Mutex::new(service), methods, json, without_key, errors, stream_rejection }
     }
 
     /// Returns the reader of this call's message.
@@ -93,8 +93,8 @@ impl<S> Bridge<S> {
         &self,
         path: &str,
     ) -> Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>> {
-        let error = match &self.stream_refusal {
-            Some(StreamRefusal(refuse)) => self.errors.connect(refuse(path)),
+        let error = match &self.stream_rejection {
+            Some(StreamRejection(reject)) => self.errors.connect(reject(path)),
             None => ConnectError::unimplemented(format!(
                 "{path} is a streaming procedure; this server supports only unary procedures over Connect, so use gRPC or \
                  gRPC-Web"

@@ -15,7 +15,7 @@ use tonic::{Status, body::Body, codegen::StdError};
 use tower::Service;
 
 use super::{
-    bridge::{Bridge, StreamRefusal, WithoutKey},
+    bridge::{Bridge, StreamRejection, WithoutKey},
     compression,
     error::Errors,
     methods::Methods,
@@ -31,7 +31,7 @@ pub(crate) struct Translator {
     without_key: Option<WithoutKey>,
     errors: Arc<Errors>,
     settings: Settings,
-    stream_refusal: Option<StreamRefusal>,
+    stream_rejection: Option<StreamRejection>,
 }
 
 /// The settings of a translator. The sizes are in bytes.
@@ -64,14 +64,14 @@ impl Translator {
             without_key: None,
             errors: Arc::new(Errors::new(pool.clone())),
             settings,
-            stream_refusal: None,
+            stream_rejection: None,
         }
     }
 
-    /// Sets the status that refuses calls to streaming procedures, by the procedure's path. By default it says that this server
+    /// Sets the status that rejects calls to streaming procedures, by the procedure's path. By default it says that this server
     /// does not support them over Connect.
-    pub(crate) fn refusing_streams(mut self, refuse: impl Fn(&str) -> Status + Send + Sync + 'static) -> Self {
-        self.stream_refusal = Some(StreamRefusal(Arc::new(refuse)));
+    pub(crate) fn rejecting_streams(mut self, reject: impl Fn(&str) -> Status + Send + Sync + 'static) -> Self {
+        self.stream_rejection = Some(StreamRejection(Arc::new(reject)));
         self
     }
 
@@ -95,7 +95,7 @@ impl Translator {
     }
 
     /// Returns whether the request is in a protocol that can be translated. A call that cannot become a unary gRPC
-    /// call, such as a stream over Connect, is then refused in its own protocol.
+    /// call, such as a stream over Connect, is then rejected in its own protocol.
     pub(crate) fn translates<B>(&self, request: &Request<B>) -> bool {
         Protocol::detect(request.headers()).is_some() || *request.method() == Method::GET
     }
@@ -109,7 +109,7 @@ impl Translator {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<StdError>,
     {
-        let Self { methods, json, without_key, errors, settings, stream_refusal } = self.clone();
+        let Self { methods, json, without_key, errors, settings, stream_rejection } = self.clone();
         let limits = Limits::unlimited()
             .with_max_request_body_size(settings.max_message_bytes.saturating_add(HEADER_LEN))
             .with_max_message_size(settings.max_message_bytes);
@@ -117,11 +117,12 @@ impl Translator {
             Some(max) => DeadlinePolicy::new().with_max(max).with_default_timeout(max),
             None => DeadlinePolicy::new(),
         };
-        let service = ConnectRpcService::new(Bridge::new(service, methods, json, without_key, errors, stream_refusal))
-            .with_limits(limits)
-            .with_compression(compression::registry())
-            .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))
-            .with_deadline_policy(deadlines);
+        let service =
+            ConnectRpcService::new(Bridge::new(service, methods, json, without_key, errors, stream_rejection))
+                .with_limits(limits)
+                .with_compression(compression::registry())
+                .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))
+                .with_deadline_policy(deadlines);
         TranslatedService { service, request_body_timeout: settings.request_body_timeout }
     }
 }
@@ -160,7 +161,7 @@ impl<S> Clone for TranslatedService<S> {
     }
 }
 
-/// Replaces a stream, which may never end, by one empty message: it is refused whatever its messages are.
+/// Replaces a stream, which may never end, by one empty message: it is rejected whatever its messages are.
 fn without_stream(request: Request<Body>) -> Request<Body> {
     let (mut head, _stream) = request.into_parts();
     head.headers.remove(header::CONTENT_LENGTH);

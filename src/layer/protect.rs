@@ -233,8 +233,8 @@ where
     run_without_key(&engine, procedure, owner, &session, handler).await.map(UnaryResponse::into_response)
 }
 
-/// Refuses a call. Over HTTP/1, reads the body first, within the limits. As gRPC specifies, the HTTP status is 415 if the
-/// content type is not one of gRPC's: a caller that does not know gRPC must not take the refusal for a success.
+/// Rejects a call. Over HTTP/1, reads the body first, within the limits. As gRPC specifies, the HTTP status is 415 if the
+/// content type is not one of gRPC's: a caller that does not know gRPC must not take the rejection for a success.
 async fn reject<E>(rejection: Rejection, request: Request<Body>, limits: RequestLimits) -> Result<Response<Body>, E> {
     let content_type = request.headers().get(header::CONTENT_TYPE);
     let is_grpc = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));

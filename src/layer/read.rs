@@ -88,7 +88,7 @@ async fn receive(
     limits: RequestLimits,
 ) -> Result<UnaryRequest, Status> {
     let reading = UnaryRequest::read(request, limits.bytes, &protected.accepted);
-    within(limits.time, reading).await.map_err(|error| refused(protected, error))
+    within(limits.time, reading).await.map_err(|error| reject_unread(protected, error))
 }
 
 /// Hashes a request, and makes it ready for the handler.
@@ -152,7 +152,7 @@ pub(super) async fn read_without_key(
     request: Request<Body>,
     limits: RequestLimits,
 ) -> Result<Request<Body>, Status> {
-    within(limits.time, buffer(request, limits.bytes)).await.map_err(|error| refused(protected, error))
+    within(limits.time, buffer(request, limits.bytes)).await.map_err(|error| reject_unread(protected, error))
 }
 
 /// The message whose hashes are computed.
@@ -207,7 +207,7 @@ async fn within<T>(limit: Duration, reading: impl Future<Output = Result<T, Requ
     }
 }
 
-fn refused(protected: &ProtectedProcedure, error: ReadError) -> Status {
+fn reject_unread(protected: &ProtectedProcedure, error: ReadError) -> Status {
     let rejection = match error {
         ReadError::Request(RequestError::Body(status)) => return status,
         ReadError::Request(RequestError::NotAccepted) => {

@@ -65,16 +65,16 @@ impl KnownCaller {
 /// | the call | its route |
 /// |---|---|
 /// | without a store | passed through |
-/// | to a procedure that is not opted in | passed through; refused if it has a key and [that is the policy](super::unprotected::UnprotectedKeys) |
-/// | with a malformed key in its head | refused |
-/// | without a key, unless its message may have one | refused if the key is required; passed through if the procedure is reserved |
-/// | during a shutdown of the layer | refused |
-/// | in a protocol that the layer cannot read | refused |
-/// | whose caller or session settings are invalid | refused |
+/// | to a procedure that is not opted in | passed through; rejected if it has a key and [that is the policy](super::unprotected::UnprotectedKeys) |
+/// | with a malformed key in its head | rejected |
+/// | without a key, unless its message may have one | rejected if the key is required; passed through if the procedure is reserved |
+/// | during a shutdown of the layer | rejected |
+/// | in a protocol that the layer cannot read | rejected |
+/// | whose caller or session settings are invalid | rejected |
 /// | to a procedure with a key field | read, and decided then |
 /// | any other | as [`decide`] says |
 ///
-/// A call whose message is to be read is refused if too many calls are in flight.
+/// A call whose message is to be read is rejected if too many calls are in flight.
 pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
     let Some(engine) = &shared.engine else {
         return Route::PassThrough;
@@ -157,11 +157,11 @@ pub(super) enum Decision {
 ///
 /// | the call | |
 /// |---|---|
-/// | without a required key | refused |
+/// | without a required key | rejected |
 /// | without a key, to a reserved procedure | passed through |
 /// | without a key, to a transactional procedure | in a transaction without a record |
-/// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
-/// | with a key, without a scope | refused, if that is the policy ([`ScopePolicy`]) |
+/// | with a key, without a user | rejected, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
+/// | with a key, without a scope | rejected, if that is the policy ([`ScopePolicy`]) |
 /// | with a key and a user | protected |
 pub(super) fn decide(
     protected: &ProtectedProcedure,
@@ -247,13 +247,13 @@ impl Shared {
             rejection
         };
         let found = self.caller_resolver.caller(headers, extensions).map_err(|error| invalid(&*error))?;
-        let refused = match &found {
+        let rejection = match &found {
             None => Rejection::NoUser,
             Some(Caller { scope: None, .. }) if self.on_no_scope == ScopePolicy::Reject => Rejection::NoScope,
             Some(caller) => return self.know_with_settings(caller.clone(), true).map_err(|error| invalid(&error)),
         };
-        telemetry.rejected(refused.reason().as_str());
-        Err(refused)
+        telemetry.rejected(rejection.reason().as_str());
+        Err(rejection)
     }
 
     /// Returns whether the call is in a protocol other than gRPC, and would not be passed through if it were in gRPC.
@@ -263,7 +263,7 @@ impl Shared {
             return false;
         }
         let Some(protected) = self.procedures.get(request.uri().path()) else {
-            return self.unprotected_keys.refuses(request) && self.translator.translates(request);
+            return self.unprotected_keys.rejects(request) && self.translator.translates(request);
         };
         let policies = protected.procedure.policies();
         let may_have_key = request.headers().contains_key(IdempotencyKey::HEADER)
@@ -283,7 +283,7 @@ fn counted(procedure: &Procedure, rejection: Rejection) -> Rejection {
     rejection
 }
 
-/// Refuses a call whose caller or session settings are invalid.
+/// Rejects a call whose caller or session settings are invalid.
 fn reject_caller(procedure: &Procedure, error: &(dyn std::error::Error + 'static)) -> Route {
     let rejection = Rejection::CallerInvalid;
     procedure.telemetry().caller_invalid(rejection.reason().as_str(), &Chain(error));

@@ -106,24 +106,24 @@ impl UnprotectedKeys {
                 telemetry.passed_through(path, remedy);
                 Ok(())
             }
-            UnprotectedKeyPolicy::Refuse => Err(refuse(path, remedy, telemetry)),
+            UnprotectedKeyPolicy::Refuse => Err(reject(path, remedy, telemetry)),
         }
     }
 
-    /// Refuses a call to a procedure of the descriptors, and counts its key.
+    /// Rejects a call to a procedure of the descriptors, and counts its key.
     #[cfg(feature = "connect")]
-    pub(super) fn refuse(&self, path: &str) -> Rejection {
+    pub(super) fn reject(&self, path: &str) -> Rejection {
         match self.procedures.get(path) {
-            Some(known) => refuse(path, known.remedy, &known.telemetry),
+            Some(known) => reject(path, known.remedy, &known.telemetry),
             None => Rejection::KeyUnsupported,
         }
     }
 
-    /// Returns whether a call to a procedure of the descriptors is refused because of its key.
+    /// Returns whether a call to a procedure of the descriptors is rejected because of its key.
     #[cfg(feature = "connect")]
-    pub(super) fn refuses<B>(&self, request: &Request<B>) -> bool {
-        let refused = |key: &UnprotectedKey| key.policy == UnprotectedKeyPolicy::Refuse;
-        self.procedures.get(request.uri().path()).is_some_and(refused) && has_key(request)
+    pub(super) fn rejects<B>(&self, request: &Request<B>) -> bool {
+        let rejects = |key: &UnprotectedKey| key.policy == UnprotectedKeyPolicy::Refuse;
+        self.procedures.get(request.uri().path()).is_some_and(rejects) && has_key(request)
     }
 
     /// Returns whether the call is to a procedure of a service that is not in the descriptors.
@@ -143,9 +143,9 @@ impl UnprotectedKey {
     }
 }
 
-fn refuse(path: &str, remedy: &'static str, telemetry: &UnprotectedKeyTelemetry) -> Rejection {
+fn reject(path: &str, remedy: &'static str, telemetry: &UnprotectedKeyTelemetry) -> Rejection {
     let rejection = Rejection::KeyUnsupported;
-    telemetry.refused(path, remedy, rejection.reason().as_str());
+    telemetry.rejected(path, remedy, rejection.reason().as_str());
     rejection
 }
 

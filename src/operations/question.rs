@@ -57,8 +57,8 @@ impl Question<'_> {
         Ok(record)
     }
 
-    /// Counts a refusal.
-    pub(super) fn refused(&self, rejection: Rejection) -> Rejection {
+    /// Counts a rejection.
+    pub(super) fn rejected(&self, rejection: Rejection) -> Rejection {
         self.telemetry.rejected(rejection.reason().as_str());
         rejection
     }

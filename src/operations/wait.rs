@@ -70,7 +70,7 @@ impl WaitLimits {
                     }
                 }
                 Some(Err(_)) => break,
-                None => return Err(question.refused(Rejection::ShuttingDown).into()),
+                None => return Err(question.rejected(Rejection::ShuttingDown).into()),
             }
         }
         Ok(last.known)

@@ -1,4 +1,4 @@
-//! The limit that a refused call would have exceeded.
+//! The limit that a rejected call would have exceeded.
 
 /// A limit that a call would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(crate) struct Exceeded {
     pub(crate) of: Party,
 }
 
-/// The limited things: the fields of [`Limits`](crate::policy::Limits) beyond which calls are refused as `OVERLOADED`.
+/// The limited things: the fields of [`Limits`](crate::policy::Limits) beyond which calls are rejected as `OVERLOADED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitKind {
     InFlight,

@@ -38,7 +38,7 @@ fn text(value: &HeaderValue) -> &str {
     value.to_str().unwrap_or_default()
 }
 
-/// The reason for which a message that is not larger than the limit is refused.
+/// The reason for which a message that is not larger than the limit is rejected.
 #[derive(Debug, Error)]
 pub(crate) enum TooCostly {
     #[error(transparent)]

@@ -297,7 +297,7 @@ impl Rejection {
 }
 
 impl Exceeded {
-    /// Counts the refusal of a call, and returns it.
+    /// Counts the rejection of a call, and returns it.
     pub(crate) fn reject(self, telemetry: &ProcedureTelemetry) -> Rejection {
         let rejection = Rejection::Limit(self);
         telemetry.rejected(rejection.reason().as_str());
@@ -305,7 +305,7 @@ impl Exceeded {
         rejection
     }
 
-    /// Counts the limit, beside the refusal because of it.
+    /// Counts the limit, beside the rejection because of it.
     pub(crate) fn count(self, telemetry: &ProcedureTelemetry) {
         telemetry.overloaded(self.limit.as_str(), self.of.as_str());
     }

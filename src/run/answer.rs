@@ -49,7 +49,7 @@ impl<C: Codec, E> From<Result<Outcome<C::Response>, RunError<E>>> for RunAnswer<
 
 impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
     fn rejected(rejection: Rejection) -> Self {
-        Err(RunError::refused(&rejection)).into()
+        Err(RunError::rejected(&rejection)).into()
     }
 
     fn failed(failure: Failure) -> Self {

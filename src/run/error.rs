@@ -82,7 +82,7 @@ impl<E> RunError<E> {
         }
     }
 
-    pub(crate) fn refused(rejection: &Rejection) -> Self {
+    pub(crate) fn rejected(rejection: &Rejection) -> Self {
         Self::Refused { reason: rejection.reason(), message: rejection.to_string(), settlement: rejection.settlement() }
     }
 }

@@ -172,7 +172,7 @@ impl<C: Codec> Operation<C> {
     {
         let nesting = Some(outer.nesting());
         let hashes = self.hashes(request, nesting)?;
-        let Some((caller, key)) = outer.origin() else { return Err(self.refuse(Rejection::KeyRequired)) };
+        let Some((caller, key)) = outer.origin() else { return Err(self.reject(Rejection::KeyRequired)) };
         let key = self.key(&key.downstream(name).to_string());
         self.run_with(caller, Delivery { key, hashes, bytes: None, nesting }, handler).await
     }
@@ -218,19 +218,19 @@ impl<C: Codec> Operation<C> {
         E: HandlerError,
         F: Future<Output = Result<C::Response, E>> + Send + 'static,
     {
-        let refuse = |rejection| self.refuse(rejection);
+        let reject = |rejection| self.reject(rejection);
         let policies = self.procedure.policies();
-        let key = key.map_err(refuse)?;
-        let KnownCaller { caller, owner, session } = self.know(caller).map_err(refuse)?;
+        let key = key.map_err(reject)?;
+        let KnownCaller { caller, owner, session } = self.know(caller).map_err(reject)?;
         let place = match nesting {
             None => Some(
-                self.engine.lines.enter(&self.procedure, self.engine.tracker.shutting_down()).await.map_err(refuse)?,
+                self.engine.lines.enter(&self.procedure, self.engine.tracker.shutting_down()).await.map_err(reject)?,
             ),
             Some(_) => None,
         };
         let telemetry = self.procedure.telemetry();
         let admitted = self.engine.admission.admit(Some(owner));
-        let mut admitted = admitted.map_err(|limit| RunError::refused(&limit.reject(telemetry)))?;
+        let mut admitted = admitted.map_err(|limit| RunError::rejected(&limit.reject(telemetry)))?;
         admitted.keep(place);
         let disconnected = (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new);
         let call = engine::call::ProtectedCall {
@@ -273,9 +273,9 @@ impl<C: Codec> Operation<C> {
         RunError::Malformed(error)
     }
 
-    fn refuse<E>(&self, rejection: Rejection) -> RunError<E> {
+    fn reject<E>(&self, rejection: Rejection) -> RunError<E> {
         self.procedure.telemetry().rejected(rejection.reason().as_str());
-        RunError::refused(&rejection)
+        RunError::rejected(&rejection)
     }
 }
 

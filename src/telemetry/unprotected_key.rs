@@ -35,8 +35,8 @@ impl UnprotectedKeyTelemetry {
         }
     }
 
-    /// Counts a call that is refused because of its key. Only the first one is logged, with what to do.
-    pub(crate) fn refused(&self, path: &str, remedy: &'static str, reason: &'static str) {
+    /// Counts a call that is rejected because of its key. Only the first one is logged, with what to do.
+    pub(crate) fn rejected(&self, path: &str, remedy: &'static str, reason: &'static str) {
         count(&self.counted);
         let label = self.label.to_string();
         counter!("idempotency_rejected_total", "procedure" => label, "reason" => reason).increment(1);

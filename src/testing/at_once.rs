@@ -24,7 +24,7 @@ impl<R> AtOnce<R> {
     #[track_caller]
     pub fn executed_once(self) -> Called<R> {
         let is_duplicate =
-            |call: &Called<R>| call.is_replayed() || call.is_refused_with(Reason::InProgress) && call.runs() == 0;
+            |call: &Called<R>| call.is_replayed() || call.is_rejected_with(Reason::InProgress) && call.runs() == 0;
         let executed = self.0.iter().filter(|call| call.is_executed_once()).count();
         let duplicates = self.0.iter().filter(|call| is_duplicate(call)).count();
         let holds = executed == 1 && duplicates == self.0.len() - 1;

@@ -89,8 +89,8 @@ impl<R> Called<R> {
     /// It did not.
     #[track_caller]
     pub fn refused_with(self, reason: Reason) -> Self {
-        let refused = self.is_refused_with(reason);
-        self.check(refused, &format!("a refusal with {reason}"))
+        let is_rejected = self.is_rejected_with(reason);
+        self.check(is_rejected, &format!("a refusal with {reason}"))
     }
 
     /// Asserts that the handler ran once, and failed with this code.
@@ -185,7 +185,7 @@ impl<R> Called<R> {
         self.runs == 0 && self.is_replay()
     }
 
-    pub(super) fn is_refused_with(&self, reason: Reason) -> bool {
+    pub(super) fn is_rejected_with(&self, reason: Reason) -> bool {
         self.reason() == Some(reason)
     }
 

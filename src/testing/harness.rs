@@ -316,7 +316,7 @@ impl<S: Store> Harness<S> {
     /// Refuses the next call for this reason, as the layer does, before its handler runs. A call that is refused with
     /// [`Reason::InProgress`] may be tried again at once.
     pub fn refuse(&self, reason: Reason) {
-        self.server.decide(Fate::Refused(reason));
+        self.server.decide(Fate::Rejected(reason));
     }
 
     /// Lets the server's process die when the handler of the next call has ended, before the outcome is recorded, and starts a new one: see

@@ -80,7 +80,7 @@ impl<S: Store> Harness<S> {
         let fate = self.server.next_fate();
         let crash = match fate {
             Some(Fate::RequestLost) => return None,
-            Some(Fate::Refused(reason)) => return Some(Err(RunError::refused(&Rejection::of(reason)))),
+            Some(Fate::Rejected(reason)) => return Some(Err(RunError::rejected(&Rejection::of(reason)))),
             Some(Fate::Crash) => Some(Crash(Arc::clone(&self.server))),
             Some(Fate::AnswerLost) | None => None,
         };

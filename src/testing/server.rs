@@ -58,8 +58,8 @@ pub(super) enum Fate {
     AnswerLost,
     /// The process dies when its handler has ended.
     Crash,
-    /// It is refused.
-    Refused(Reason),
+    /// It is rejected.
+    Rejected(Reason),
     /// It does not arrive.
     RequestLost,
 }
@@ -134,7 +134,7 @@ impl Server {
         let fate = self.next_fate();
         match fate {
             Some(Fate::RequestLost) => return None,
-            Some(Fate::Refused(reason)) => return Some(Ok(Status::from(Rejection::of(reason)).into_http())),
+            Some(Fate::Rejected(reason)) => return Some(Ok(Status::from(Rejection::of(reason)).into_http())),
             Some(Fate::Crash) => drop(request.extensions_mut().insert(Crash(Arc::clone(&self)))),
             Some(Fate::AnswerLost) | None => {}
         }

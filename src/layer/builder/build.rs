@@ -139,6 +139,6 @@ fn translator(
     let in_message = procedures.iter().filter(|(_, protected)| protected.procedure.key_field().is_some());
     let in_message: HashSet<String> = in_message.map(|(path, _)| path.clone()).collect();
     Translator::new(pool, settings)
-        .refusing_streams(move |path| keys.refuse(&policy::path(path.to_owned())).into())
+        .rejecting_streams(move |path| keys.reject(&policy::path(path.to_owned())).into())
         .lenient_without_key(move |path| !in_message.contains(&policy::path(path.to_owned())))
 }
