@@ -15,7 +15,7 @@ use tonic::{Status, body::Body, codegen::StdError};
 use tower_service::Service;
 
 use super::{
-    read::{KeyedCall, ReadCall, read, read_and_find_key, read_without_key},
+    read::{KeyedCall, ReadCall, UnreadRequest, read, read_and_find_key, read_without_key},
     ready_service::ReadyService,
     route::{KnownCaller, Route, route},
     shared::{ProtectedProcedure, RequestLimits, Shared},
@@ -83,18 +83,18 @@ where
         }
         match route {
             Route::FindKey { engine, protected, key, caller, admitted } => {
-                let read = (request, self.shared.request_limits);
-                ResponseFuture::boxed(find_key(engine, protected, (key, caller), admitted, read, self.take_inner()))
+                let unread = UnreadRequest { request, limits: self.shared.request_limits };
+                ResponseFuture::boxed(find_key(engine, protected, key, caller, admitted, unread, self.take_inner()))
             }
             Route::PassThrough => ResponseFuture::pass_through(self.inner.call(request)),
             Route::Protect { engine, protected, key, caller, admitted } => {
-                let read = (request, self.shared.request_limits);
-                ResponseFuture::boxed(protect(engine, protected, (key, caller), admitted, read, self.take_inner()))
+                let unread = UnreadRequest { request, limits: self.shared.request_limits };
+                ResponseFuture::boxed(protect(engine, protected, key, caller, admitted, unread, self.take_inner()))
             }
             Route::Reject(rejection) => ResponseFuture::boxed(reject(rejection, request, self.shared.request_limits)),
             Route::WithoutKey { engine, protected, caller, admitted } => {
-                let read = (request, self.shared.request_limits);
-                ResponseFuture::boxed(without_key(engine, protected, caller, admitted, read, self.take_inner()))
+                let unread = UnreadRequest { request, limits: self.shared.request_limits };
+                ResponseFuture::boxed(without_key(engine, protected, caller, admitted, unread, self.take_inner()))
             }
         }
     }
@@ -123,9 +123,10 @@ impl Head {
 fn protect<S, R>(
     engine: Arc<Engine>,
     protected: Arc<ProtectedProcedure>,
-    who: (IdempotencyKey, KnownCaller),
+    key: IdempotencyKey,
+    caller: KnownCaller,
     admitted: CountedCall,
-    (request, limits): (Request<Body>, RequestLimits),
+    unread: UnreadRequest,
     service: S,
 ) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
 where
@@ -135,9 +136,9 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<StdError>,
 {
-    let head = Head::of(request.headers());
+    let head = Head::of(unread.request.headers());
     // Boxed, so that its memory is freed before the handler runs.
-    let read = Box::pin(read(protected, who, head.deadline(), request, limits, admitted));
+    let read = Box::pin(read(protected, key, caller, head.deadline(), unread, admitted));
     async move {
         let keyed = match read.await {
             Ok(keyed) => keyed,
@@ -151,9 +152,10 @@ where
 async fn find_key<S, R>(
     engine: Arc<Engine>,
     protected: Arc<ProtectedProcedure>,
-    found: (Option<IdempotencyKey>, Option<KnownCaller>),
+    key: Option<IdempotencyKey>,
+    caller: Option<KnownCaller>,
     admitted: CountedCall,
-    (request, limits): (Request<Body>, RequestLimits),
+    unread: UnreadRequest,
     mut service: S,
 ) -> Result<Response<Body>, S::Error>
 where
@@ -163,12 +165,12 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<StdError>,
 {
-    let head = Head::of(request.headers());
+    let head = Head::of(unread.request.headers());
     let procedure = Arc::clone(&protected.procedure);
-    match Box::pin(read_and_find_key(protected, found, head.deadline(), request, limits, admitted)).await {
+    match Box::pin(read_and_find_key(protected, key, caller, head.deadline(), unread, admitted)).await {
         Ok(ReadCall::Keyed(keyed)) => run(engine, keyed, head, service).await,
         Ok(ReadCall::PassThrough(request)) => service.call(request).await.map(|response| response.map(Body::new)),
-        Ok(ReadCall::WithoutKey(request, caller, _admitted)) => {
+        Ok(ReadCall::WithoutKey { request, caller, admitted: _admitted }) => {
             let (owner, session) = KnownCaller::owner_and_session(caller);
             let handler = Box::new(ReadyService { service, request });
             run_without_key(&engine, &procedure, owner, &session, handler).await.map(UnaryResponse::into_response)
@@ -180,7 +182,7 @@ where
 /// Runs a call with its key. Not async, because its future would hold a second place for each argument.
 fn run<S, R>(
     engine: Arc<Engine>,
-    (call, request, admitted): KeyedCall,
+    KeyedCall { call, request, admitted }: KeyedCall,
     head: Head,
     service: S,
 ) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
@@ -214,7 +216,7 @@ async fn without_key<S, R>(
     protected: Arc<ProtectedProcedure>,
     caller: Option<KnownCaller>,
     _admitted: CountedCall,
-    (request, limits): (Request<Body>, RequestLimits),
+    unread: UnreadRequest,
     service: S,
 ) -> Result<Response<Body>, S::Error>
 where
@@ -225,7 +227,7 @@ where
     R::Error: Into<StdError>,
 {
     let procedure = &protected.procedure;
-    let handler = match read_without_key(&protected, request, limits).await {
+    let handler = match read_without_key(&protected, unread).await {
         Ok(request) => Box::new(ReadyService { service, request }),
         Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
     };

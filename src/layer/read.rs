@@ -30,9 +30,20 @@ use crate::{
 
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// A call to run with its key: the call to claim with, the request for the handler, and the admission, which knows the size of
-/// the request.
-pub(super) type KeyedCall = (Arc<ProtectedCall>, Request<Body>, CountedCall);
+/// A request that has not been read, and the limits within which it has to be.
+pub(super) struct UnreadRequest {
+    pub(super) request: Request<Body>,
+    pub(super) limits: RequestLimits,
+}
+
+/// A call to run with its key.
+pub(super) struct KeyedCall {
+    pub(super) call: Arc<ProtectedCall>,
+    /// The request for the handler.
+    pub(super) request: Request<Body>,
+    /// Knows the size of the request.
+    pub(super) admitted: CountedCall,
+}
 
 /// A call that has been read, and whose message may have had the key.
 pub(super) enum ReadCall {
@@ -40,33 +51,37 @@ pub(super) enum ReadCall {
     /// It has no key, or no user.
     PassThrough(Request<Body>),
     /// It has no key, or no user, and its handler requires a transaction.
-    WithoutKey(Request<Body>, Option<KnownCaller>, CountedCall),
+    WithoutKey {
+        request: Request<Body>,
+        caller: Option<KnownCaller>,
+        admitted: CountedCall,
+    },
 }
 
 /// Reads and hashes a request within the limits.
 pub(super) async fn read(
     protected: Arc<ProtectedProcedure>,
-    who: (IdempotencyKey, KnownCaller),
+    key: IdempotencyKey,
+    caller: KnownCaller,
     deadline: Option<Instant>,
-    request: Request<Body>,
-    limits: RequestLimits,
+    unread: UnreadRequest,
     admitted: CountedCall,
 ) -> Result<KeyedCall, Status> {
-    let request = receive(&protected, request, limits).await?;
-    keyed(protected, who, deadline, request, admitted).await
+    let request = receive(&protected, unread).await?;
+    keyed(protected, key, caller, deadline, request, admitted).await
 }
 
 /// Reads a request whose message may have the key, and hashes it if it is protected.
 pub(super) async fn read_and_find_key(
     protected: Arc<ProtectedProcedure>,
-    (key, caller): (Option<IdempotencyKey>, Option<KnownCaller>),
+    key: Option<IdempotencyKey>,
+    caller: Option<KnownCaller>,
     deadline: Option<Instant>,
-    request: Request<Body>,
-    limits: RequestLimits,
+    unread: UnreadRequest,
     admitted: CountedCall,
 ) -> Result<ReadCall, Status> {
     let procedure = &protected.procedure;
-    let request = receive(&protected, request, limits).await?;
+    let request = receive(&protected, unread).await?;
     let key = find_key(procedure, key, request.message()).await?;
     let unprotected = |mut request: UnaryRequest| {
         request.extensions_mut().remove::<WrittenMessage>();
@@ -75,17 +90,16 @@ pub(super) async fn read_and_find_key(
     match decide(&protected, key, caller) {
         Decision::PassThrough => unprotected(request).map(ReadCall::PassThrough),
         Decision::Protect(key, caller) => {
-            keyed(Arc::clone(&protected), (key, caller), deadline, request, admitted).await.map(ReadCall::Keyed)
+            keyed(Arc::clone(&protected), key, caller, deadline, request, admitted).await.map(ReadCall::Keyed)
         }
         Decision::Reject(rejection) => Err(rejection.into()),
-        Decision::WithoutKey(caller) => Ok(ReadCall::WithoutKey(unprotected(request)?, caller, admitted)),
+        Decision::WithoutKey(caller) => Ok(ReadCall::WithoutKey { request: unprotected(request)?, caller, admitted }),
     }
 }
 
 async fn receive(
     protected: &ProtectedProcedure,
-    request: Request<Body>,
-    limits: RequestLimits,
+    UnreadRequest { request, limits }: UnreadRequest,
 ) -> Result<UnaryRequest, Status> {
     let reading = UnaryRequest::read(request, limits.bytes, &protected.accepted);
     within(limits.time, reading).await.map_err(|error| reject_unread(protected, error))
@@ -94,7 +108,8 @@ async fn receive(
 /// Hashes a request, and makes it ready for the handler.
 async fn keyed(
     protected: Arc<ProtectedProcedure>,
-    (key, caller): (IdempotencyKey, KnownCaller),
+    key: IdempotencyKey,
+    caller: KnownCaller,
     deadline: Option<Instant>,
     mut request: UnaryRequest,
     mut admitted: CountedCall,
@@ -122,7 +137,7 @@ async fn keyed(
     let mut request = request.into_request().map_err(|error| reject(procedure, malformed(error)))?;
     // A server that enforces the timeout would drop the handler, which has to run to its end.
     request.headers_mut().remove(GRPC_TIMEOUT);
-    Ok((call, request, admitted))
+    Ok(KeyedCall { call, request, admitted })
 }
 
 /// Returns the key in the message, or else the one in the head; `None` if neither has one.
@@ -149,8 +164,7 @@ async fn find_key(
 /// Reads the request of a call without a key within the limits. It stays as it is.
 pub(super) async fn read_without_key(
     protected: &ProtectedProcedure,
-    request: Request<Body>,
-    limits: RequestLimits,
+    UnreadRequest { request, limits }: UnreadRequest,
 ) -> Result<Request<Body>, Status> {
     within(limits.time, buffer(request, limits.bytes)).await.map_err(|error| reject_unread(protected, error))
 }

@@ -73,7 +73,8 @@ impl OperationService {
         &'a self,
         caller: KnownCaller,
         key: &str,
-        (path, telemetry): (&'static str, &'a ProcedureTelemetry),
+        path: &'static str,
+        telemetry: &'a ProcedureTelemetry,
     ) -> Result<Question<'a>, Status> {
         let KnownCaller { caller, owner, session } = caller;
         let (layer, engine, key) = (&self.layer, self.engine()?, parse(key, telemetry)?.id());
@@ -87,7 +88,7 @@ impl Service for OperationService {
         let telemetry = &self.telemetry.get;
         let caller = self.caller(&request, telemetry)?;
         let GetOperationRequest { key } = request.into_inner();
-        let question = self.question(caller, &key, (GET, telemetry))?;
+        let question = self.question(caller, &key, GET, telemetry)?;
         let _admitted =
             question.engine.admission.admit(Some(question.owner)).map_err(|limit| limit.reject(telemetry))?;
         let record = question.look_up().await?;
@@ -102,7 +103,7 @@ impl Service for OperationService {
         let WaitOperationRequest { key, until, timeout } = request.into_inner();
         let until = Until::try_from(until).map_err(|_| Status::invalid_argument("until: unknown value"))?;
         let deadline = Instant::now() + self.waiting.time(timeout.map(duration).transpose()?, of_caller);
-        let question = self.question(caller, &key, (WAIT, telemetry))?;
+        let question = self.question(caller, &key, WAIT, telemetry)?;
         let _watcher = question.engine.admission.watch(question.owner).map_err(|limit| limit.reject(telemetry))?;
         let known = self.waiting.wait(&question, &self.questions, until, deadline).await?;
         Ok(Response::new(operation(key, &known)))
