@@ -18,7 +18,7 @@ use tonic_idempotency_wire::{IdempotencyStatus, Reason, headers};
 
 use crate::{
     BoxError, Delivery, Unresolved,
-    captured::HEAD,
+    request_body::HEAD,
     verdict::{Others, STATUS, Said, Verdict},
 };
 

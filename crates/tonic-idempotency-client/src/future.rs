@@ -17,7 +17,7 @@ use tower_service::Service;
 use crate::{
     BoxError,
     attempt::{AttemptFuture, AttemptOutcome, ResponseBody},
-    operation::Operation,
+    client_call::Operation,
 };
 
 pin_project! {

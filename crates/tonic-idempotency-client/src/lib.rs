@@ -34,10 +34,9 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+mod answered_call;
 mod attempt;
-mod captured;
-mod completion;
-mod completion_error;
+mod client_call;
 mod delivery;
 mod descriptor;
 mod descriptors;
@@ -48,16 +47,17 @@ mod head;
 mod key;
 mod key_field;
 mod layer;
-mod operation;
 mod peer;
-mod pending;
+mod pending_work;
 mod procedure;
 mod progress;
+mod request_body;
 mod service;
 mod settings;
 mod shared;
 mod unresolved;
 mod verdict;
+mod work_error;
 
 pub mod journal;
 pub mod telemetry;
@@ -68,17 +68,17 @@ pub use tower_layer::Layer;
 
 pub use self::{
     attempt::ResponseBody,
-    completion::{Completed, Completion, completed},
-    completion_error::CompletionError,
     delivery::Delivery,
     descriptors::Descriptors,
     error::{BuildError, ProcedureError},
     future::ResponseFuture,
     key::OperationKey,
     layer::{IdempotencyClientBuilder, IdempotencyClientLayer},
+    pending_work::{Completed, Completion, completed},
     progress::{Progress, ProgressEvent, ProgressStream},
     service::IdempotencyClient,
     unresolved::Unresolved,
+    work_error::CompletionError,
 };
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

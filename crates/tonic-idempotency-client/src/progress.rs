@@ -15,9 +15,9 @@ use tonic::Status;
 use tonic_idempotency_wire::IdempotencyStatus;
 
 use crate::{
-    completion_error::CompletionError,
+    answered_call::{Look, Pending, WorkStatus},
     expiry::Expiry,
-    pending::{Look, Pending, WorkStatus},
+    work_error::CompletionError,
 };
 
 /// A step of waiting for the work behind a call.

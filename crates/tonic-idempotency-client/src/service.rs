@@ -20,14 +20,14 @@ use tower_service::Service;
 use crate::{
     BoxError, OperationKey,
     attempt::{AttemptFuture, LastWord, ResponseBody},
-    captured::{Captured, HEAD},
+    client_call::{Operation, without_layer},
     future::ResponseFuture,
     head::{Head, TIMEOUT},
     journal::{FromJournal, Protection},
     key::NewKeys,
-    operation::{Operation, without_layer},
     peer::Peer,
     procedure::Procedure,
+    request_body::{Captured, HEAD},
     settings::Attempts,
     shared::Shared,
 };

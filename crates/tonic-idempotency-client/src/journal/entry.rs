@@ -12,7 +12,7 @@ use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::headers;
 
 use super::{Caller, JournalError, Lane};
-use crate::{BoxError, OperationKey, captured::HEAD};
+use crate::{BoxError, OperationKey, request_body::HEAD};
 
 /// The encodings that a client accepts in an answer. A resumed call accepts none, so that its answer can be read.
 const ACCEPT: HeaderName = HeaderName::from_static("grpc-accept-encoding");

@@ -68,18 +68,18 @@
 //! | `index` | which entries are under way, and which are sent next |
 //! | `held_entry` | an entry that this process sends |
 //! | `evidence` | which servers have shown the layer |
-//! | `resume`, `worker`, `outcome` | sending the remaining entries, once or in the background |
+//! | `resume`, `worker`, `entry_outcome` | sending the remaining entries, once or in the background |
 //! | `store`, `redb`, `writer` | the contract of a store, the store in a file, the thread that writes |
 
 mod builder;
 mod entry;
+mod entry_outcome;
 mod error;
 mod evidence;
 pub(crate) mod held_entry;
 mod index;
 mod inner;
 mod lane;
-mod outcome;
 #[cfg(feature = "redb")]
 mod redb;
 mod resume;
@@ -100,9 +100,9 @@ pub use self::redb::RedbStore;
 pub use self::{
     builder::JournalBuilder,
     entry::{Entry, EntryState},
+    entry_outcome::{Outcome, Reply, Resumed},
     error::JournalError,
     lane::{Caller, Lane},
-    outcome::{Outcome, Reply, Resumed},
     store::{Change, JournalStore, MemoryStore},
     worker::Worker,
 };

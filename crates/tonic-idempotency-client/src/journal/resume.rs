@@ -20,8 +20,8 @@ use super::{
 use crate::{
     BoxError, Delivery,
     attempt::{AttemptFuture, AttemptOutcome},
-    captured::HEAD,
     expiry::Expiry,
+    request_body::HEAD,
     telemetry::resumed,
     verdict::{Others, Verdict},
 };

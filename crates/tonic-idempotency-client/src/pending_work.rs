@@ -13,9 +13,9 @@ use tonic::Response;
 use tonic_idempotency_wire::IdempotencyStatus;
 
 use crate::{
-    completion_error::CompletionError,
-    pending::{Pending, WorkStatus},
+    answered_call::{Pending, WorkStatus},
     progress::{ProgressEvent, ProgressStream},
+    work_error::CompletionError,
 };
 
 /// Waits for the end of the asynchronous work behind a call: until the server says that its status is `completed` or `failed`.

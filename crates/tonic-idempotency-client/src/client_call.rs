@@ -14,6 +14,7 @@ use tower_service::Service;
 
 use crate::{
     BoxError, Delivery, OperationKey, Unresolved,
+    answered_call::{Pending, last_replay_or_untold},
     attempt::{AttemptFuture, AttemptOutcome, ResponseBody, was_replayed},
     expiry::Expiry,
     head::Head,
@@ -22,7 +23,6 @@ use crate::{
         held_entry::{HoldError, behind},
     },
     peer::Peer,
-    pending::{Pending, last_replay_or_untold},
     settings::Attempts,
     shared::Shared,
     telemetry::{End, Telemetry},

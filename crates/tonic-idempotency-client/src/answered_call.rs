@@ -15,12 +15,12 @@ use tonic_idempotency_wire::{
 
 use crate::{
     attempt::{AttemptOutcome, was_replayed},
-    captured::HEAD,
-    completion_error::CompletionError,
     expiry::Expiry,
     head::Head,
     peer::DynPeer,
+    request_body::HEAD,
     verdict::{Others, Verdict},
+    work_error::CompletionError,
 };
 
 /// The time for which a key is taken to protect, if its server does not tell.
