@@ -20,7 +20,7 @@ use crate::{
     peer::DynPeer,
     request_body::HEAD,
     verdict::{Others, Verdict},
-    work_error::CompletionError,
+    work_error::WorkError,
 };
 
 /// The time for which a key is taken to protect, if its server does not tell.
@@ -32,12 +32,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The status of the work, as the response reports it.
 #[derive(Clone, Debug)]
 pub(crate) enum WorkStatus {
-    Ended(Result<(), CompletionError>),
-    Processing(Arc<Pending>),
+    Ended(Result<(), WorkError>),
+    Processing(Arc<AnsweredCall>),
 }
 
 /// A call that was answered before the work behind it ended.
-pub(crate) struct Pending {
+pub(crate) struct AnsweredCall {
     pub(crate) attempt_timeout: Duration,
     /// The time by which its last replay has to be sent.
     pub(crate) last: Expiry,
@@ -57,10 +57,10 @@ pub(crate) enum Look {
     /// It cannot be asked in this way.
     CannotWait,
     /// It need not be asked again.
-    Ended(CompletionError),
+    Ended(WorkError),
 }
 
-impl Pending {
+impl AnsweredCall {
     /// Lets the server wait for the end of the work, at most for this time.
     pub(crate) async fn wait(&self, at_most: Duration) -> Look {
         let at_most = at_most.min(LONGEST_WAIT);
@@ -94,21 +94,19 @@ impl Pending {
     pub(crate) async fn replay(&self, last: Expiry) -> Look {
         let request = self.head.attempt(body(self.message.clone()), 1, self.attempt_timeout);
         let Some(answer) = self.send(request, Some(last), self.attempt_timeout).await else {
-            return Look::Ended(CompletionError::KeyExpires);
+            return Look::Ended(WorkError::KeyExpires);
         };
         match (answer.verdict(Others::None), answer.error()) {
             (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
             (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
-            (_, Some(error)) if Reason::of(&error) == Some(Reason::KeyExpired) => {
-                Look::Ended(CompletionError::Forgotten)
-            }
-            (_, Some(error)) => Look::Ended(CompletionError::Refused(error)),
+            (_, Some(error)) if Reason::of(&error) == Some(Reason::KeyExpired) => Look::Ended(WorkError::Forgotten),
+            (_, Some(error)) => Look::Ended(WorkError::Refused(error)),
             (_, None) => {
                 let headers = answer.headers().filter(|headers| was_replayed(headers));
-                let Some(headers) = headers else { return Look::Ended(CompletionError::NotReplayed) };
+                let Some(headers) = headers else { return Look::Ended(WorkError::NotReplayed) };
                 match IdempotencyStatus::of(headers) {
                     Some(status) => Look::Status(status, last_replay(&answer, self.attempt_timeout)),
-                    None => Look::Ended(CompletionError::NoStatus),
+                    None => Look::Ended(WorkError::NoStatus),
                 }
             }
         }
@@ -120,9 +118,9 @@ impl Pending {
     }
 }
 
-impl fmt::Debug for Pending {
+impl fmt::Debug for AnsweredCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("AnsweredCall").field("key", &self.key).finish_non_exhaustive()
     }
 }
 
@@ -139,7 +137,7 @@ pub(crate) fn last_replay_or_untold(answer: &AttemptOutcome, attempt_timeout: Du
 
 fn of_operation(operation: &Operation) -> Look {
     match (operation.state(), operation.work()) {
-        (State::Absent | State::Expired, _) => Look::Ended(CompletionError::Forgotten),
+        (State::Absent | State::Expired, _) => Look::Ended(WorkError::Forgotten),
         (State::Failed, _) | (_, Work::Failed) => Look::Status(IdempotencyStatus::Failed, None),
         // The work of a procedure without any is completed with the call.
         (State::Completed, Work::Completed | Work::Unspecified) => Look::Status(IdempotencyStatus::Completed, None),

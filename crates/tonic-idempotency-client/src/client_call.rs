@@ -1,4 +1,4 @@
-//! The attempts of one operation.
+//! A call of the application, with all its attempts.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::{
     BoxError, Delivery, OperationKey, Unresolved,
-    answered_call::{Pending, last_replay_or_untold},
+    answered_call::{AnsweredCall, last_replay_or_untold},
     attempt::{AttemptFuture, AttemptOutcome, ResponseBody, was_replayed},
     expiry::Expiry,
     head::Head,
@@ -29,8 +29,8 @@ use crate::{
     verdict::{Others, Verdict},
 };
 
-/// One operation, whose attempts all have the same key and message.
-pub(crate) struct Operation<S> {
+/// A call of the application: one operation, whose attempts all have the same key and message.
+pub(crate) struct ClientCall<S> {
     pub(crate) attempts: Attempts,
     pub(crate) head: Head,
     /// Whether it may have been sent before, by this process or by an earlier one.
@@ -48,7 +48,7 @@ pub(crate) struct Operation<S> {
     pub(crate) telemetry: Arc<Telemetry>,
 }
 
-impl<S, B> Operation<S>
+impl<S, B> ClientCall<S>
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send + 'static,
@@ -273,7 +273,7 @@ where
             response.extensions_mut().insert(delivery);
         }
         if let (Some(last), Some(key)) = (last, self.head.key()) {
-            let pending = Pending {
+            let answered = AnsweredCall {
                 attempt_timeout,
                 last,
                 key: key.to_owned(),
@@ -281,7 +281,7 @@ where
                 message: self.message,
                 peer: self.peer,
             };
-            response.extensions_mut().insert(Arc::new(pending));
+            response.extensions_mut().insert(Arc::new(answered));
         }
         Ok(response)
     }

@@ -17,7 +17,7 @@ use tower_service::Service;
 use crate::{
     BoxError,
     attempt::{AttemptFuture, AttemptOutcome, ResponseBody},
-    client_call::Operation,
+    client_call::ClientCall,
 };
 
 pin_project! {
@@ -36,7 +36,7 @@ pin_project! {
         /// A call that the layer leaves alone.
         Passed { #[pin] future: F },
         /// The first attempt, which is the only one of most calls.
-        First { #[pin] attempt: Timeout<AttemptFuture<F, B>>, operation: Option<Operation<S>> },
+        First { #[pin] attempt: Timeout<AttemptFuture<F, B>>, call: Option<ClientCall<S>> },
         /// Further attempts.
         Again { future: Again<B> },
     }
@@ -47,8 +47,8 @@ impl<S, F, B> ResponseFuture<S, F, B> {
         Self { inner: Inner::Passed { future } }
     }
 
-    pub(crate) fn first(operation: Operation<S>, attempt: Timeout<AttemptFuture<F, B>>) -> Self {
-        Self { inner: Inner::First { attempt, operation: Some(operation) } }
+    pub(crate) fn first(call: ClientCall<S>, attempt: Timeout<AttemptFuture<F, B>>) -> Self {
+        Self { inner: Inner::First { attempt, call: Some(call) } }
     }
 
     pub(crate) fn again(
@@ -76,12 +76,12 @@ where
                     let response = ready!(future.poll(cx)).map_err(Into::into)?;
                     return Poll::Ready(Ok(response.map(ResponseBody::passed)));
                 }
-                InnerProj::First { attempt, operation } => {
+                InnerProj::First { attempt, call } => {
                     let answer = ready!(attempt.poll(cx)).unwrap_or(AttemptOutcome::TimedOut);
-                    let mut operation = operation.take().expect("it is not polled again");
-                    match operation.next(&answer) {
-                        Some(pause) => inner.set(Inner::Again { future: Box::pin(operation.again(answer, pause)) }),
-                        None => return Poll::Ready(operation.finish(answer)),
+                    let mut call = call.take().expect("it is not polled again");
+                    match call.next(&answer) {
+                        Some(pause) => inner.set(Inner::Again { future: Box::pin(call.again(answer, pause)) }),
+                        None => return Poll::Ready(call.finish(answer)),
                     }
                 }
                 InnerProj::Again { future } => return future.as_mut().poll(cx),

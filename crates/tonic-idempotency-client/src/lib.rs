@@ -74,11 +74,11 @@ pub use self::{
     future::ResponseFuture,
     key::OperationKey,
     layer::{IdempotencyClientBuilder, IdempotencyClientLayer},
-    pending_work::{Completed, Completion, completed},
+    pending_work::{Completed, PendingWork, completed},
     progress::{Progress, ProgressEvent, ProgressStream},
     service::IdempotencyClient,
     unresolved::Unresolved,
-    work_error::CompletionError,
+    work_error::WorkError,
 };
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

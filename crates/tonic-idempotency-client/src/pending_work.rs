@@ -1,4 +1,4 @@
-//! The end of the work behind a call.
+//! The asynchronous work behind a call, and waiting for its end.
 
 use std::{
     fmt,
@@ -13,9 +13,9 @@ use tonic::Response;
 use tonic_idempotency_wire::IdempotencyStatus;
 
 use crate::{
-    answered_call::{Pending, WorkStatus},
+    answered_call::{AnsweredCall, WorkStatus},
     progress::{ProgressEvent, ProgressStream},
-    work_error::CompletionError,
+    work_error::WorkError,
 };
 
 /// Waits for the end of the asynchronous work behind a call: until the server says that its status is `completed` or `failed`.
@@ -26,7 +26,7 @@ use crate::{
 /// hour after the first answer.
 ///
 /// ```no_run
-/// # async fn example(response: tonic::Response<()>) -> Result<(), tonic_idempotency_client::CompletionError> {
+/// # async fn example(response: tonic::Response<()>) -> Result<(), tonic_idempotency_client::WorkError> {
 /// use std::time::Duration;
 /// use tonic_idempotency_client::completed;
 ///
@@ -40,29 +40,29 @@ use crate::{
 ///
 /// The requests have the metadata of the call. A token that does not live as long as the work belongs into a service between this layer
 /// and the connection.
-pub fn completed<T>(response: &Response<T>) -> Completion {
+pub fn completed<T>(response: &Response<T>) -> PendingWork {
     let known = match IdempotencyStatus::of(response.metadata().as_ref()) {
         Some(IdempotencyStatus::Completed) => WorkStatus::Ended(Ok(())),
-        Some(IdempotencyStatus::Failed) => WorkStatus::Ended(Err(CompletionError::Failed)),
-        Some(IdempotencyStatus::Processing) => match response.extensions().get::<Arc<Pending>>() {
-            Some(pending) => WorkStatus::Processing(Arc::clone(pending)),
-            None => WorkStatus::Ended(Err(CompletionError::NoStatus)),
+        Some(IdempotencyStatus::Failed) => WorkStatus::Ended(Err(WorkError::Failed)),
+        Some(IdempotencyStatus::Processing) => match response.extensions().get::<Arc<AnsweredCall>>() {
+            Some(call) => WorkStatus::Processing(Arc::clone(call)),
+            None => WorkStatus::Ended(Err(WorkError::NoStatus)),
         },
-        None => WorkStatus::Ended(Err(CompletionError::NoStatus)),
+        None => WorkStatus::Ended(Err(WorkError::NoStatus)),
     };
-    Completion { known, pauses: [Duration::from_millis(500), Duration::from_secs(30)], timeout: None }
+    PendingWork { known, pauses: [Duration::from_millis(500), Duration::from_secs(30)], timeout: None }
 }
 
-/// The end of the work behind a call, which an `.await` waits for: see [`completed`].
+/// The work behind a call, whose end an `.await` waits for: see [`completed`].
 #[derive(Clone, Debug)]
 #[must_use = "it asks nothing until it is awaited"]
-pub struct Completion {
+pub struct PendingWork {
     known: WorkStatus,
     pauses: [Duration; 2],
     timeout: Option<Duration>,
 }
 
-impl Completion {
+impl PendingWork {
     /// Sets how long to wait, from the first look on. Defaults to no limit but the life of the key.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -82,8 +82,8 @@ impl Completion {
     }
 }
 
-impl IntoFuture for Completion {
-    type Output = Result<(), CompletionError>;
+impl IntoFuture for PendingWork {
+    type Output = Result<(), WorkError>;
     type IntoFuture = Completed;
 
     fn into_future(self) -> Completed {
@@ -91,11 +91,11 @@ impl IntoFuture for Completion {
     }
 }
 
-/// The future of a [`Completion`].
+/// The future of a [`PendingWork`].
 ///
 /// # Errors
 ///
-/// [`CompletionError`]
+/// [`WorkError`]
 ///
 /// # Cancel safety
 ///
@@ -106,7 +106,7 @@ pub struct Completed {
 }
 
 impl Future for Completed {
-    type Output = Result<(), CompletionError>;
+    type Output = Result<(), WorkError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {

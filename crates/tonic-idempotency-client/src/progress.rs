@@ -15,9 +15,9 @@ use tonic::Status;
 use tonic_idempotency_wire::IdempotencyStatus;
 
 use crate::{
-    answered_call::{Look, Pending, WorkStatus},
+    answered_call::{AnsweredCall, Look, WorkStatus},
     expiry::Expiry,
-    work_error::CompletionError,
+    work_error::WorkError,
 };
 
 /// A step of waiting for the work behind a call.
@@ -42,7 +42,7 @@ pub enum ProgressEvent {
         waiting: bool,
     },
     /// Waiting is over. It is the last step.
-    Ended(Result<(), CompletionError>),
+    Ended(Result<(), WorkError>),
     /// The work has not ended.
     Processing {
         /// The time until the server is asked again.
@@ -57,7 +57,7 @@ pub enum ProgressEvent {
     },
 }
 
-/// The steps of waiting for the work behind a call, in their order: [`Completion::progress`](crate::Completion::progress).
+/// The steps of waiting for the work behind a call, in their order: [`PendingWork::progress`](crate::PendingWork::progress).
 ///
 /// ```no_run
 /// # async fn example(response: tonic::Response<()>) {
@@ -116,7 +116,7 @@ struct Looks {
 }
 
 enum Stage {
-    Ended(Result<(), CompletionError>),
+    Ended(Result<(), WorkError>),
     Over,
     /// To be asked when the pause is over.
     Paused(AskedCall, Duration),
@@ -128,7 +128,7 @@ enum Stage {
 
 /// The call that is asked for, and how.
 struct AskedCall {
-    pending: Arc<Pending>,
+    call: Arc<AnsweredCall>,
     delays: ExponentialBackoff,
     pauses: [Duration; 2],
     /// The time by which its last replay has to be sent.
@@ -143,11 +143,11 @@ impl Looks {
         let began = Instant::now();
         let stage = match known {
             WorkStatus::Ended(result) => Stage::Ended(result),
-            WorkStatus::Processing(pending) => {
+            WorkStatus::Processing(call) => {
                 let delays =
                     ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
-                let (last, waits) = (pending.last, pending.peer.may_wait());
-                Stage::Begun(AskedCall { pending, delays: delays.build(), pauses, last, waits })
+                let (last, waits) = (call.last, call.peer.may_wait());
+                Stage::Begun(AskedCall { call, delays: delays.build(), pauses, last, waits })
             }
         };
         Self { began, deadline: timeout.and_then(|timeout| began.checked_add(timeout)), made: 0, stage }
@@ -180,18 +180,18 @@ impl Looks {
         let began = Instant::now();
         let look = async {
             match asked.waits {
-                true => asked.pending.wait(self.left()).await,
-                false => asked.pending.replay(asked.last).await,
+                true => asked.call.wait(self.left()).await,
+                false => asked.call.replay(asked.last).await,
             }
         };
         let look = match self.deadline {
-            Some(deadline) => timeout_at(deadline, look).await.unwrap_or(Look::Ended(CompletionError::TimedOut)),
+            Some(deadline) => timeout_at(deadline, look).await.unwrap_or(Look::Ended(WorkError::TimedOut)),
             None => look.await,
         };
         match look {
             Look::Ended(error) => ProgressEvent::Ended(Err(error)),
             Look::Status(IdempotencyStatus::Completed, _) => ProgressEvent::Ended(Ok(())),
-            Look::Status(IdempotencyStatus::Failed, _) => ProgressEvent::Ended(Err(CompletionError::Failed)),
+            Look::Status(IdempotencyStatus::Failed, _) => ProgressEvent::Ended(Err(WorkError::Failed)),
             Look::Status(IdempotencyStatus::Processing, last) => {
                 asked.last = last.unwrap_or(asked.last);
                 // A server that has waited has made the pause.
@@ -223,10 +223,10 @@ impl Looks {
     /// Asks again after this pause, if there is time for that, or else ends.
     fn pause(&mut self, asked: AskedCall, unanswered: Option<Status>, next: Option<Duration>) -> ProgressEvent {
         let Some(next) = next.filter(|next| *next < self.left()) else {
-            return ProgressEvent::Ended(Err(CompletionError::TimedOut));
+            return ProgressEvent::Ended(Err(WorkError::TimedOut));
         };
         if !asked.waits && asked.is_too_late(next) {
-            return ProgressEvent::Ended(Err(CompletionError::KeyExpires));
+            return ProgressEvent::Ended(Err(WorkError::KeyExpires));
         }
         self.stage = Stage::Paused(asked, next);
         match unanswered {

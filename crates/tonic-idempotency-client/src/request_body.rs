@@ -15,14 +15,14 @@ pub(crate) const HEAD: usize = 5;
 
 /// The body of a request, after an attempt to read it whole.
 #[derive(Debug)]
-pub(crate) enum Captured {
+pub(crate) enum RequestBody {
     /// It is one message, in its frame.
     Message(Bytes),
     /// It is not: it is larger than the limit, or a stream.
     Other(Body),
 }
 
-impl Captured {
+impl RequestBody {
     /// Reads the body as far as it is there at once, which is all of it if the call is unary.
     pub(crate) fn read(mut body: Body, limit: usize) -> Self {
         let mut read = VecDeque::new();
@@ -136,8 +136,8 @@ mod tests {
     fn is_the_message_of_a_unary_call_in_one_piece_or_several() {
         let message = frame(b"shop");
         for pieces in [vec![message.clone()], message.chunks(2).map(<[u8]>::to_vec).collect()] {
-            let Captured::Message(captured) = Captured::read(body(pieces, true), 4) else { panic!("a message") };
-            assert_eq!(captured, message);
+            let RequestBody::Message(read) = RequestBody::read(body(pieces, true), 4) else { panic!("a message") };
+            assert_eq!(read, message);
         }
     }
 
@@ -153,7 +153,9 @@ mod tests {
             (vec![], 100),
         ] {
             let expected = pieces.concat();
-            let Captured::Other(mut other) = Captured::read(body(pieces, true), limit) else { panic!("no message") };
+            let RequestBody::Other(mut other) = RequestBody::read(body(pieces, true), limit) else {
+                panic!("no message")
+            };
             let mut all = Vec::new();
             while let Poll::Ready(Some(frame)) = poll(&mut other) {
                 all.extend_from_slice(frame.expect("a frame").data_ref().expect("data"));
@@ -164,6 +166,6 @@ mod tests {
 
     #[test]
     fn is_the_body_of_a_stream_that_has_no_more_for_now() {
-        assert!(matches!(Captured::read(body(vec![frame(b"shop")], false), 100), Captured::Other(_)));
+        assert!(matches!(RequestBody::read(body(vec![frame(b"shop")], false), 100), RequestBody::Other(_)));
     }
 }

@@ -20,14 +20,14 @@ use tower_service::Service;
 use crate::{
     BoxError, OperationKey,
     attempt::{AttemptFuture, LastWord, ResponseBody},
-    client_call::{Operation, without_layer},
+    client_call::{ClientCall, without_layer},
     future::ResponseFuture,
     head::{Head, TIMEOUT},
     journal::{FromJournal, Protection},
     key::NewKeys,
     peer::Peer,
     procedure::Procedure,
-    request_body::{Captured, HEAD},
+    request_body::{HEAD, RequestBody},
     settings::Attempts,
     shared::Shared,
 };
@@ -70,9 +70,9 @@ where
             return ResponseFuture::passed(self.inner.call(request));
         };
         let (mut parts, body) = request.into_parts();
-        let mut message = match Captured::read(body, self.shared.settings.max_request_bytes) {
-            Captured::Message(message) => message,
-            Captured::Other(body) => {
+        let mut message = match RequestBody::read(body, self.shared.settings.max_request_bytes) {
+            RequestBody::Message(message) => message,
+            RequestBody::Other(body) => {
                 let own = parts.extensions.get().map(OperationKey::header_value).filter(|_| procedure.takes_key);
                 let is_to_be_protected = own.is_some() || procedure.takes_key && self.shared.journal.is_some();
                 if is_to_be_protected && !self.shared.settings.allows_unprotected {
@@ -101,7 +101,7 @@ where
             attempts.give_up(sent.given_up);
             attempts.end_by(sent.expires);
         }
-        let operation = Operation {
+        let call = ClientCall {
             attempts,
             head: Head::of(&parts),
             was_sent: is_resumed,
@@ -114,22 +114,22 @@ where
             telemetry: Arc::clone(telemetry),
         };
         let is_to_be_protected = from_journal.is_some_and(|sent| sent.protection != Protection::Waived);
-        if is_to_be_protected && operation.may_not_be_repeated() {
-            return ResponseFuture::again(ready(operation.not_sent(without_layer())));
+        if is_to_be_protected && call.may_not_be_repeated() {
+            return ResponseFuture::again(ready(call.not_sent(without_layer())));
         }
         if let Some((journal, entry)) = journaled {
             let clone = self.inner.clone();
             let ready = std::mem::replace(&mut self.inner, clone);
-            return ResponseFuture::again(operation.journaled(ready, journal, entry));
+            return ResponseFuture::again(call.journaled(ready, journal, entry));
         }
         let first = self.inner.call(Request::from_parts(parts, Body::new(Full::new(message))));
-        match operation.hedge_after {
+        match call.hedge_after {
             None => {
-                let end = operation.attempts.end(&self.shared.settings);
+                let end = call.attempts.end(&self.shared.settings);
                 let limit = self.shared.settings.max_response_bytes;
-                ResponseFuture::first(operation, timeout_at(end, AttemptFuture::new(first, limit)))
+                ResponseFuture::first(call, timeout_at(end, AttemptFuture::new(first, limit)))
             }
-            Some(after) => ResponseFuture::again(operation.hedged(first, after)),
+            Some(after) => ResponseFuture::again(call.hedged(first, after)),
         }
     }
 }

@@ -6,7 +6,7 @@ use tonic::Status;
 /// The work behind a call has not been completed, as far as it is known.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
-pub enum CompletionError {
+pub enum WorkError {
     /// The work has failed for good.
     #[error("the work behind the call has failed")]
     Failed,
@@ -25,7 +25,7 @@ pub enum CompletionError {
     /// The server refuses to replay the call.
     #[error("the server refuses to tell the status: {0}")]
     Refused(#[source] Status),
-    /// The time of [`Completion::timeout`](crate::Completion::timeout) is over. The work may go on.
+    /// The time of [`PendingWork::timeout`](crate::PendingWork::timeout) is over. The work may go on.
     #[error("the work behind the call has not ended in time")]
     TimedOut,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio_stream::StreamExt as _;
-use tonic_idempotency_client::{Completion, Delivery, ProgressEvent, completed, journal::Journal};
+use tonic_idempotency_client::{Delivery, PendingWork, ProgressEvent, completed, journal::Journal};
 use uuid::Uuid;
 
 use crate::{
@@ -74,7 +74,7 @@ async fn create(client: &Client, args: &Args) -> Result<String, Error> {
 }
 
 /// Shows what becomes of the work behind a project, until it has ended.
-async fn watch(show: &Show, number: u32, work: Completion) -> Result<(), Error> {
+async fn watch(show: &Show, number: u32, work: PendingWork) -> Result<(), Error> {
     let mut progress = work.timeout(Duration::from_secs(600)).progress();
     while let Some(step) = progress.next().await {
         match step.event {

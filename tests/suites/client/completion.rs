@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 use tonic::{Response, async_trait};
 use tonic_idempotency_client::{
-    Completion, CompletionError, Progress, ProgressEvent, Reason, completed,
+    PendingWork, Progress, ProgressEvent, Reason, WorkError, completed,
     proto::v1::{
         GetOperationRequest, Operation, State, Until, WaitOperationRequest, Work,
         operation_service_server::{OperationService, OperationServiceServer},
@@ -36,19 +36,19 @@ fn told(status: &str, replayed: bool) -> Answer {
 }
 
 /// A call whose work has not ended, and what waits for that.
-async fn pending(client: &mut Client) -> Completion {
+async fn pending(client: &mut Client) -> PendingWork {
     completed(&client.create_order(order("shop")).await.expect("an order"))
 }
 
 /// How the waiting has ended.
-fn ended(result: Result<(), CompletionError>) -> String {
+fn ended(result: Result<(), WorkError>) -> String {
     match result {
         Ok(()) => "completed".to_owned(),
-        Err(CompletionError::Failed) => "failed".to_owned(),
-        Err(CompletionError::Forgotten) => "forgotten".to_owned(),
-        Err(CompletionError::NoStatus) => "no status".to_owned(),
-        Err(CompletionError::NotReplayed) => "not replayed".to_owned(),
-        Err(CompletionError::Refused(status)) => format!("refused: {:?}", status.code()),
+        Err(WorkError::Failed) => "failed".to_owned(),
+        Err(WorkError::Forgotten) => "forgotten".to_owned(),
+        Err(WorkError::NoStatus) => "no status".to_owned(),
+        Err(WorkError::NotReplayed) => "not replayed".to_owned(),
+        Err(WorkError::Refused(status)) => format!("refused: {:?}", status.code()),
         Err(error) => format!("{error:?}"),
     }
 }
@@ -138,7 +138,7 @@ async fn is_waited_for_as_long_as_the_caller_says() {
     let work = pending(&mut client).await.timeout(20 * SECOND);
     server.answers((0..100).map(|_| told("processing", true)));
     let asked = Instant::now();
-    assert!(matches!(work.await, Err(CompletionError::TimedOut)));
+    assert!(matches!(work.await, Err(WorkError::TimedOut)));
     let waited = asked.elapsed();
     assert!((19 * SECOND..=20 * SECOND).contains(&waited), "a last look shortly before the end: {waited:?}");
 }
@@ -151,7 +151,7 @@ async fn is_not_looked_for_without_a_pause_if_the_server_says_so() {
     let mut metadata = tonic::metadata::MetadataMap::new();
     metadata.insert("grpc-retry-pushback-ms", "0".parse().expect("metadata"));
     server.fails((0..1_000).map(|_| Status::with_metadata(Code::Unavailable, "", metadata.clone())));
-    assert!(matches!(work.await, Err(CompletionError::TimedOut)));
+    assert!(matches!(work.await, Err(WorkError::TimedOut)));
     let looks = server.seen().len() - 1;
     assert!((10..=21).contains(&looks), "{looks} looks in 20 s");
 }
@@ -168,7 +168,7 @@ async fn is_not_looked_for_when_the_key_expires() {
         let work = pending(&mut client).await;
         server.answers((0..1_000).map(|_| told("processing", true)));
         let asked = Instant::now();
-        assert!(matches!(work.await, Err(CompletionError::KeyExpires)), "{expires:?}");
+        assert!(matches!(work.await, Err(WorkError::KeyExpires)), "{expires:?}");
         let (waited, end) = (asked.elapsed(), Duration::from_secs(at_most - 10));
         assert!(waited < end && waited + 30 * SECOND > end, "{waited:?} of {end:?}, an attempt before the key expires");
     }
@@ -340,7 +340,7 @@ async fn is_that_of_the_sample_on_postgres() {
         let ended = work.timeout(30 * SECOND).await;
         match name {
             "shop" => ended.expect("it is completed"),
-            _ => assert!(matches!(ended, Err(CompletionError::Failed)), "{ended:?}"),
+            _ => assert!(matches!(ended, Err(WorkError::Failed)), "{ended:?}"),
         }
         let row =
             database.connect().await.query_one("SELECT count(*) FROM tenant.projects WHERE name = $1", &[&name]).await;

@@ -15,7 +15,7 @@ use futures_util::future::poll_immediate;
 use http_body_util::Full;
 use tokio::time::{Sleep, advance, sleep};
 use tonic::body::Body;
-use tonic_idempotency_client::{CompletionError, IdempotencyClient, Unresolved, completed, journal::Outcome};
+use tonic_idempotency_client::{IdempotencyClient, Unresolved, WorkError, completed, journal::Outcome};
 use tower::Service;
 
 use super::foreign::order;
@@ -132,7 +132,7 @@ async fn makes_no_replay_whose_key_has_expired() {
     assert!(poll_immediate(&mut work).await.is_none(), "it looks, and pauses");
     advance(60 * SECOND).await;
     stands_still(work.as_mut()).await;
-    assert!(matches!(work.await, Err(CompletionError::KeyExpires)));
+    assert!(matches!(work.await, Err(WorkError::KeyExpires)));
     assert_eq!(server.sent(), 2, "the call, and one replay");
 }
 
