@@ -25,7 +25,7 @@ use tonic::{Code, Status, body::Body};
 use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_client::{
     IdempotencyClient, IdempotencyClientLayer, Layer as _, OperationKey, Unresolved,
-    journal::{Change, EntryState, Journal, JournalError, JournalStore, Lane, Outcome, Resumed, Worker},
+    journal::{Change, EntryOutcome, EntryState, Journal, JournalError, JournalStore, Lane, Resumed, Worker},
 };
 use tower::{Service as _, service_fn, util::BoxCloneSyncService};
 
@@ -336,14 +336,14 @@ impl Client {
     }
 
     /// Notes what the journal tells of an entry. Nothing tells which of its attempts it was.
-    fn hear_of(&self, outcome: &Outcome) {
+    fn hear_of(&self, outcome: &EntryOutcome) {
         self.world.count("journal", name_of(outcome));
         let says = match outcome {
-            Outcome::Answered(answer) => {
+            EntryOutcome::Answered(answer) => {
                 let reply = EnterReply::decode(answer.message.clone()).ok();
                 reply.map(|reply| said(Reply { reply, is_replay: true, status: None }))
             }
-            Outcome::Failed(status) => Some(failed(status)),
+            EntryOutcome::Failed(status) => Some(failed(status)),
             _ => None,
         };
         let attempt = self.ledger.lock().journals.get(&self.operation.number).map_or(0, |kept| kept.attempt);
@@ -413,11 +413,11 @@ impl End {
         Self::Failed(status.code(), Reason::of(status))
     }
 
-    fn among(outcome: &Outcome) -> Option<Self> {
+    fn among(outcome: &EntryOutcome) -> Option<Self> {
         match outcome {
-            Outcome::Answered(_) => Some(Self::Answered),
-            Outcome::Expired { .. } => Some(Self::Expired),
-            Outcome::Failed(status) => Some(Self::of(status)),
+            EntryOutcome::Answered(_) => Some(Self::Answered),
+            EntryOutcome::Expired { .. } => Some(Self::Expired),
+            EntryOutcome::Failed(status) => Some(Self::of(status)),
             _ => None,
         }
     }
@@ -432,13 +432,13 @@ impl End {
     }
 }
 
-fn name_of(outcome: &Outcome) -> &'static str {
+fn name_of(outcome: &EntryOutcome) -> &'static str {
     match outcome {
-        Outcome::Answered(_) => "answered",
-        Outcome::Expired { .. } => "expired",
-        Outcome::Failed(_) => "failed",
-        Outcome::Behind => "behind",
-        Outcome::Unresolved(_) => "unresolved",
+        EntryOutcome::Answered(_) => "answered",
+        EntryOutcome::Expired { .. } => "expired",
+        EntryOutcome::Failed(_) => "failed",
+        EntryOutcome::Behind => "behind",
+        EntryOutcome::Unresolved(_) => "unresolved",
         _ => "of another kind",
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use organization::proto::{CreateProjectRequest, CreateProjectResponse, Project};
 use prost::Message as _;
-use tonic_idempotency_client::journal::{Journal, Outcome, Reply, Resumed};
+use tonic_idempotency_client::journal::{EntryOutcome, Journal, Reply, Resumed};
 
 use crate::{Error, client::Client};
 
@@ -32,7 +32,7 @@ pub(crate) async fn resume(client: &Client, journal: &Journal) -> Result<Counts,
     let mut counts = Counts::default();
     for Resumed { key, outcome, request, .. } in resumed {
         match outcome {
-            Outcome::Answered(reply) => {
+            EntryOutcome::Answered(reply) => {
                 let name = created_once(&CreateProjectRequest::decode(request)?, &reply, &projects)?;
                 let how = if reply.delivery.replayed { "replayed" } else { "created" };
                 counts.replayed += u32::from(reply.delivery.replayed);
@@ -40,12 +40,14 @@ pub(crate) async fn resume(client: &Client, journal: &Journal) -> Result<Counts,
                 client.show.step();
                 client.show.line(&format!("{name}, {how}"));
             }
-            Outcome::Failed(status) => return Err(format!("the call with the key {key} has failed: {status}").into()),
-            Outcome::Expired { age } => {
+            EntryOutcome::Failed(status) => {
+                return Err(format!("the call with the key {key} has failed: {status}").into());
+            }
+            EntryOutcome::Expired { age } => {
                 let age = humantime::format_duration(age);
                 client.show.line(&format!("the call with the key {key} is too old to be sent: {age}"));
             }
-            Outcome::Unresolved(status) => client.show.line(&format!("the call with the key {key}: {status}")),
+            EntryOutcome::Unresolved(status) => client.show.line(&format!("the call with the key {key}: {status}")),
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ use futures_util::future::poll_immediate;
 use http_body_util::Full;
 use tokio::time::{Sleep, advance, sleep};
 use tonic::body::Body;
-use tonic_idempotency_client::{IdempotencyClient, Unresolved, WorkError, completed, journal::Outcome};
+use tonic_idempotency_client::{IdempotencyClient, Unresolved, WorkError, completed, journal::EntryOutcome};
 use tower::Service;
 
 use super::foreign::order;
@@ -158,11 +158,14 @@ async fn sends_no_entry_that_has_expired() {
             let mut resumed = pin!(journal.resume(service));
             assert!(poll_immediate(&mut resumed).await.is_none(), "it is sent, and pauses");
             advance(20 * SECOND).await;
-            assert!(matches!(resumed.await[..], [ref entry] if matches!(entry.outcome, Outcome::Unresolved(_))));
+            assert!(matches!(resumed.await[..], [ref entry] if matches!(entry.outcome, EntryOutcome::Unresolved(_))));
             sent += 1;
         }
         let resumed = journal.resume(service).await;
-        assert!(matches!(resumed[..], [ref entry] if matches!(entry.outcome, Outcome::Expired { .. })), "{resumed:?}");
+        assert!(
+            matches!(resumed[..], [ref entry] if matches!(entry.outcome, EntryOutcome::Expired { .. })),
+            "{resumed:?}"
+        );
         assert_eq!(server.sent(), sent, "{is_resumed}");
     }
 }

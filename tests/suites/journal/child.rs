@@ -184,7 +184,7 @@ async fn fill_and_resume(file: &str) {
     while rest.write_all(&[7; 512]).is_ok() {}
     let left = setup.keys().await.len();
     let resumed = setup.journal.resume(setup.service.clone()).await;
-    let answered = resumed.iter().filter(|it| matches!(it.outcome, Outcome::Answered(_))).count();
+    let answered = resumed.iter().filter(|it| matches!(it.outcome, EntryOutcome::Answered(_))).count();
     assert!(left > 5 && answered == left, "{answered} of {left} are answered: {:?}", resumed.last());
     assert!(setup.keys().await.is_empty());
 }

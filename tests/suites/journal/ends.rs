@@ -85,7 +85,7 @@ async fn a_page_of_a_proxy_is_no_success() {
                 setup.journal.resume(layer(&setup.journal, |layer| layer.max_attempts(3)).layer(page)).await,
             ] {
                 let outcome = &resumed.first().expect("an entry").outcome;
-                assert!(matches!(outcome, Outcome::Unresolved(_)), "{http} {content_type}: {outcome:?}");
+                assert!(matches!(outcome, EntryOutcome::Unresolved(_)), "{http} {content_type}: {outcome:?}");
                 assert_eq!(setup.keys().await, ["k-1"]);
             }
         }
@@ -123,7 +123,10 @@ async fn an_entry_older_than_its_key_is_protected_is_reported_and_not_sent() {
     setup.leave(["k-1"]).await;
     for _ in 0..2 {
         let resumed = setup.journal.resume(setup.service.clone()).await;
-        assert!(matches!(&resumed[..], [resumed] if matches!(resumed.outcome, Outcome::Expired { .. })), "{resumed:?}");
+        assert!(
+            matches!(&resumed[..], [resumed] if matches!(resumed.outcome, EntryOutcome::Expired { .. })),
+            "{resumed:?}"
+        );
     }
     let refused = setup.client.create_order(keyed("shop", "k-1")).await.expect_err("it could happen twice");
     assert_eq!(refused.code(), Code::FailedPrecondition);
@@ -146,7 +149,7 @@ async fn a_server_may_say_that_it_forgets_a_key_sooner() {
         assert_eq!(setup.server.seen().len(), if is_sent { 3 } else { 1 }, "{key}");
         let resumed = setup.journal.resume(setup.service.clone()).await;
         let outcome = &resumed.last().expect("an entry").outcome;
-        assert_eq!(matches!(outcome, Outcome::Answered(_)), is_sent, "{outcome:?}");
+        assert_eq!(matches!(outcome, EntryOutcome::Answered(_)), is_sent, "{outcome:?}");
         assert_eq!(setup.server.seen().len(), usize::from(is_sent));
     }
 }
@@ -164,8 +167,8 @@ async fn credentials_that_have_expired_do_not_end_an_entry_that_is_resumed() {
         setup.server.fails([status.clone()]);
         let resumed = setup.journal.resume(setup.service.clone()).await;
         let outcome = resumed.into_iter().next().expect("an entry").outcome;
-        let (Outcome::Unresolved(said) | Outcome::Failed(said)) = &outcome else { panic!("{outcome:?}") };
-        assert_eq!((said.code(), matches!(outcome, Outcome::Failed(_))), (status.code(), ends));
+        let (EntryOutcome::Unresolved(said) | EntryOutcome::Failed(said)) = &outcome else { panic!("{outcome:?}") };
+        assert_eq!((said.code(), matches!(outcome, EntryOutcome::Failed(_))), (status.code(), ends));
         let state = setup.journal.entries().await.expect("the entries")[0].state;
         assert_eq!(state, if ends { EntryState::Failed } else { EntryState::Waiting });
     }

@@ -83,7 +83,7 @@ async fn is_sent_again_given_up_or_called_again() {
     let setup = setup(quick().open(directory.file()).expect("a journal"), &["k-1", "k-2", "k-3"]).await;
     for resumed in setup.journal.resume(setup.service.clone()).await {
         assert!(
-            matches!(&resumed.outcome, Outcome::Failed(error) if error.code() == Code::PermissionDenied),
+            matches!(&resumed.outcome, EntryOutcome::Failed(error) if error.code() == Code::PermissionDenied),
             "{resumed:?}"
         );
     }
@@ -96,7 +96,7 @@ async fn is_sent_again_given_up_or_called_again() {
     // The decisions are durable.
     let mut setup = Setup::with(server, quick().open(directory.file()).expect("a journal"), |layer| layer).await;
     let resumed = setup.journal.resume(setup.service.clone()).await;
-    assert!(matches!(&resumed[..], [one] if one.key == key("k-1") && matches!(one.outcome, Outcome::Answered(_))));
+    assert!(matches!(&resumed[..], [one] if one.key == key("k-1") && matches!(one.outcome, EntryOutcome::Answered(_))));
     assert!(setup.journal.send_again(&key("k-1")).await.expect("no entry").is_empty());
     setup.client.create_order(keyed("shop", "k-2")).await.expect("the grant is there");
     assert_eq!(setup.keys().await, ["k-3"]);
@@ -153,13 +153,13 @@ async fn is_left_to_a_caller_who_waits() {
     until("the call is under way", async || setup.server.seen().len() == 1).await;
     go.send(()).expect("it waits");
     let resumed = resumed.await.expect("no panic");
-    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, Outcome::Behind)), "{resumed:?}");
+    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, EntryOutcome::Behind)), "{resumed:?}");
     assert!(told.lock().expect("no panic").is_empty());
     assert_eq!(states(&setup.journal).await, [EntryState::UnderWay]);
     call.abort();
     until("the call is dropped", async || states(&setup.journal).await == [EntryState::Waiting]).await;
     let resumed = setup.journal.resume(setup.service.clone()).await;
-    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, Outcome::Answered(_))), "{resumed:?}");
+    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, EntryOutcome::Answered(_))), "{resumed:?}");
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn is_no_failure_of_its_caller_while_the_journal_sends_it() {
     assert_eq!((error.code(), kept(&error)), (Code::PermissionDenied, Some(key("k-1"))));
     go.send(()).expect("it waits");
     let resumed = resumed.await.expect("no panic");
-    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, Outcome::Answered(_))), "{resumed:?}");
+    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, EntryOutcome::Answered(_))), "{resumed:?}");
     let left = setup.keys().await.len();
     assert_eq!((told.lock().expect("no panic").len(), left), (1, 0));
 }
@@ -188,7 +188,10 @@ async fn is_no_failure_until_an_attempt_that_was_given_up_is_over() {
     for has_failed in [false, true] {
         let resumed = journal.resume(service.clone()).await;
         assert!(
-            matches!((&resumed[0].outcome, has_failed), (Outcome::Unresolved(_), false) | (Outcome::Failed(_), true)),
+            matches!(
+                (&resumed[0].outcome, has_failed),
+                (EntryOutcome::Unresolved(_), false) | (EntryOutcome::Failed(_), true)
+            ),
             "{resumed:?}"
         );
         tokio::time::sleep(Duration::from_secs(11)).await;

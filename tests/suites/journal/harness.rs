@@ -5,7 +5,7 @@ use std::sync::Condvar;
 use tonic::transport::Channel;
 use tonic_idempotency_client::{
     IdempotencyClient, IdempotencyClientBuilder, IdempotencyClientLayer, OperationKey, Unresolved,
-    journal::{JournalBuilder, JournalStore, MemoryStore},
+    journal::{JournalBuilder, JournalStore, MemoryJournalStore},
 };
 use tonic_idempotency_tests::shop::FILE_DESCRIPTOR_SET;
 
@@ -122,7 +122,7 @@ pub(crate) struct Watched {
 #[derive(Debug, Default)]
 struct Inner {
     changed: Condvar,
-    memory: MemoryStore,
+    memory: MemoryJournalStore,
     state: Mutex<State>,
 }
 

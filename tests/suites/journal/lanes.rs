@@ -44,7 +44,7 @@ async fn is_the_one_in_which_they_were_written() {
     let mut setup = Setup::in_memory().await;
     three_and_one(&mut setup).await;
     let resumed = setup.journal.resume(setup.service.clone()).await;
-    assert!(resumed.iter().all(|resumed| matches!(resumed.outcome, Outcome::Answered(_))), "{resumed:?}");
+    assert!(resumed.iter().all(|resumed| matches!(resumed.outcome, EntryOutcome::Answered(_))), "{resumed:?}");
     let seen = setup.server.seen();
     let of_a: Vec<_> = seen.iter().filter_map(|seen| seen.key()).filter(|key| key.starts_with('a')).collect();
     assert_eq!((of_a, seen.len()), (vec!["a-1", "a-2", "a-3"], 4));
@@ -58,8 +58,11 @@ async fn holds_back_what_is_behind_an_entry_without_an_end_and_no_other_lane() {
     setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
     let resumed = setup.journal.resume(setup.service.clone()).await;
     let [a1, b1, a2, a3] = &resumed[..] else { panic!("{resumed:?}") };
-    assert!(matches!(a1.outcome, Outcome::Unresolved(_)) && matches!(b1.outcome, Outcome::Answered(_)), "{resumed:?}");
-    assert!(matches!(a2.outcome, Outcome::Behind) && matches!(a3.outcome, Outcome::Behind), "{resumed:?}");
+    assert!(
+        matches!(a1.outcome, EntryOutcome::Unresolved(_)) && matches!(b1.outcome, EntryOutcome::Answered(_)),
+        "{resumed:?}"
+    );
+    assert!(matches!(a2.outcome, EntryOutcome::Behind) && matches!(a3.outcome, EntryOutcome::Behind), "{resumed:?}");
     assert_eq!(setup.keys().await, ["a-1", "a-2", "a-3"]);
     assert!(setup.server.seen().iter().all(|seen| !matches!(seen.key(), Some("a-2" | "a-3"))));
 }

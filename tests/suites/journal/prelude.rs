@@ -10,7 +10,7 @@ pub(crate) use std::{
 
 pub(crate) use bytes::Bytes;
 pub(crate) use tonic::{Code, Request, Status};
-pub(crate) use tonic_idempotency_client::journal::{Change, EntryState, Journal, JournalError, Outcome};
+pub(crate) use tonic_idempotency_client::journal::{Change, EntryOutcome, EntryState, Journal, JournalError};
 pub(crate) use tonic_idempotency_tests::{
     Lines,
     shop::proto::{CreateOrderRequest, shop_client::ShopClient},

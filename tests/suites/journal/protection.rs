@@ -65,8 +65,8 @@ async fn leaves_it_to_the_application_whether_the_next_process_sends_a_call() {
     let seen = || server.seen().iter().map(|it| it.key().expect("a key").to_owned()).collect::<Vec<_>>();
     let second = next().await;
     let [failed, answered] = &second.journal.resume(second.service.clone()).await[..] else { panic!("two entries") };
-    assert!(matches!(&failed.outcome, Outcome::Failed(error) if error.code() == Code::FailedPrecondition));
-    assert!(matches!(answered.outcome, Outcome::Answered(_)), "{answered:?}");
+    assert!(matches!(&failed.outcome, EntryOutcome::Failed(error) if error.code() == Code::FailedPrecondition));
+    assert!(matches!(answered.outcome, EntryOutcome::Answered(_)), "{answered:?}");
     assert_eq!((seen(), second.keys().await), (vec!["k-3".to_owned()], vec!["k-1".to_owned()]));
     drop(second);
     let mut third = next().await;

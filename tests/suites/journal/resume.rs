@@ -34,7 +34,7 @@ async fn sends_each_entry_with_the_key_message_and_metadata_of_the_call() {
     let resumed = second.journal.resume(second.service.clone()).await;
     let told: Vec<_> = resumed.iter().map(|resumed| (resumed.key.to_string(), resumed.procedure.as_str())).collect();
     assert_eq!(told, ["k-1", "k-2", "k-3"].map(|key| (key.to_owned(), CREATE_ORDER)));
-    assert!(resumed.iter().all(|resumed| matches!(resumed.outcome, Outcome::Answered(_))), "{resumed:?}");
+    assert!(resumed.iter().all(|resumed| matches!(resumed.outcome, EntryOutcome::Answered(_))), "{resumed:?}");
     let seen = second.server.seen();
     assert_eq!(seen.len(), 4, "the layer has tried once more");
     for call in &seen {
@@ -72,7 +72,7 @@ async fn tells_the_application_of_an_outcome_before_the_entry_ends() {
     setup.journal.resume(setup.service.clone()).await;
     let told = std::mem::take(&mut *told.lock().expect("no panic"));
     let [(resumed, left)] = &told[..] else { panic!("{told:?}") };
-    let Outcome::Answered(reply) = &resumed.outcome else { panic!("{resumed:?}") };
+    let EntryOutcome::Answered(reply) = &resumed.outcome else { panic!("{resumed:?}") };
     assert_eq!(reply.decode::<CreateOrderReply>(), Ok(CreateOrderReply::default()));
     assert_eq!(CreateOrderRequest::decode(resumed.request.clone()), Ok(order("shop")));
     assert_eq!((resumed.key.to_string(), left.as_slice()), ("k-1".to_owned(), &["k-1".to_owned()][..]));

@@ -68,7 +68,7 @@ async fn that_can_never_be_sent_have_failed_at_once() {
     for (service, code) in [(small, Code::ResourceExhausted), (setup.service.clone(), Code::FailedPrecondition)] {
         let resumed = setup.journal.resume(service).await;
         let outcome = &resumed[0].outcome;
-        assert!(matches!(outcome, Outcome::Failed(error) if error.code() == code), "{outcome:?}");
+        assert!(matches!(outcome, EntryOutcome::Failed(error) if error.code() == code), "{outcome:?}");
         assert_eq!(states(&setup).await, [EntryState::Failed]);
         setup.journal.send_again(&key("k-1")).await.expect("an entry");
     }
@@ -109,7 +109,9 @@ async fn whose_response_is_too_large_have_ended_if_its_head_says_so() {
         let service = layer(&setup.journal, |layer| layer.max_response_bytes(10));
         let service = service.layer(always(move || large(has_status), &Arc::default()));
         let resumed = setup.journal.resume(service.clone()).await;
-        let (Outcome::Failed(error) | Outcome::Unresolved(error)) = &resumed[0].outcome else { panic!("{resumed:?}") };
+        let (EntryOutcome::Failed(error) | EntryOutcome::Unresolved(error)) = &resumed[0].outcome else {
+            panic!("{resumed:?}")
+        };
         assert!(error.code() == Code::OutOfRange && error.message().contains("4096 bytes"), "{error:?}");
         assert_eq!(states(&setup).await, [if has_status { EntryState::Failed } else { EntryState::Waiting }]);
         let error = ShopClient::new(service).create_order(keyed("shop", "k-2")).await.expect_err("it is too large");
@@ -131,6 +133,6 @@ async fn whose_callback_panics_stay_and_others_go_on() {
     until("the second has ended", async || setup.keys().await == ["k-1"]).await;
     worker.shut_down().await;
     let resumed = setup.journal.resume(setup.service.clone()).await;
-    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, Outcome::Answered(_))), "{resumed:?}");
+    assert!(matches!(&resumed[..], [one] if matches!(one.outcome, EntryOutcome::Answered(_))), "{resumed:?}");
     assert_eq!((states(&setup).await, lines.count("on_outcome has panicked")), (vec![EntryState::Waiting], 1));
 }

@@ -167,7 +167,7 @@ async fn lets_a_paused_clock_stand_still_in_place() {
     let began = Instant::now();
     setup.leave(["k-1"]).await;
     assert!(
-        matches!(&setup.journal.resume(setup.service.clone()).await[..], [one] if matches!(one.outcome, Outcome::Answered(_)))
+        matches!(&setup.journal.resume(setup.service.clone()).await[..], [one] if matches!(one.outcome, EntryOutcome::Answered(_)))
     );
     assert_eq!(began.elapsed(), Duration::ZERO);
 }

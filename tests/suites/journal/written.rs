@@ -3,7 +3,7 @@
 use tonic::{metadata::MetadataValue, service::interceptor::InterceptedService};
 use tonic_idempotency_client::{
     Reason, Unresolved,
-    journal::{Caller, JournalStore as _},
+    journal::{JournalStore as _, Principal},
 };
 
 use super::prelude::*;
@@ -133,7 +133,7 @@ async fn an_entry_has_the_metadata_that_is_named_and_what_is_not_kept_is_said_on
     let mut sensitive: MetadataValue<_> = "1234".parse().expect("metadata");
     sensitive.set_sensitive(true);
     request.metadata_mut().insert("x-signed", sensitive);
-    request.extensions_mut().insert(Caller::new("alice"));
+    request.extensions_mut().insert(Principal::new("alice"));
     setup.client.create_order(request).await.expect_err("the server is away");
     let told = r#"names=["authorization", "x-auth", "session", "dpop"]"#;
     let mut again = keyed("shop", "k-9");
@@ -150,12 +150,12 @@ async fn an_entry_has_the_metadata_that_is_named_and_what_is_not_kept_is_said_on
     let entries = entries().await;
     let [entry] = &entries[..] else { panic!("{entries:?}") };
     assert_eq!(entry.procedure, CREATE_ORDER);
-    assert_eq!((entry.state, entry.caller.clone()), (EntryState::Waiting, Some(Caller::new("alice"))));
+    assert_eq!((entry.state, entry.principal.clone()), (EntryState::Waiting, Some(Principal::new("alice"))));
     let export = setup.journal.export().await.expect("the entries");
     assert!(
         [
             r#""key":"k-1""#,
-            r#""caller":"alice""#,
+            r#""principal":"alice""#,
             r#"["x-tenant","a"]"#,
             r#"["traceparent","00-1"]"#,
             r#"["accept-language","de"]"#
@@ -203,8 +203,8 @@ async fn a_call_whose_entry_cannot_be_read_is_unresolved() {
 async fn an_interceptor_inside_the_layer_finds_the_caller_and_adds_the_credentials_again() {
     let setup = Setup::in_memory().await;
     let authenticate = |mut request: Request<()>| {
-        let caller = request.extensions().get::<Caller>().ok_or_else(|| Status::internal("no caller"))?;
-        let token = format!("Bearer {}", caller.as_str()).parse().expect("metadata");
+        let principal = request.extensions().get::<Principal>().ok_or_else(|| Status::internal("no principal"))?;
+        let token = format!("Bearer {}", principal.as_str()).parse().expect("metadata");
         request.metadata_mut().insert("authorization", token);
         Ok(request)
     };
@@ -212,7 +212,7 @@ async fn an_interceptor_inside_the_layer_finds_the_caller_and_adds_the_credentia
     let service = layer(&setup.journal, |layer| layer.max_attempts(1)).layer(channel);
     setup.server.fails([Status::unavailable("away")]);
     let mut request = keyed("shop", "k-1");
-    request.extensions_mut().insert(Caller::new("alice"));
+    request.extensions_mut().insert(Principal::new("alice"));
     ShopClient::new(service.clone()).create_order(request).await.expect_err("the server is away");
     setup.journal.resume(service).await;
     let seen = setup.server.seen();

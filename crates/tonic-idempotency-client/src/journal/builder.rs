@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Journal, JournalError, JournalStore, MemoryStore, Resumed,
+    Journal, JournalError, JournalStore, MemoryJournalStore, Resumed,
     inner::{Inner, Settings},
 };
 
@@ -106,7 +106,7 @@ impl JournalBuilder {
     ///
     /// [`JournalError::Store`] if the system has no thread for it.
     pub fn in_memory(self) -> Result<Journal, JournalError> {
-        self.store(MemoryStore::default())
+        self.store(MemoryJournalStore::default())
     }
 
     /// Opens the journal in a store. Blocks, as it reads all entries.

@@ -11,7 +11,7 @@ use serde_json::json;
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::headers;
 
-use super::{Caller, JournalError, Lane};
+use super::{JournalError, Lane, Principal};
 use crate::{BoxError, OperationKey, request_body::HEAD};
 
 /// The encodings that a client accepts in an answer. A resumed call accepts none, so that its answer can be read.
@@ -31,12 +31,12 @@ pub struct Entry {
     pub key: OperationKey,
     /// Its lane, if it has one.
     pub lane: Option<Lane>,
+    /// The principal that it is sent as, if it has one.
+    pub principal: Option<Principal>,
     /// The path of the procedure, such as `/shop.v1.Orders/Create`.
     pub procedure: String,
     /// When its key ceases to protect, if the server has said so.
     pub protected_until: Option<SystemTime>,
-    /// Its caller, if it has one.
-    pub caller: Option<Caller>,
     /// Its state.
     pub state: EntryState,
     /// The timeout of the call each time it is sent, if its caller has set one.
@@ -50,8 +50,8 @@ pub struct Entry {
     uri: Uri,
 }
 
-/// The identity of an entry: its caller and its key.
-pub(crate) type Identity = (Option<Caller>, OperationKey);
+/// The identity of an entry: its principal and its key.
+pub(crate) type Identity = (Option<Principal>, OperationKey);
 
 /// The knowledge of whether the server of an entry has the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
@@ -111,9 +111,9 @@ impl Entry {
             headers: stored.map(|(name, value)| (name.clone(), value.clone())).collect(),
             key: OperationKey::from_header(key)?,
             lane: parts.extensions.get().cloned(),
+            principal: parts.extensions.get().cloned(),
             procedure: parts.uri.path().to_owned(),
             protected_until: None,
-            caller: parts.extensions.get().cloned(),
             state: EntryState::UnderWay,
             timeout,
             written: SystemTime::now(),
@@ -133,8 +133,8 @@ impl Entry {
         request.headers_mut().remove(ACCEPT);
         request.headers_mut().insert(headers::KEY, self.key.header_value());
         request.extensions_mut().insert(self.key.clone());
-        if let Some(caller) = &self.caller {
-            request.extensions_mut().insert(caller.clone());
+        if let Some(principal) = &self.principal {
+            request.extensions_mut().insert(principal.clone());
         }
         if let Some(lane) = &self.lane {
             request.extensions_mut().insert(lane.clone());
@@ -158,7 +158,7 @@ impl Entry {
             headers: headers.collect(),
             frame: self.frame.clone(),
             lane: self.lane.as_ref().map(ToString::to_string),
-            caller: self.caller.as_ref().map(ToString::to_string),
+            principal: self.principal.as_ref().map(ToString::to_string),
             written: since_epoch(self.written),
             timeout: self.timeout.map(milliseconds),
             attempts: self.attempts,
@@ -183,9 +183,9 @@ impl Entry {
             headers,
             key: OperationKey::from_header(&record.key).ok_or("an entry has no key")?,
             lane: record.lane.map(Lane::new),
+            principal: record.principal.map(Principal::new),
             procedure: uri.path().to_owned(),
             protected_until: record.protected_until.map(moment),
-            caller: record.caller.map(Caller::new),
             state: EntryState::Waiting,
             timeout: record.timeout.map(Duration::from_millis),
             written: moment(record.written),
@@ -206,9 +206,9 @@ impl Entry {
             "key": self.key.to_string(),
             "lane": self.lane.as_ref().map(Lane::as_str),
             "message": BASE64_STANDARD.encode(self.message()),
+            "principal": self.principal.as_ref().map(Principal::as_str),
             "procedure": self.procedure,
             "protectedUntil": self.protected_until.map(since_epoch),
-            "caller": self.caller.as_ref().map(Caller::as_str),
             "state": self.state.as_str(),
             "timeout": self.timeout.map(milliseconds),
             "written": since_epoch(self.written),
@@ -238,7 +238,7 @@ pub(crate) fn decode(id: u64, record: Bytes) -> Result<Entry, JournalError> {
 #[cfg(feature = "redb")]
 pub(crate) fn identity(record: &Bytes) -> Option<Identity> {
     let entry = Entry::decode(record.clone()).ok()?;
-    Some((entry.caller, entry.key))
+    Some((entry.principal, entry.key))
 }
 
 /// The record as failed, as it was found in a damaged file; `None` if it cannot be read.
@@ -264,7 +264,7 @@ struct Record {
     #[prost(string, optional, tag = "5")]
     lane: Option<String>,
     #[prost(string, optional, tag = "6")]
-    caller: Option<String>,
+    principal: Option<String>,
     #[prost(uint64, tag = "7")]
     written: u64,
     #[prost(uint64, optional, tag = "8")]
@@ -336,7 +336,7 @@ mod tests {
         private.set_sensitive(true);
         parts.headers.insert("x-private", private);
         parts.extensions.insert(Lane::new("account-7"));
-        parts.extensions.insert(Caller::new("alice"));
+        parts.extensions.insert(Principal::new("alice"));
         let frame = Bytes::from_static(b"\0\0\0\0\x02hi");
         let stores = |name: &HeaderName| name != "authorization";
         let entry = Entry::of(&parts, frame, Some(Duration::from_secs(7)), stores).expect("a key");
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(request.uri(), "http://shop/shop.v1.Orders/Create");
         assert_eq!(request.headers().get_all("x-tenant").iter().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(request.headers().len(), 3, "{:?}", request.headers());
-        assert_eq!(request.extensions().get::<Caller>(), Some(&Caller::new("alice")));
+        assert_eq!(request.extensions().get::<Principal>(), Some(&Principal::new("alice")));
         assert!(read.to_json().contains(r#""lane":"account-7","message":"aGk=""#), "{}", read.to_json());
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 use tonic::{Status, metadata::MetadataMap};
 
-use super::{Caller, Lane, index::Slot};
+use super::{Lane, Principal, index::Slot};
 use crate::{Delivery, OperationKey};
 
 /// An entry that was resumed, and its outcome.
@@ -18,13 +18,13 @@ pub struct Resumed {
     /// Its lane, if it has one.
     pub lane: Option<Lane>,
     /// The outcome of sending it.
-    pub outcome: Outcome,
+    pub outcome: EntryOutcome,
+    /// The principal that it is sent as, if it has one.
+    pub principal: Option<Principal>,
     /// The path of the procedure.
     pub procedure: String,
     /// The encoded message of the call; empty if the entry could not be read.
     pub request: Bytes,
-    /// Its [`Caller`], if it has one.
-    pub caller: Option<Caller>,
 }
 
 /// The outcome of sending an entry.
@@ -37,7 +37,7 @@ pub struct Resumed {
 /// | [`Expired`](Self::Expired) | stays until it is [given up](super::Journal::give_up), and is not sent |
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum EntryOutcome {
     /// The operation has succeeded. If it had done so before, this is the replay.
     Answered(Reply),
     /// An earlier entry of its lane has not ended, so that this one was not sent.
@@ -77,8 +77,8 @@ impl Reply {
 }
 
 impl Resumed {
-    pub(super) fn new(slot: Slot, request: Bytes, outcome: Outcome) -> Self {
-        let Slot { key, lane, procedure, caller, .. } = slot;
-        Self { key, lane, outcome, procedure, request, caller }
+    pub(super) fn new(slot: Slot, request: Bytes, outcome: EntryOutcome) -> Self {
+        let Slot { key, lane, principal, procedure, .. } = slot;
+        Self { key, lane, outcome, principal, procedure, request }
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Caller, Entry, EntryState, Lane, entry::Identity};
+use super::{Entry, EntryState, Lane, Principal, entry::Identity};
 use crate::{OperationKey, expiry::Expiry, telemetry::JournalGauges};
 
 /// The entries of a journal.
@@ -28,8 +28,8 @@ pub(crate) struct Index {
 pub(crate) struct Slot {
     pub(crate) key: OperationKey,
     pub(crate) lane: Option<Lane>,
+    pub(crate) principal: Option<Principal>,
     pub(crate) procedure: String,
-    pub(crate) caller: Option<Caller>,
     pub(crate) written: SystemTime,
     /// The number of times that it was sent without a final answer.
     pub(crate) failures: u32,
@@ -275,7 +275,7 @@ impl Index {
         written.map(|(id, slot)| (*id, slot.state())).collect()
     }
 
-    /// The numbers of the entries with this key, of any caller.
+    /// The numbers of the entries with this key, of any principal.
     pub(crate) fn with_key(&self, key: &OperationKey) -> Vec<u64> {
         self.slots().by_id.iter().filter(|(_, slot)| slot.key == *key).map(|(id, _)| *id).collect()
     }
@@ -306,8 +306,8 @@ impl Slot {
         Self {
             key: entry.key.clone(),
             lane: entry.lane.clone(),
+            principal: entry.principal.clone(),
             procedure: entry.procedure.clone(),
-            caller: entry.caller.clone(),
             written: entry.written,
             failures: 0,
             // The process that has written it may have died just now.
@@ -327,7 +327,7 @@ impl Slot {
     }
 
     fn identity(&self) -> Identity {
-        (self.caller.clone(), self.key.clone())
+        (self.principal.clone(), self.key.clone())
     }
 
     fn state(&self) -> EntryState {
@@ -432,7 +432,7 @@ mod tests {
             key: OperationKey::from_text(key).expect("a key"),
             lane: lane.map(Lane::new),
             procedure: "/shop.v1.Orders/Create".to_owned(),
-            caller: None,
+            principal: None,
             written: SystemTime::now(),
             failures: 0,
             given_up: None,

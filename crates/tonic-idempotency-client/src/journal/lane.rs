@@ -15,27 +15,27 @@ use std::{fmt, sync::Arc};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(Arc<str>);
 
-/// The caller that an operation belongs to: put it into the extensions of a request if one journal serves several users. A key
+/// The user that an operation is sent as: put it into the extensions of a request if one journal serves several users. A key
 /// protects only the calls of one user, so an entry has to be sent again as the same user.
 ///
 /// A request that is resumed has it in its extensions, so that an interceptor *inside* the layer finds the credentials to add.
 ///
 /// ```
 /// use tonic::{Request, Status};
-/// use tonic_idempotency_client::journal::Caller;
+/// use tonic_idempotency_client::journal::Principal;
 ///
 /// fn authenticate(mut request: Request<()>) -> Result<Request<()>, Status> {
-///     let caller = request.extensions().get::<Caller>().map_or("default", Caller::as_str);
-///     let token = format!("Bearer token-of-{caller}");
+///     let principal = request.extensions().get::<Principal>().map_or("default", Principal::as_str);
+///     let token = format!("Bearer token-of-{principal}");
 ///     request.metadata_mut().insert("authorization", token.parse().expect("visible ASCII"));
 ///     Ok(request)
 /// }
 /// # let mut request = Request::new(());
-/// # request.extensions_mut().insert(Caller::new("alice"));
+/// # request.extensions_mut().insert(Principal::new("alice"));
 /// # assert_eq!(authenticate(request).unwrap().metadata().get("authorization").unwrap(), "Bearer token-of-alice");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Caller(Arc<str>);
+pub struct Principal(Arc<str>);
 
 impl Lane {
     /// Returns the lane with this name.
@@ -49,8 +49,8 @@ impl Lane {
     }
 }
 
-impl Caller {
-    /// Returns the caller with this name.
+impl Principal {
+    /// Returns the principal with this name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
@@ -67,7 +67,7 @@ impl fmt::Display for Lane {
     }
 }
 
-impl fmt::Display for Caller {
+impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

@@ -39,7 +39,7 @@
 //! | may have been sent, and no answer has shown the layer, if the journal [requires](JournalBuilder::require_protection) one | stays, failed: it is not sent |
 //! | is dropped by its caller | stays, and is sent again |
 //! | dies with its process | stays |
-//! | is older than [`max_age`](JournalBuilder::max_age), or outlives the protection of its key, as told by the server | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
+//! | is older than [`max_age`](JournalBuilder::max_age), or outlives the protection of its key, as told by the server | stays, [expired](EntryOutcome::Expired): it is not sent, as it could happen twice |
 //!
 //! A failed entry that no caller waits for stays in [`Journal::entries`] and [`Journal::export`] until it is
 //! [sent again](Journal::send_again) or [given up](Journal::give_up). With [`on_outcome`](JournalBuilder::on_outcome), it ends as soon as
@@ -52,7 +52,7 @@
 //! # What is stored
 //!
 //! The key, the procedure, the encoded message, trace context, language and the metadata that is
-//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Caller`]. The file is readable by its owner alone; it
+//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Principal`]. The file is readable by its owner alone; it
 //! is not encrypted. Put the interceptor that adds credentials *inside* the layer
 //! (`layer.layer(InterceptedService::new(channel, authenticate))`): then calls that are resumed have them, too.
 //!
@@ -100,10 +100,10 @@ pub use self::redb::RedbStore;
 pub use self::{
     builder::JournalBuilder,
     entry::{Entry, EntryState},
-    entry_outcome::{Outcome, Reply, Resumed},
+    entry_outcome::{EntryOutcome, Reply, Resumed},
     error::JournalError,
-    lane::{Caller, Lane},
-    store::{Change, JournalStore, MemoryStore},
+    lane::{Lane, Principal},
+    store::{Change, JournalStore, MemoryJournalStore},
     worker::Worker,
 };
 pub(crate) use self::{entry::Protection, resume::FromJournal};
@@ -196,8 +196,8 @@ impl Journal {
         self.inner.with_store(read).await
     }
 
-    /// Returns all entries as lines of JSON, each an object with `attempts`, `caller`, `error`, `headers` (pairs), `key`, `lane`, `message`
-    /// (in Base64), `procedure`, `protectedUntil`, `state`, `timeout` and `written`. Times are in milliseconds.
+    /// Returns all entries as lines of JSON, each an object with `attempts`, `error`, `headers` (pairs), `key`, `lane`, `message`
+    /// (in Base64), `principal`, `procedure`, `protectedUntil`, `state`, `timeout` and `written`. Times are in milliseconds.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl Journal {
         Ok(self.entries().await?.iter().map(|entry| entry.to_json() + "\n").collect())
     }
 
-    /// Returns the [failed](EntryState::Failed) entries with this key, of any caller, and lets them be sent again.
+    /// Returns the [failed](EntryState::Failed) entries with this key, of any principal, and lets them be sent again.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl Journal {
         Ok(entries)
     }
 
-    /// Ends the entries with this key, of any caller, and returns them. A call that is under way goes on.
+    /// Ends the entries with this key, of any principal, and returns them. A call that is under way goes on.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ use tonic::{Status, body::Body, metadata::MetadataMap};
 use tower_service::Service;
 
 use super::{
-    Entry, JournalError, Outcome, Reply, Resumed,
+    Entry, EntryOutcome, JournalError, Reply, Resumed,
     entry::Protection,
     held_entry::HeldEntry,
     index::{Slot, TakeOutcome},
@@ -77,7 +77,9 @@ where
     B::Error: Into<BoxError>,
 {
     let (slot, is_old) = match taken {
-        TakeOutcome::Busy(slot) => return Some(Resumed::new(slot, request_of(journal, id).await, Outcome::Behind)),
+        TakeOutcome::Busy(slot) => {
+            return Some(Resumed::new(slot, request_of(journal, id).await, EntryOutcome::Behind));
+        }
         TakeOutcome::Expired(slot) => (slot, true),
         TakeOutcome::Gone => return None,
         TakeOutcome::ToSend(slot) => (slot, false),
@@ -88,26 +90,26 @@ where
         Ok(Some(entry)) => entry,
         // It has been given up.
         Ok(None) => return None,
-        Err(error) => return Some(Resumed::new(slot, Bytes::new(), Outcome::Unresolved(unreadable(&error)))),
+        Err(error) => return Some(Resumed::new(slot, Bytes::new(), EntryOutcome::Unresolved(unreadable(&error)))),
     };
     let Some(held) = held else {
         let age = entry.age();
         tracing::warn!(key = %entry.key, entry.procedure, ?age, "a journaled operation is too old to be sent");
         resumed(&entry.procedure, "expired");
-        let expired = Resumed::new(slot, entry.message(), Outcome::Expired { age });
+        let expired = Resumed::new(slot, entry.message(), EntryOutcome::Expired { age });
         tell(journal, &expired).await;
         return Some(expired);
     };
     if journal.lacks_protection(&entry) {
-        return Some(end(journal, held, slot, entry, Outcome::Failed(without_protection())).await);
+        return Some(end(journal, held, slot, entry, EntryOutcome::Failed(without_protection())).await);
     }
     if let Err(error) = held.use_waiver(&entry).await {
         held.put_back();
-        return Some(Resumed::new(slot, entry.message(), Outcome::Unresolved(error.status())));
+        return Some(Resumed::new(slot, entry.message(), EntryOutcome::Unresolved(error.status())));
     }
     let Some(answer) = send(&entry, &held, service).await else {
         held.put_back();
-        return Some(Resumed::new(slot, entry.message(), Outcome::Unresolved(too_late())));
+        return Some(Resumed::new(slot, entry.message(), EntryOutcome::Unresolved(too_late())));
     };
     let delivery = answer.delivery();
     // From here on, an answer that does not end the operation counts as an error. The service may be without the layer.
@@ -123,16 +125,16 @@ where
     held.leave(entry, &answer, delivery.attempts, None);
     let status = answer.into_status();
     journal.tell_of_unresolved(&procedure, &reason, &status);
-    Some(Resumed::new(slot, request, Outcome::Unresolved(status)))
+    Some(Resumed::new(slot, request, EntryOutcome::Unresolved(status)))
 }
 
 /// Ends an entry with this outcome, or leaves it as failed, unless a call with its key has to do so.
-async fn end(journal: &Inner, held: HeldEntry, slot: Slot, entry: Entry, outcome: Outcome) -> Resumed {
+async fn end(journal: &Inner, held: HeldEntry, slot: Slot, entry: Entry, outcome: EntryOutcome) -> Resumed {
     let request = entry.message();
-    if matches!(outcome, Outcome::Failed(_)) && !held.is_alone() {
+    if matches!(outcome, EntryOutcome::Failed(_)) && !held.is_alone() {
         // A call with its key waits for its own answer, or has given up an attempt meanwhile that may succeed.
         held.put_back();
-        return Resumed::new(slot, request, Outcome::Behind);
+        return Resumed::new(slot, request, EntryOutcome::Behind);
     }
     let ended = Resumed::new(slot, request, outcome);
     // The application is told before the entry ends: if it dies in between, it is told again.
@@ -142,7 +144,7 @@ async fn end(journal: &Inner, held: HeldEntry, slot: Slot, entry: Entry, outcome
         return ended;
     }
     match &ended.outcome {
-        Outcome::Failed(error) => {
+        EntryOutcome::Failed(error) => {
             resumed(&entry.procedure, "failed");
             // One that was not sent stays, as the application may have it sent.
             let stays = told == Telling::Unset || journal.lacks_protection(&entry);
@@ -207,16 +209,16 @@ where
     Some(AttemptFuture::new(service.call(request), usize::MAX).await)
 }
 
-fn outcome(answer: AttemptOutcome, delivery: Delivery) -> Outcome {
+fn outcome(answer: AttemptOutcome, delivery: Delivery) -> EntryOutcome {
     match answer {
         AttemptOutcome::Complete { parts, data }
             if data.status(&parts).is_some_and(|status| status.code() == tonic::Code::Ok) =>
         {
             let frame = data.into_bytes();
             let message = frame.slice(HEAD.min(frame.len())..);
-            Outcome::Answered(Reply { delivery, message, metadata: MetadataMap::from_headers(parts.headers) })
+            EntryOutcome::Answered(Reply { delivery, message, metadata: MetadataMap::from_headers(parts.headers) })
         }
-        answer => Outcome::Failed(answer.into_status()),
+        answer => EntryOutcome::Failed(answer.into_status()),
     }
 }
 

@@ -57,11 +57,11 @@ pub enum Change {
 
 /// A store in memory. Its entries survive a lost connection, and not the process.
 #[derive(Debug, Default)]
-pub struct MemoryStore {
+pub struct MemoryJournalStore {
     records: Mutex<BTreeMap<u64, Bytes>>,
 }
 
-impl JournalStore for MemoryStore {
+impl JournalStore for MemoryJournalStore {
     fn commit(&self, changes: &[Change]) -> Result<(), JournalError> {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         for change in changes {
