@@ -8,7 +8,6 @@
 //! | [`Reason`] | the reason for which a call was refused |
 //! | [`proto`] | the option that opts a procedure in |
 //! | [`Rare`] | log lines that are written at most once a minute |
-//! | [`tell`], [`texts`], [`nearest`], [`meant`] | errors in the log, and as a `main` that returns them shows them |
 //!
 //! ```
 //! use tonic_idempotency_wire::Reason;
@@ -35,5 +34,9 @@ pub use self::{
     rare::Rare,
     reason::{DOMAIN, Reason, ReasonClass, UnknownReason},
     status::IdempotencyStatus,
-    told::{meant, nearest, tell, texts},
 };
+
+// For the crates of this repository, and not under semver, as `debug_tells!`: of `tonic-idempotency`, the client, and the stores on Redis,
+// sqlx and SeaORM, which have them from `tonic_idempotency::store`.
+#[doc(hidden)]
+pub use self::told::{meant, nearest, tell, texts};

@@ -38,6 +38,7 @@ pub fn tell(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// Implements `Debug` for an error by [`tell`](crate::tell).
+#[doc(hidden)]
 #[macro_export]
 macro_rules! debug_tells {
     ($($error:ty),+) => {$(
