@@ -20,7 +20,7 @@ pub(crate) use self::{
     compression::{AcceptedEncodings, CompressionEncoding as Encoding, GRPC_ACCEPT_ENCODING, MAX_RATIO},
     frame::WireError,
     metadata::{MetadataFilter, Provenance, encode_codec, encode_traceparent, is_never_replayed},
-    request::{RequestError, UnaryRequest, buffer, drain_for, grpc_timeout, is_grpc, lower_case_content_type},
+    request::{RequestError, UnaryRequest, buffer, drain_for, is_grpc, lower_case_content_type},
     response::{GRPC_RETRY_PUSHBACK, Replayed, UnaryResponse},
     stored_error::{
         Encoded, decode_opaque as decode_opaque_error, encode_opaque as encode_opaque_error, with_metadata,

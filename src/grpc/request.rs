@@ -1,7 +1,5 @@
 //! Unary gRPC requests.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Version, header, request::Parts};
 use http_body_util::{BodyExt as _, Full};
@@ -143,26 +141,6 @@ pub(crate) fn lower_case_content_type(headers: &mut HeaderMap) {
     }
 }
 
-/// Parses `grpc-timeout`; `None` if it is missing or invalid.
-pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get("grpc-timeout")?.to_str().ok()?;
-    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
-    // At most eight digits, and no sign, which `parse` would accept.
-    if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
-    }
-    let amount: u64 = digits.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(amount * 3600),
-        "M" => Duration::from_secs(amount * 60),
-        "S" => Duration::from_secs(amount),
-        "m" => Duration::from_millis(amount),
-        "u" => Duration::from_micros(amount),
-        "n" => Duration::from_nanos(amount),
-        _ => return None,
-    })
-}
-
 /// Reads and discards the body of a refused call over HTTP/1, until its end or until it has more than `limit` bytes.
 /// Otherwise the connection is closed, and a client that is still writing may never read the response.
 pub(crate) async fn drain_for(version: Version, mut body: Body, limit: usize) {
@@ -257,27 +235,5 @@ mod tests {
             lower_case_content_type(&mut headers);
             assert_eq!(headers[header::CONTENT_TYPE], expected, "{content_type}");
         }
-    }
-
-    #[test]
-    fn parses_timeouts_as_specified() {
-        for (value, expected) in [
-            ("2H", Some(Duration::from_secs(7200))),
-            ("3M", Some(Duration::from_secs(180))),
-            ("42S", Some(Duration::from_secs(42))),
-            ("250m", Some(Duration::from_millis(250))),
-            ("1u", Some(Duration::from_micros(1))),
-            ("99999999n", Some(Duration::from_nanos(99_999_999))),
-            ("123456789S", None),
-            ("+1S", None),
-            ("1", None),
-            ("S", None),
-            ("", None),
-            ("1x", None),
-        ] {
-            let headers = [("grpc-timeout".parse().expect("a name"), value.parse().expect("a value"))];
-            assert_eq!(grpc_timeout(&headers.into_iter().collect()), expected, "{value:?}");
-        }
-        assert_eq!(grpc_timeout(&HeaderMap::new()), None);
     }
 }

@@ -12,6 +12,7 @@ use futures_util::FutureExt as _;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body, codegen::StdError};
+use tonic_idempotency_wire::grpc_timeout;
 use tower_service::Service;
 
 use super::{
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     engine::{dispatch::dispatch, limits::admission::CountedCall, shared::state::Engine, without_key::run_without_key},
     future::ResponseFuture,
-    grpc::{Encoding, UnaryResponse, WrittenMessage, drain_for, grpc_timeout},
+    grpc::{Encoding, UnaryResponse, WrittenMessage, drain_for},
     key::IdempotencyKey,
     rejection::Rejection,
 };

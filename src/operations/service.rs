@@ -4,13 +4,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
+use tonic_idempotency_wire::grpc_timeout;
 
 use super::{message::operation, question::Question, shared_question::SharedQuestions, wait::WaitLimits};
 use crate::{
     IdempotencyLayer,
     duration::from_proto,
     engine::shared::state::Engine,
-    grpc::grpc_timeout,
     key::{IdempotencyKey, KeyFormat},
     layer::route::KnownCaller,
     proto::v1::{

@@ -13,7 +13,7 @@ const OF_ONE_CALL: [&str; 5] =
     [headers::KEY, "content-length", "grpc-accept-encoding", "grpc-encoding", "grpc-timeout"];
 
 /// The time that a call may take, as gRPC has it.
-pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 

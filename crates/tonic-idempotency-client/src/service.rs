@@ -5,16 +5,15 @@ use std::{
     future::ready,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, request::Parts};
+use http::{HeaderName, HeaderValue, Request, Response, request::Parts};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use tokio::time::timeout_at;
 use tonic::{Status, body::Body};
-use tonic_idempotency_wire::headers;
+use tonic_idempotency_wire::{grpc_timeout, headers};
 use tower_service::Service;
 
 use crate::{
@@ -22,7 +21,7 @@ use crate::{
     attempt::{AttemptFuture, LastWord, ResponseBody},
     client_call::{ClientCall, without_layer},
     future::ResponseFuture,
-    head::{Head, TIMEOUT},
+    head::Head,
     journal::{FromJournal, Protection},
     key::NewKeys,
     peer::Peer,
@@ -90,7 +89,7 @@ where
         if procedure.takes_key {
             give_key(&mut parts, &mut message, procedure, &self.shared.new_keys);
         }
-        let timeout = timeout(&parts.headers);
+        let timeout = grpc_timeout(&parts.headers);
         let from_journal = parts.extensions.get::<FromJournal>().copied();
         let is_resumed = from_journal.is_some();
         let journal = self.shared.journal.as_ref().filter(|_| procedure.takes_key && !is_resumed);
@@ -173,20 +172,4 @@ fn give_key(parts: &mut Parts, message: &mut Bytes, procedure: &Procedure, new_k
         framed[1..HEAD].copy_from_slice(&length.to_be_bytes());
         *message = framed.freeze();
     }
-}
-
-/// Returns the time that a call may take, if its head says so.
-fn timeout(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(TIMEOUT)?.to_str().ok()?;
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let number: u64 = number.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(number.saturating_mul(3600)),
-        "M" => Duration::from_secs(number.saturating_mul(60)),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    })
 }

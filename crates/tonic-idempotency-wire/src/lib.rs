@@ -22,6 +22,7 @@
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod error_outcome;
+mod grpc_timeout;
 pub mod headers;
 pub mod proto;
 mod rare;
@@ -36,7 +37,10 @@ pub use self::{
     status::IdempotencyStatus,
 };
 
-// For the crates of this repository, and not under semver, as `debug_tells!`: of `tonic-idempotency`, the client, and the stores on Redis,
-// sqlx and SeaORM, which have them from `tonic_idempotency::store`.
+// For the crates of this repository, and not under semver, as `debug_tells!`. `grpc_timeout` is for `tonic-idempotency` and the client; the
+// texts of errors are for these, too, and for the stores on Redis, sqlx and SeaORM, which have them from `tonic_idempotency::store`.
 #[doc(hidden)]
-pub use self::told::{meant, nearest, tell, texts};
+pub use self::{
+    grpc_timeout::grpc_timeout,
+    told::{meant, nearest, tell, texts},
+};

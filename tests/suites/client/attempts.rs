@@ -114,6 +114,22 @@ async fn end_with_the_time_of_the_operation() {
     }
 }
 
+/// Their servers ignore it, too.
+#[tokio::test(start_paused = true)]
+async fn do_not_end_with_a_time_that_is_no_grpc_timeout() {
+    let server = Foreign::default();
+    let mut client = server.client(|layer| layer.max_attempts(u32::MAX)).await;
+    for malformed in ["+5S", "000000005S", "5s", "5"] {
+        server.fails(std::iter::repeat_n(Status::unavailable("down"), 1_000));
+        let asked = Instant::now();
+        let mut request = Request::new(order("shop"));
+        request.metadata_mut().insert("grpc-timeout", malformed.parse().expect("metadata"));
+        client.create_order(request).await.expect_err("it is down");
+        let waited = asked.elapsed();
+        assert!(waited > Duration::from_secs(50), "{malformed}: {waited:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn do_not_wait_for_ever_for_one_answer() {
     let server = Foreign::default();
