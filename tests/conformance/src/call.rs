@@ -57,22 +57,6 @@ impl Call {
     }
 }
 
-/// Parses a `grpc-timeout`, which tonic enforces but does not show to handlers.
-pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get("grpc-timeout")?.to_str().ok()?;
-    let (amount, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
-    let amount: u64 = amount.parse().ok()?;
-    match unit {
-        "H" => Some(Duration::from_secs(amount * 3600)),
-        "M" => Some(Duration::from_secs(amount * 60)),
-        "S" => Some(Duration::from_secs(amount)),
-        "m" => Some(Duration::from_millis(amount)),
-        "u" => Some(Duration::from_micros(amount)),
-        "n" => Some(Duration::from_nanos(amount)),
-        _ => None,
-    }
-}
-
 pub(crate) fn any(name: &str, message: &impl Message) -> Any {
     Any { type_url: format!("type.googleapis.com/connectrpc.conformance.v1.{name}"), value: message.encode_to_vec() }
 }

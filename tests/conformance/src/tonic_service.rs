@@ -3,10 +3,11 @@
 use futures_util::{StreamExt as _, stream::BoxStream};
 use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
+use tonic_idempotency_wire::grpc_timeout;
 use tonic_types::pb;
 
 use crate::{
-    call::{Call, any, grpc_timeout},
+    call::{Call, any},
     proto::{
         BidiStreamRequest, BidiStreamResponse, ClientStreamRequest, ClientStreamResponse, ConformancePayload,
         IdempotentUnaryRequest, IdempotentUnaryResponse, ServerStreamRequest, ServerStreamResponse, UnaryRequest,
@@ -86,6 +87,7 @@ impl ConformanceService for Service {
 fn split<T>(request: Request<T>) -> (Call, T) {
     let (metadata, extensions, message) = request.into_parts();
     let headers = metadata.into_headers();
+    // tonic enforces it, and does not show it to handlers.
     let timeout = grpc_timeout(&headers);
     (Call::new(&headers, &extensions, timeout), message)
 }
