@@ -3,7 +3,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::Request;
 use http_body_util::Full;
 use prost::Message as _;
 use tokio::time::timeout;
@@ -71,9 +70,8 @@ impl AnsweredCall {
         };
         let head = self.head.for_procedure("idempotency.v1.OperationService", "WaitOperation");
         let request = head.request(body(framed(&asked)));
-        let Some(answer) = self.send(request, None, at_most.saturating_add(self.attempt_timeout)).await else {
-            return Look::CannotWait;
-        };
+        let sent = timeout(at_most.saturating_add(self.attempt_timeout), self.peer.send(request));
+        let answer = sent.await.unwrap_or(AttemptOutcome::TimedOut);
         match (answer.verdict(Others::None), answer.error()) {
             (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
             (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
@@ -93,7 +91,8 @@ impl AnsweredCall {
     /// Makes the same call again, which is replayed, unless this time has come.
     pub(crate) async fn replay(&self, last: Expiry) -> Look {
         let request = self.head.attempt(body(self.message.clone()), 1, self.attempt_timeout);
-        let Some(answer) = self.send(request, Some(last), self.attempt_timeout).await else {
+        let sent = timeout(self.attempt_timeout, self.peer.send_before(last, request));
+        let Some(answer) = sent.await.unwrap_or(Some(AttemptOutcome::TimedOut)) else {
             return Look::Ended(WorkError::KeyExpires);
         };
         match (answer.verdict(Others::None), answer.error()) {
@@ -110,11 +109,6 @@ impl AnsweredCall {
                 }
             }
         }
-    }
-
-    async fn send(&self, request: Request<Body>, until: Option<Expiry>, at_most: Duration) -> Option<AttemptOutcome> {
-        let sent = self.peer.send(request, until);
-        timeout(at_most, sent).await.unwrap_or(Some(AttemptOutcome::TimedOut))
     }
 }
 

@@ -296,7 +296,7 @@ where
 
     /// Makes one more attempt. Returns `None` if the operation has no time left for it.
     async fn send(&self, before: u32) -> Option<AttemptOutcome> {
-        self.bounded(self.peer.send(self.request(before), Some(self.attempts.deadline()))).await
+        self.bounded(self.peer.send_before(self.attempts.deadline(), self.request(before))).await
     }
 
     fn request(&self, before: u32) -> Request<Body> {

@@ -3,7 +3,6 @@
 use std::{
     collections::HashSet,
     future::poll_fn,
-    pin::Pin,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -11,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tonic::body::Body;
@@ -72,26 +72,44 @@ where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
+    /// Makes one attempt.
+    async fn send(&self, request: Request<Body>) -> AttemptOutcome {
+        match self.ready().await {
+            Ok(service) => self.attempt(service, request).await,
+            Err(lost) => lost,
+        }
+    }
+
     /// Makes one attempt; `None` if it is not sent, as this time has come: the machine may have slept until now.
-    pub(crate) async fn send(&self, request: Request<Body>, until: Option<Expiry>) -> Option<AttemptOutcome> {
+    pub(crate) async fn send_before(&self, until: Expiry, request: Request<Body>) -> Option<AttemptOutcome> {
+        match self.ready().await {
+            Ok(_) if until.has_come() => None,
+            Ok(service) => Some(self.attempt(service, request).await),
+            Err(lost) => Some(lost),
+        }
+    }
+
+    /// Returns the service when it is ready.
+    async fn ready(&self) -> Result<S, AttemptOutcome> {
         let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Err(error) = poll_fn(|cx| service.poll_ready(cx)).await {
-            return Some(AttemptOutcome::Lost(error.into()));
+        match poll_fn(|cx| service.poll_ready(cx)).await {
+            Ok(()) => Ok(service),
+            Err(error) => Err(AttemptOutcome::Lost(error.into())),
         }
-        if until.is_some_and(Expiry::has_come) {
-            return None;
-        }
-        Some(AttemptFuture::new(service.call(request), self.max_response_bytes).await)
+    }
+
+    fn attempt(&self, mut ready: S, request: Request<Body>) -> AttemptFuture<S::Future, B> {
+        AttemptFuture::new(ready.call(request), self.max_response_bytes)
     }
 }
 
 /// A [`Peer`] that hides the type of its service.
 pub(crate) trait DynPeer: Send + Sync {
-    fn send(
-        &self,
-        request: Request<Body>,
-        until: Option<Expiry>,
-    ) -> Pin<Box<dyn Future<Output = Option<AttemptOutcome>> + Send + '_>>;
+    /// Makes one attempt.
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, AttemptOutcome>;
+
+    /// Makes one attempt; `None` if it is not sent, as this time has come.
+    fn send_before(&self, until: Expiry, request: Request<Body>) -> BoxFuture<'_, Option<AttemptOutcome>>;
 
     /// Whether its server has said that it has no `WaitOperation`.
     fn without_wait(&self) -> &AtomicBool;
@@ -105,12 +123,12 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    fn send(
-        &self,
-        request: Request<Body>,
-        until: Option<Expiry>,
-    ) -> Pin<Box<dyn Future<Output = Option<AttemptOutcome>> + Send + '_>> {
-        Box::pin(Peer::send(self, request, until))
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, AttemptOutcome> {
+        Box::pin(Peer::send(self, request))
+    }
+
+    fn send_before(&self, until: Expiry, request: Request<Body>) -> BoxFuture<'_, Option<AttemptOutcome>> {
+        Box::pin(Peer::send_before(self, until, request))
     }
 
     fn without_wait(&self) -> &AtomicBool {
