@@ -122,33 +122,35 @@ where
     }
 
     async fn first_or_second(&mut self, sent: S::Future, after: Duration) -> AttemptOutcome {
-        let (answer, made, given_up) = self.race(sent, after).await;
+        let RaceOutcome { answer, made, given_up } = self.race(sent, after).await;
         self.attempts.have_been(made);
         self.attempts.give_up(given_up);
         answer
     }
 
-    /// Returns the answer, the number of attempts, and when the one without the answer was given up, if it may be under way.
-    async fn race(&self, sent: S::Future, after: Duration) -> (AttemptOutcome, u32, Option<Instant>) {
+    /// Waits for the first attempt, or for a second one beside it.
+    async fn race(&self, sent: S::Future, after: Duration) -> RaceOutcome {
         let first = pin!(self.bounded(self.attempt(sent)));
         let first = match select(first, pin!(sleep(after))).await {
-            Either::Left((answer, _)) => return (answer, 1, None),
+            Either::Left((answer, _)) => return RaceOutcome::of_one(answer),
             Either::Right(((), first)) => first,
         };
         if self.may_not_be_repeated() || !self.shared.settings.spend() {
-            return (first.await, 1, None);
+            return RaceOutcome::of_one(first.await);
         }
         let second = pin!(self.send(1));
         let beside = Others::UnderWay(self.shared.settings.attempt_timeout);
         let has_ended = |answer: &AttemptOutcome| answer.verdict(beside) == Verdict::Ended;
         match select(first, second).await {
             Either::Left((answer, second)) if !has_ended(&answer) => match second.await {
-                Some(second) => (second, 2, answer.given_up()),
-                None => (answer, 1, None),
+                Some(second) => RaceOutcome::of_two(second, answer.given_up()),
+                None => RaceOutcome::of_one(answer),
             },
-            Either::Right((None, first)) => (first.await, 1, None),
-            Either::Right((Some(answer), first)) if !has_ended(&answer) => (first.await, 2, answer.given_up()),
-            Either::Left((answer, _)) | Either::Right((Some(answer), _)) => (answer, 2, None),
+            Either::Right((None, first)) => RaceOutcome::of_one(first.await),
+            Either::Right((Some(answer), first)) if !has_ended(&answer) => {
+                RaceOutcome::of_two(first.await, answer.given_up())
+            }
+            Either::Left((answer, _)) | Either::Right((Some(answer), _)) => RaceOutcome::of_two(answer, None),
         }
     }
 
@@ -307,6 +309,25 @@ where
     /// Ends an attempt when its time is over.
     async fn bounded<T: From<AttemptOutcome>>(&self, attempt: impl Future<Output = T>) -> T {
         timeout_at(self.attempts.end(&self.shared.settings), attempt).await.unwrap_or(AttemptOutcome::TimedOut.into())
+    }
+}
+
+/// The result of a first attempt and, perhaps, a second one beside it.
+struct RaceOutcome {
+    answer: AttemptOutcome,
+    /// The number of attempts.
+    made: u32,
+    /// When the attempt without the answer was given up, if it may be under way.
+    given_up: Option<Instant>,
+}
+
+impl RaceOutcome {
+    fn of_one(answer: AttemptOutcome) -> Self {
+        Self { answer, made: 1, given_up: None }
+    }
+
+    fn of_two(answer: AttemptOutcome, given_up: Option<Instant>) -> Self {
+        Self { answer, made: 2, given_up }
     }
 }
 

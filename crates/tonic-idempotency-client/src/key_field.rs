@@ -49,7 +49,7 @@ impl KeyField {
 
     /// Returns the key in an encoded message, as a text; `None` if the field is empty, or the message malformed.
     pub(crate) fn read(&self, message: &[u8]) -> Option<String> {
-        let value = last(&self.path, message)?.filter(|value| !value.is_empty())?;
+        let value = last(&self.path, message).ok()?.filter(|value| !value.is_empty())?;
         if self.is_text {
             return str::from_utf8(value).ok().map(str::to_owned);
         }
@@ -75,22 +75,31 @@ impl KeyField {
     }
 }
 
-/// Returns the last value of the field at this path; `None` if the message is malformed.
-fn last<'a>(path: &[u32], message: &'a [u8]) -> Option<Option<&'a [u8]>> {
-    let (number, rest) = path.split_first()?;
+/// The message is malformed.
+struct Malformed;
+
+impl<E: std::error::Error> From<E> for Malformed {
+    fn from(_: E) -> Self {
+        Self
+    }
+}
+
+/// Returns the last value of the field at this path, if the message has one.
+fn last<'a>(path: &[u32], message: &'a [u8]) -> Result<Option<&'a [u8]>, Malformed> {
+    let Some((number, rest)) = path.split_first() else { return Ok(None) };
     let (mut buffer, mut found) = (message, None);
     while buffer.has_remaining() {
-        let (tag, wire_type) = decode_key(&mut buffer).ok()?;
+        let (tag, wire_type) = decode_key(&mut buffer)?;
         if tag != *number || wire_type != WireType::LengthDelimited {
-            skip_field(wire_type, tag, &mut buffer, prost::encoding::DecodeContext::default()).ok()?;
+            skip_field(wire_type, tag, &mut buffer, prost::encoding::DecodeContext::default())?;
             continue;
         }
-        let length = usize::try_from(decode_varint(&mut buffer).ok()?).ok()?;
-        let (value, after) = buffer.split_at_checked(length)?;
+        let length = usize::try_from(decode_varint(&mut buffer)?)?;
+        let (value, after) = buffer.split_at_checked(length).ok_or(Malformed)?;
         buffer = after;
         found = if rest.is_empty() { Some(value) } else { last(rest, value)?.or(found) };
     }
-    Some(found)
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -34,7 +34,14 @@ pub(crate) struct Procedure {
 /// The procedures by their paths, such as `/shop.v1.Orders/Create`.
 #[derive(Debug, Default)]
 pub(crate) struct Procedures {
-    by_path: HashMap<String, (Procedure, Arc<Telemetry>)>,
+    by_path: HashMap<String, MeasuredProcedure>,
+}
+
+/// A procedure, and the telemetry of its calls.
+#[derive(Debug)]
+pub(crate) struct MeasuredProcedure {
+    pub(crate) procedure: Procedure,
+    pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl Procedures {
@@ -72,15 +79,15 @@ impl Procedures {
         if !by_path.values().any(|procedure| procedure.takes_key) {
             return Err(BuildError::NoProcedures);
         }
-        let with_telemetry = |(path, procedure): (String, Procedure)| {
+        let measured = by_path.into_iter().map(|(path, procedure)| {
             let telemetry = Arc::new(Telemetry::new(&path));
-            (path, (procedure, telemetry))
-        };
-        Ok(Self { by_path: by_path.into_iter().map(with_telemetry).collect() })
+            (path, MeasuredProcedure { procedure, telemetry })
+        });
+        Ok(Self { by_path: measured.collect() })
     }
 
-    pub(crate) fn get(&self, path: &str) -> Option<(&Procedure, &Arc<Telemetry>)> {
-        self.by_path.get(path).map(|(procedure, telemetry)| (procedure, telemetry))
+    pub(crate) fn get(&self, path: &str) -> Option<&MeasuredProcedure> {
+        self.by_path.get(path)
     }
 }
 

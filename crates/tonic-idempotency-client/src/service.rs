@@ -25,7 +25,7 @@ use crate::{
     journal::{FromJournal, Protection},
     key::NewKeys,
     peer::Peer,
-    procedure::Procedure,
+    procedure::{MeasuredProcedure, Procedure},
     request_body::{HEAD, RequestBody},
     settings::Attempts,
     shared::Shared,
@@ -65,7 +65,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Some((procedure, telemetry)) = self.shared.procedures.get(request.uri().path()) else {
+        let Some(MeasuredProcedure { procedure, telemetry }) = self.shared.procedures.get(request.uri().path()) else {
             return ResponseFuture::passed(self.inner.call(request));
         };
         let (mut parts, body) = request.into_parts();

@@ -75,6 +75,15 @@ pub(crate) enum TakeOutcome {
     ToSend(Slot),
 }
 
+/// The result of taking the entry that has been due longest.
+#[derive(Debug)]
+pub(crate) enum TakeDueOutcome {
+    /// None is due. The next one may be at this time.
+    NoneDue { next: Option<Instant> },
+    /// This one.
+    Taken { id: u64, taken: TakeOutcome },
+}
+
 #[derive(Debug, Default)]
 struct Slots {
     last: u64,
@@ -240,12 +249,12 @@ impl Index {
         self.slots().take(id)
     }
 
-    /// Takes the entry that has been due longest. If none is due, returns when the next one will be.
-    pub(crate) fn take_due(&self) -> Result<(u64, TakeOutcome), Option<Instant>> {
+    /// Takes the entry that has been due longest.
+    pub(crate) fn take_due(&self) -> TakeDueOutcome {
         let mut slots = self.slots();
         match slots.waiting.first().copied() {
-            Some((due, id)) if due <= Instant::now() => Ok((id, slots.take(id))),
-            next => Err(next.map(|(due, _)| due)),
+            Some((due, id)) if due <= Instant::now() => TakeDueOutcome::Taken { id, taken: slots.take(id) },
+            next => TakeDueOutcome::NoneDue { next: next.map(|(due, _)| due) },
         }
     }
 
@@ -448,7 +457,11 @@ mod tests {
 
     /// Takes all entries that are due.
     fn due(index: &Index) -> Vec<u64> {
-        std::iter::from_fn(|| index.take_due().ok()).map(|(id, _)| id).collect()
+        std::iter::from_fn(|| match index.take_due() {
+            TakeDueOutcome::NoneDue { .. } => None,
+            TakeDueOutcome::Taken { id, .. } => Some(id),
+        })
+        .collect()
     }
 
     #[test]
@@ -489,7 +502,7 @@ mod tests {
     fn keeps_an_entry_that_has_failed_and_lets_its_lane_go_on() {
         let in_lane = |key| slot(key, Some("a"));
         let index = Index::new(0, [(1, in_lane("k-1")), (2, in_lane("k-2"))]);
-        assert!(matches!(index.take_due(), Ok((1, TakeOutcome::ToSend(_)))));
+        assert!(matches!(index.take_due(), TakeDueOutcome::Taken { id: 1, taken: TakeOutcome::ToSend(_) }));
         assert!(index.fail(1, 0));
         index.release(1, Instant::now(), None);
         assert_eq!(index.states(), [(1, EntryState::Failed), (2, EntryState::Waiting)]);
@@ -506,9 +519,9 @@ mod tests {
         let mut old = slot("old", Some("a"));
         old.expires = Expiry::after(Duration::ZERO);
         let index = Index::new(0, [(7, old.clone()), (8, slot("new", Some("a")))]);
-        assert!(matches!(index.take_due(), Ok((7, TakeOutcome::Expired(_)))));
-        assert!(matches!(index.take_due(), Ok((8, TakeOutcome::ToSend(_)))));
-        assert_eq!(index.take_due().err(), Some(None));
+        assert!(matches!(index.take_due(), TakeDueOutcome::Taken { id: 7, taken: TakeOutcome::Expired(_) }));
+        assert!(matches!(index.take_due(), TakeDueOutcome::Taken { id: 8, taken: TakeOutcome::ToSend(_) }));
+        assert!(matches!(index.take_due(), TakeDueOutcome::NoneDue { next: None }));
         assert_eq!(index.enter(old), EnterOutcome::Expired);
         assert_eq!(index.states(), [(7, EntryState::Expired), (8, EntryState::UnderWay)]);
     }

@@ -13,7 +13,7 @@ use tokio::{
 use tonic::body::Body;
 use tower_service::Service;
 
-use super::{inner::Inner, resume::one};
+use super::{index::TakeDueOutcome, inner::Inner, resume::one};
 use crate::BoxError;
 
 /// The time after which an unanswered entry gives its place to the next, and the most entries under way, as a multiple of the journal's
@@ -82,7 +82,7 @@ where
                 break;
             };
             match journal.index.take_due() {
-                Ok((id, taken)) => {
+                TakeDueOutcome::Taken { id, taken } => {
                     let (journal, service) = (Arc::clone(&journal), service.clone());
                     under_way.spawn(async move {
                         let mut sent = std::pin::pin!(one(&journal, id, taken, service));
@@ -92,7 +92,7 @@ where
                         }
                     });
                 }
-                Err(due) => {
+                TakeDueOutcome::NoneDue { next: due } => {
                     next = due;
                     break;
                 }
