@@ -95,7 +95,7 @@ impl ConnectLayer {
     /// with this one.
     #[must_use]
     pub fn max_message_bytes(mut self, bytes: usize) -> Self {
-        self.settings.max_message_bytes = bytes;
+        self.settings.request_limits.bytes = bytes;
         self
     }
 
@@ -113,7 +113,7 @@ impl ConnectLayer {
     #[doc(hidden)]
     #[must_use]
     pub fn request_body_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.request_body_timeout = timeout;
+        self.settings.request_limits.time = timeout;
         self
     }
 }

@@ -21,7 +21,7 @@ use super::{
     methods::Methods,
     timed_body::TimedBody,
 };
-use crate::grpc::HEADER_LEN;
+use crate::grpc::{HEADER_LEN, RequestLimits};
 
 /// Translates calls in other protocols into gRPC calls. [`around`](Self::around) wraps a service.
 #[derive(Clone, Debug)]
@@ -39,9 +39,8 @@ pub(crate) struct Translator {
 pub(crate) struct Settings {
     pub(crate) compress_from: usize,
     pub(crate) ignore_unknown_fields: bool,
-    pub(crate) max_message_bytes: usize,
     pub(crate) max_timeout: Option<Duration>,
-    pub(crate) request_body_timeout: Duration,
+    pub(crate) request_limits: RequestLimits,
 }
 
 impl Default for Settings {
@@ -49,9 +48,8 @@ impl Default for Settings {
         Self {
             compress_from: 1 << 10,
             ignore_unknown_fields: false,
-            max_message_bytes: 4 << 20,
             max_timeout: None,
-            request_body_timeout: Duration::from_secs(30),
+            request_limits: RequestLimits::default(),
         }
     }
 }
@@ -111,8 +109,8 @@ impl Translator {
     {
         let Self { methods, json, without_key, errors, settings, stream_rejection } = self.clone();
         let limits = Limits::unlimited()
-            .with_max_request_body_size(settings.max_message_bytes.saturating_add(HEADER_LEN))
-            .with_max_message_size(settings.max_message_bytes);
+            .with_max_request_body_size(settings.request_limits.bytes.saturating_add(HEADER_LEN))
+            .with_max_message_size(settings.request_limits.bytes);
         let deadlines = match settings.max_timeout {
             Some(max) => DeadlinePolicy::new().with_max(max).with_default_timeout(max),
             None => DeadlinePolicy::new(),
@@ -123,7 +121,7 @@ impl Translator {
                 .with_compression(compression::registry())
                 .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))
                 .with_deadline_policy(deadlines);
-        TranslatedService { service, request_body_timeout: settings.request_body_timeout }
+        TranslatedService { service, request_body_timeout: settings.request_limits.time }
     }
 }
 

@@ -6,6 +6,7 @@ mod frame;
 pub(crate) use tonic_idempotency_wire::headers;
 mod metadata;
 mod request;
+mod request_limits;
 mod response;
 mod stored_error;
 mod written_message;
@@ -21,6 +22,7 @@ pub(crate) use self::{
     frame::WireError,
     metadata::{MetadataFilter, Provenance, encode_codec, encode_traceparent, is_never_replayed},
     request::{RequestError, UnaryRequest, buffer, drain_for, is_grpc, lower_case_content_type},
+    request_limits::RequestLimits,
     response::{GRPC_RETRY_PUSHBACK, Replayed, UnaryResponse},
     stored_error::{
         Encoded, decode_opaque as decode_opaque_error, encode_opaque as encode_opaque_error, with_metadata,

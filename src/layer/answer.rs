@@ -3,6 +3,7 @@
 use std::{borrow::Cow, error::Error};
 
 use tonic::Status;
+use tonic_idempotency_wire::MAX_MESSAGE_BYTES;
 
 use crate::{
     engine::{
@@ -17,7 +18,7 @@ use crate::{
 
 /// The size up to which a compressed response is always decompressed, in bytes, to find the id of the resource in a response that
 /// is too large to store: the largest message that gRPC clients accept by default.
-const MIN_READ: usize = 4 << 20;
+const MIN_READ: usize = MAX_MESSAGE_BYTES;
 
 /// The error is the inner service's own, which is no response.
 impl<E: Send + 'static> Answer for Result<UnaryResponse, E> {

@@ -19,12 +19,12 @@ use super::{
     read::{KeyedCall, ReadCall, UnreadRequest, read, read_and_find_key, read_without_key},
     ready_service::ReadyService,
     route::{KnownCaller, Route, route},
-    shared::{ProtectedProcedure, RequestLimits, Shared},
+    shared::{ProtectedProcedure, Shared},
 };
 use crate::{
     engine::{dispatch::dispatch, limits::admission::CountedCall, shared::state::Engine, without_key::run_without_key},
     future::ResponseFuture,
-    grpc::{Encoding, UnaryResponse, WrittenMessage, drain_for},
+    grpc::{Encoding, RequestLimits, UnaryResponse, WrittenMessage, drain_for},
     key::IdempotencyKey,
     rejection::Rejection,
 };

@@ -14,12 +14,12 @@ use tonic::{Status, body::Body};
 
 use super::{
     route::{Decision, KnownCaller, decide},
-    shared::{ProtectedProcedure, RequestLimits},
+    shared::ProtectedProcedure,
 };
 use crate::{
     blocking::read_message,
     engine::{call::ProtectedCall, limits::admission::CountedCall},
-    grpc::{RequestError, UnaryRequest, WireError, WrittenMessage, buffer, encode_traceparent},
+    grpc::{RequestError, RequestLimits, UnaryRequest, WireError, WrittenMessage, buffer, encode_traceparent},
     key::{IdempotencyKey, InvalidKey},
     nesting::Nesting,
     policy::{DisconnectPolicy, KeyFieldError, Procedure},

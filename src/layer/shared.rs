@@ -1,6 +1,6 @@
 //! The state that the services of one layer share.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
 use prost_reflect::DescriptorPool;
 use protobuf_canonical::Canonical;
@@ -11,7 +11,7 @@ use crate::connect::Translator;
 use crate::{
     caller::{Caller, CallerResolver},
     engine::shared::state::Engine,
-    grpc::AcceptedEncodings,
+    grpc::{AcceptedEncodings, RequestLimits},
     policy::{Procedure, ScopePolicy},
     store::SessionSettings,
 };
@@ -36,15 +36,6 @@ pub(super) struct Shared {
     /// Translates calls in protocols other than gRPC, if the inner service supports them.
     #[cfg(feature = "connect")]
     pub(super) translator: Translator,
-}
-
-/// The limits of a request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RequestLimits {
-    /// The maximum size of its message, in bytes.
-    pub(super) bytes: usize,
-    /// The time in which its body has to arrive.
-    pub(super) time: Duration,
 }
 
 /// A procedure that takes keys, the encoder that hashes its requests, the encodings in which they may arrive, and the policy

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
+use tonic_idempotency_wire::WAIT_OPERATION_TIMEOUT;
 
 use super::{
     question::{KnownOutcome, Question},
@@ -23,7 +24,7 @@ pub(super) struct WaitLimits {
 
 impl Default for WaitLimits {
     fn default() -> Self {
-        Self { longest: Duration::from_secs(30), longest_pause: Duration::from_secs(1) }
+        Self { longest: WAIT_OPERATION_TIMEOUT, longest_pause: Duration::from_secs(1) }
     }
 }
 

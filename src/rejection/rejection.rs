@@ -168,7 +168,7 @@ impl Rejection {
     /// Returns a rejection for this reason. A call that is rejected because the first call is in progress may be sent again at once.
     #[cfg(feature = "testing")]
     pub(crate) fn of(reason: Reason) -> Self {
-        use crate::grpc::WireError;
+        use crate::grpc::{RequestLimits, WireError};
 
         let rejections = [
             Self::CallerInvalid,
@@ -187,8 +187,8 @@ impl Rejection {
             Self::OutcomeUnknown,
             Self::Overloaded,
             Self::RequestMalformed(MalformedRequest::Framing(WireError::Truncated)),
-            Self::RequestTimeout { limit: Duration::from_secs(30) },
-            Self::RequestTooLarge { limit: 4 << 20 },
+            Self::RequestTimeout { limit: RequestLimits::default().time },
+            Self::RequestTooLarge { limit: RequestLimits::default().bytes },
             Self::ShuttingDown,
             Self::StoreFailed,
             Self::StoreUnavailable,

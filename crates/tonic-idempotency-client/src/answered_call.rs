@@ -8,7 +8,7 @@ use prost::Message as _;
 use tokio::time::timeout;
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::{
-    IdempotencyStatus, Reason,
+    IdempotencyStatus, Reason, WAIT_OPERATION_TIMEOUT,
     proto::v1::{Operation, State, Until, WaitOperationRequest, Work},
 };
 
@@ -24,9 +24,6 @@ use crate::{
 
 /// The time for which a key is taken to protect, if its server does not tell.
 const UNTOLD: Duration = Duration::from_secs(3600);
-
-/// The longest time that the server is asked to wait at once.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// The status of the work, as the response reports it.
 #[derive(Clone, Debug)]
@@ -62,7 +59,7 @@ pub(crate) enum Look {
 impl AnsweredCall {
     /// Lets the server wait for the end of the work, at most for this time.
     pub(crate) async fn wait(&self, at_most: Duration) -> Look {
-        let at_most = at_most.min(LONGEST_WAIT);
+        let at_most = at_most.min(WAIT_OPERATION_TIMEOUT);
         let asked = WaitOperationRequest {
             key: self.key.clone(),
             until: Until::WorkEnded.into(),

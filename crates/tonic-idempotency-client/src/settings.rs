@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
+use tonic_idempotency_wire::MAX_MESSAGE_BYTES;
 use tower::retry::budget::{Budget as _, TpsBudget};
 
 use crate::{
@@ -41,8 +42,8 @@ impl Default for Settings {
             operation_timeout: Duration::from_secs(60),
             delays: [Duration::from_millis(50), Duration::from_secs(5)],
             hedge_after: None,
-            max_request_bytes: 4 << 20,
-            max_response_bytes: 4 << 20,
+            max_request_bytes: MAX_MESSAGE_BYTES,
+            max_response_bytes: MAX_MESSAGE_BYTES,
             requires_protection: false,
             budget: TpsBudget::new(BUDGET_WINDOW, BUDGET_PER_SECOND, BUDGET_SHARE),
         }

@@ -24,6 +24,7 @@
 mod error_outcome;
 mod grpc_timeout;
 pub mod headers;
+mod limits;
 pub mod proto;
 mod rare;
 mod reason;
@@ -37,10 +38,11 @@ pub use self::{
     status::IdempotencyStatus,
 };
 
-// For the crates of this repository, and not under semver, as `debug_tells!`. `grpc_timeout` is for `tonic-idempotency` and the client; the
-// texts of errors are for these, too, and for the stores on Redis, sqlx and SeaORM, which have them from `tonic_idempotency::store`.
+// For the crates of this repository, and not under semver, as `debug_tells!`. All is for `tonic-idempotency` and the client; the texts of errors
+// are also for the stores on Redis, sqlx and SeaORM, which have them from `tonic_idempotency::store`.
 #[doc(hidden)]
 pub use self::{
     grpc_timeout::grpc_timeout,
+    limits::{MAX_MESSAGE_BYTES, WAIT_OPERATION_TIMEOUT},
     told::{meant, nearest, tell, texts},
 };

@@ -25,7 +25,8 @@ use crate::{
 #[cfg(feature = "connect")]
 use crate::{
     connect::{Settings, Translator},
-    layer::shared::{ProtectedProcedure, RequestLimits},
+    grpc::RequestLimits,
+    layer::shared::ProtectedProcedure,
     policy,
 };
 
@@ -67,7 +68,7 @@ impl IdempotencyLayerBuilder {
         let unprotected_keys = Arc::new(UnprotectedKeys::resolve(&pool, is_opted_in, overrides, default)?);
         #[cfg(feature = "connect")]
         let translator =
-            translator(&pool, &self.request_limits, self.ignore_unknown_fields, &unprotected_keys, &procedures);
+            translator(&pool, self.request_limits, self.ignore_unknown_fields, &unprotected_keys, &procedures);
         telemetry::describe();
         let engine = self.store.map(|store| {
             store.set_up(&StoreSettings { limits: self.limits, status_timeout: self.status_timeout });
@@ -124,17 +125,12 @@ fn check_store(store: Option<&dyn DynStore>, limits: &Limits, has_procedures: bo
 #[cfg(feature = "connect")]
 fn translator(
     pool: &DescriptorPool,
-    limits: &RequestLimits,
+    request_limits: RequestLimits,
     ignore_unknown_fields: bool,
     unprotected_keys: &Arc<UnprotectedKeys>,
     procedures: &HashMap<String, Arc<ProtectedProcedure>>,
 ) -> Translator {
-    let settings = Settings {
-        ignore_unknown_fields,
-        max_message_bytes: limits.bytes,
-        request_body_timeout: limits.time,
-        ..Settings::default()
-    };
+    let settings = Settings { ignore_unknown_fields, request_limits, ..Settings::default() };
     let keys = Arc::clone(unprotected_keys);
     let in_message = procedures.iter().filter(|(_, protected)| protected.procedure.key_field().is_some());
     let in_message: HashSet<String> = in_message.map(|(path, _)| path.clone()).collect();

@@ -16,11 +16,7 @@ mod spans;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{
-    layer::IdempotencyLayer,
-    shared::{RequestLimits, SettingsOfCaller},
-    unprotected::Overrides,
-};
+use super::{layer::IdempotencyLayer, shared::SettingsOfCaller, unprotected::Overrides};
 use crate::{
     caller::{Caller, CallerFromExtensions, CallerResolver},
     descriptors::Descriptors,
@@ -29,7 +25,7 @@ use crate::{
         replays::hooks::ReplayHooks,
         shared::reconcilers::Reconcilers,
     },
-    grpc::AcceptedEncodings,
+    grpc::{AcceptedEncodings, RequestLimits},
     policy::{
         self, Limits, Policies, ProcedureBuilder, Reconciler, ReplayedMetadata, ScopePolicy, UnprotectedKeyPolicy,
     },
@@ -132,7 +128,7 @@ impl IdempotencyLayerBuilder {
             replayed_metadata: ReplayedMetadata::custom(),
             accepted: AcceptedEncodings::default(),
             compress_replays_from: 1 << 10,
-            request_limits: RequestLimits { bytes: 4 << 20, time: Duration::from_secs(30) },
+            request_limits: RequestLimits::default(),
             max_response_bytes: 1 << 20,
             limits: Limits::default(),
             max_unrecorded_bytes: backlog::BYTES,
