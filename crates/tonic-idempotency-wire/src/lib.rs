@@ -38,8 +38,8 @@ pub use self::{
     status::IdempotencyStatus,
 };
 
-// For the crates of this repository, and not under semver, as `debug_tells!`. All is for `tonic-idempotency` and the client; the texts of errors
-// are also for the stores on Redis, sqlx and SeaORM, which have them from `tonic_idempotency::store`.
+// For the crates of this repository, as `debug_tells!`, and not under semver for others. All is for `tonic-idempotency` and the client; the
+// macro is also for the stores on Redis, sqlx and SeaORM, which have it from `tonic_idempotency::store`.
 #[doc(hidden)]
 pub use self::{
     grpc_timeout::grpc_timeout,
