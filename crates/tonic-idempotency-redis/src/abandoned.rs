@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use redis::{FromRedisValue, Pipeline, Value, cmd};
 use tonic_idempotency::store::{AbandonedKey, AbandonedQuery, RequestHash, RequestHashes, StoreError, StoreErrorKind};
 
-use crate::{answer::NotUnderstood, attempts::Attempts, connection::Primary, error::Failure, prefix::Prefix};
+use crate::{answer::NotUnderstood, command_runner::Attempts, connection::Primary, error::Failure, prefix::Prefix};
 
 /// The number of names that a server looks at in one step. It does nothing else meanwhile: well under a millisecond.
 const STEP: u32 = 1000;

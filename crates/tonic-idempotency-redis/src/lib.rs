@@ -55,7 +55,7 @@
 
 mod abandoned;
 mod answer;
-mod attempts;
+mod command_runner;
 mod connection;
 mod durability;
 mod error;

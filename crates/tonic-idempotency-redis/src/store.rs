@@ -21,7 +21,7 @@ use tonic_idempotency::{
 
 use crate::{
     abandoned, answer,
-    attempts::Attempts,
+    command_runner::Attempts,
     connection::{Connections, Topology},
     durability::Durability,
     late_claims::LateClaims,
