@@ -5,25 +5,27 @@ use std::collections::HashMap;
 use redis::{FromRedisValue, Pipeline, Value, cmd};
 use tonic_idempotency::store::{AbandonedKey, AbandonedQuery, RequestHash, RequestHashes, StoreError, StoreErrorKind};
 
-use crate::{answer::NotUnderstood, command_runner::Attempts, connection::Primary, error::Failure, prefix::Prefix};
+use crate::{
+    answer::NotUnderstood, command_runner::CommandRunner, connection::Primary, error::Failure, prefix::Prefix,
+};
 
 /// The number of names that a server looks at in one step. It does nothing else meanwhile: well under a millisecond.
 const STEP: u32 = 1000;
 
 /// Finds reservations whose leases ended without an outcome, the oldest first.
 pub(crate) async fn abandoned(
-    attempts: &Attempts,
+    runner: &CommandRunner,
     prefix: &Prefix,
     search: &AbandonedQuery,
 ) -> Result<Vec<AbandonedKey>, StoreError> {
     // A server may return a name more than once, and two servers may both have it while a slot moves.
     let mut found = HashMap::new();
-    for primary in attempts.primaries().await? {
+    for primary in runner.primaries().await? {
         let mut cursor = 0;
         loop {
-            let (next, names) = step(attempts, &primary, prefix, cursor).await?;
+            let (next, names) = step(runner, &primary, prefix, cursor).await?;
             let names: Vec<_> = names.into_iter().filter(|name| prefix.parse(name).is_some()).collect();
-            for (name, created, key) in read(attempts, &primary, prefix, names, search).await? {
+            for (name, created, key) in read(runner, &primary, prefix, names, search).await? {
                 found.insert(name, (created, key));
             }
             cursor = next;
@@ -40,7 +42,7 @@ pub(crate) async fn abandoned(
 
 /// Returns the next names that a server has, and where to go on; 0 at the end.
 async fn step(
-    attempts: &Attempts,
+    runner: &CommandRunner,
     primary: &Primary,
     prefix: &Prefix,
     cursor: u64,
@@ -49,13 +51,13 @@ async fn step(
     scan.arg(cursor).arg("MATCH").arg(prefix.pattern()).arg("COUNT").arg(STEP).arg("TYPE").arg("hash");
     let mut commands = Pipeline::with_capacity(1);
     commands.add_command(scan);
-    let answer = attempts.read(primary, &commands).await?.into_iter().next();
+    let answer = runner.read(primary, &commands).await?.into_iter().next();
     answer.and_then(parsed).ok_or_else(|| corrupt("SCAN"))
 }
 
 /// Reads records, and returns those that the search finds, with the time of their creation.
 async fn read(
-    attempts: &Attempts,
+    runner: &CommandRunner,
     primary: &Primary,
     prefix: &Prefix,
     names: Vec<String>,
@@ -71,7 +73,7 @@ async fn read(
         fields.arg(name).arg(&["outcome", "lease", "attempts", "created", "procedure", "canonical", "arrival"]);
         commands.add_command(fields);
     }
-    let mut answers = attempts.read(primary, &commands).await?.into_iter();
+    let mut answers = runner.read(primary, &commands).await?.into_iter();
     let now = answers.next().and_then(parsed).map(|(seconds, micros): (u64, u64)| seconds * 1_000_000 + micros);
     let now = now.ok_or_else(|| corrupt("TIME"))?;
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The attempts of an operation, and the time for them.
+//! Runs scripts and commands: the attempts at each, and the time for them.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -27,15 +27,15 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 /// The number of parts into which the time of an operation is divided: each attempt gets one.
 const PARTS: u32 = 4;
 
-/// Sends scripts. If an answer is lost, or the server cannot write at the moment, repeats them until the time is up.
+/// Runs scripts and commands. If an answer is lost, or the server cannot write at the moment, repeats them until the time is up.
 #[derive(Clone, Debug)]
-pub(crate) struct Attempts {
+pub(crate) struct CommandRunner {
     pub(crate) connections: Arc<Connections>,
     pub(crate) timeout: Duration,
     pub(crate) clock: Arc<ServerClock>,
 }
 
-impl Attempts {
+impl CommandRunner {
     pub(crate) fn new(connections: Connections) -> Self {
         Self { connections: Arc::new(connections), timeout: Duration::from_secs(5), clock: Arc::default() }
     }

@@ -21,7 +21,7 @@ use tonic_idempotency::{
 
 use crate::{
     abandoned, answer,
-    command_runner::Attempts,
+    command_runner::CommandRunner,
     connection::{Connections, Topology},
     durability::Durability,
     late_claims::LateClaims,
@@ -44,7 +44,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// see all responses.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
-    pub(crate) attempts: Attempts,
+    pub(crate) runner: CommandRunner,
     pub(crate) prefix: Prefix,
     pub(crate) durability: Durability,
     pub(crate) in_cluster: bool,
@@ -106,9 +106,9 @@ impl RedisStore {
     }
 
     fn on(topology: Topology, in_cluster: bool) -> Self {
-        let attempts = Attempts::new(Connections::new(topology));
+        let runner = CommandRunner::new(Connections::new(topology));
         Self {
-            attempts,
+            runner,
             prefix: Prefix::default(),
             durability: Durability::default(),
             in_cluster,
@@ -122,7 +122,7 @@ impl RedisStore {
     /// time for the [replicas](Durability::within) comes on top. Defaults to 5 seconds.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { attempts: self.attempts.with_timeout(timeout), ..self }
+        Self { runner: self.runner.with_timeout(timeout), ..self }
     }
 
     /// Sets the replicas that a write has to reach before the store believes it. Defaults to the primary alone.
@@ -137,7 +137,7 @@ impl RedisStore {
     #[must_use]
     pub fn connections(self, connections: usize) -> Self {
         let resized = |before| Connections::resized(before, connections.clamp(1, 64));
-        Self { attempts: self.attempts.with_connections(resized), ..self }
+        Self { runner: self.runner.with_connections(resized), ..self }
     }
 
     /// Sets the beginning of the names of all records: stores with different prefixes share nothing. Defaults to `idempotency`.
@@ -185,9 +185,9 @@ impl Store for RedisStore {
             .arg(on_lease_ended)
             .waiting_once_written(self.durability)
             .with_deadline();
-        let deadline = self.attempts.deadline(&call);
+        let deadline = self.runner.deadline(&call);
         verify::refuse_eviction(self).await?;
-        let answer = self.attempts.run_until(&call, deadline).await?;
+        let answer = self.runner.run_until(&call, deadline).await?;
         let outcome = answer::claimed(answer.value.clone())?;
         let token = claim.reservation.token;
         if let Some(late_until) = answer.late_until {
@@ -204,7 +204,7 @@ impl Store for RedisStore {
 
     async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
         let call = self.call(&EXTEND, reservation).arg(micros(lease));
-        answer::extended(self.attempts.run(&call).await?.value)
+        answer::extended(self.runner.run(&call).await?.value)
     }
 
     async fn complete(
@@ -222,7 +222,7 @@ impl Store for RedisStore {
             call =
                 call.arg("resource_type").arg(resource_type.as_str()).arg("resource_id").arg(id.to_text().as_bytes());
         }
-        let answer = self.attempts.run(&call).await?;
+        let answer = self.runner.run(&call).await?;
         let outcome = answer::completed(answer.value.clone())?;
         if outcome != CompleteOutcome::Fenced {
             answer.check_replicas(&call)?;
@@ -233,13 +233,13 @@ impl Store for RedisStore {
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
         self.late_claims.are_over(reservation.token).await;
         let call = self.call(&RELEASE, reservation);
-        answer::released(self.attempts.run(&call).await?.value)
+        answer::released(self.runner.run(&call).await?.value)
     }
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
         // A second attempt writes the same again.
         let call = self.call(&ABANDON, reservation).waiting(self.durability);
-        let answer = self.attempts.run(&call).await?;
+        let answer = self.runner.run(&call).await?;
         let outcome = answer::abandoned(answer.value.clone())?;
         if outcome == AbandonOutcome::Abandoned {
             answer.check_replicas(&call)?;
@@ -250,7 +250,7 @@ impl Store for RedisStore {
     /// Reads every record of every server, a thousand names at a time, because the records of a cluster cannot have a common index that is
     /// written with them in one step. It never blocks a server, and takes about as long as a copy of all records.
     async fn abandoned(&self, search: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
-        abandoned::abandoned(&self.attempts, &self.prefix, search).await
+        abandoned::abandoned(&self.runner, &self.prefix, search).await
     }
 
     /// Does nothing: every record has a time to live.
@@ -264,12 +264,12 @@ impl Store for RedisStore {
 
     async fn look_up(&self, look_up: &LookUp) -> Result<KeyRecord, StoreError> {
         let call = LOOK_UP.on(self.prefix.name(look_up.owner, look_up.key));
-        answer::looked_up(self.attempts.run(&call).await?.value)
+        answer::looked_up(self.runner.run(&call).await?.value)
     }
 
     /// `None` in a cluster: an answer of a server whose clock is ahead of another's would look like a jump.
     fn server_clock(&self) -> Option<&ServerClock> {
-        (!self.in_cluster).then_some(&*self.attempts.clock)
+        (!self.in_cluster).then_some(&*self.runner.clock)
     }
 
     fn has_statuses(&self) -> bool {

@@ -73,10 +73,10 @@ fn advice(in_cluster: &bool) -> &'static str {
 
 pub(crate) async fn verify(store: &RedisStore) -> Result<(), VerifyError> {
     let mut problems = Vec::new();
-    for primary in store.attempts.primaries().await? {
+    for primary in store.runner.primaries().await? {
         let mut commands = Pipeline::with_capacity(1);
         commands.add_command(cmd("INFO"));
-        let text = text(store.attempts.read(&primary, &commands).await?)?;
+        let text = text(store.runner.read(&primary, &commands).await?)?;
         problems.extend(problems_of(store, &primary, &Info::parse(&text)));
     }
     if !problems.is_empty() {
@@ -96,14 +96,14 @@ pub(crate) async fn refuse_eviction(store: &RedisStore) -> Result<(), StoreError
     if store.is_checked.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let half = store.attempts.part() / 2;
-    let primaries = asked(store.attempts.try_to_find_primaries(half).await)?.unwrap_or_default();
+    let half = store.runner.part() / 2;
+    let primaries = asked(store.runner.try_to_find_primaries(half).await)?.unwrap_or_default();
     let time = half / u32::try_from(primaries.len()).unwrap_or(u32::MAX).max(1);
     let (mut is_answered, mut problems) = (false, Vec::new());
     let mut commands = Pipeline::with_capacity(1);
     commands.add_command(cmd("INFO").arg("memory").clone());
     for primary in primaries {
-        let Some(answers) = asked(store.attempts.try_to_read(&primary, &commands, time).await)? else { continue };
+        let Some(answers) = asked(store.runner.try_to_read(&primary, &commands, time).await)? else { continue };
         let text = text(answers)?;
         problems.extend(eviction(&primary, &Info::parse(&text)));
         is_answered = true;
