@@ -208,10 +208,10 @@ const CLAIM: [(&str, &str, &str); 7] = [
     ("src/engine/mod.rs", "claim(engine, &call).await", "src/engine/claim.rs"),
     ("src/engine/claim.rs", "engine.store.claim(", "src/store/erased.rs"),
     ("src/store/erased.rs", "Store::claim(self, claim)", "src/store/sql/store.rs"),
-    ("src/store/sql/store.rs", "claim::claim(&self.connections", "src/store/sql/claim.rs"),
-    ("src/store/sql/claim.rs", "operation.run(ask", "src/store/sql/operation.rs"),
-    ("src/store/sql/operation.rs", "lane.enter(&self.progress", "src/store/sql/batch/lane.rs"),
-    ("src/store/sql/claim.rs", "sql().claim", "src/store/sql/sql/claim.sql"),
+    ("src/store/sql/store.rs", "claim::claim(&self.connections", "src/store/sql/calls/claim.rs"),
+    ("src/store/sql/calls/claim.rs", "operation.run(ask", "src/store/sql/operation/operation.rs"),
+    ("src/store/sql/operation/operation.rs", "lane.enter(&self.progress", "src/store/sql/batch/lane.rs"),
+    ("src/store/sql/calls/claim.rs", "sql().claim", "src/store/sql/statements/claim.sql"),
 ];
 
 /// The same of a claim that begins a transaction.
@@ -220,9 +220,9 @@ const BEGIN: [(&str, &str, &str); 7] = [
     ("src/engine/claim.rs", "engine.store.begin(", "src/store/erased.rs"),
     ("src/store/erased.rs", "Store::begin(self, claim", "src/store/sql/store.rs"),
     ("src/store/sql/store.rs", "OpenTransaction::<D>::begin(", "src/store/sql/transaction/open.rs"),
-    ("src/store/sql/transaction/open.rs", "operation.run(begin", "src/store/sql/operation.rs"),
+    ("src/store/sql/transaction/open.rs", "operation.run(begin", "src/store/sql/operation/operation.rs"),
     ("src/store/sql/transaction/open.rs", "take(operation", "src/store/sql/transaction/take.rs"),
-    ("src/store/sql/transaction/take.rs", "sql.take", "src/store/sql/sql/take.sql"),
+    ("src/store/sql/transaction/take.rs", "sql.take", "src/store/sql/statements/take.sql"),
 ];
 
 /// A row of the table: what was counted, and the most that there may be.

@@ -5,22 +5,14 @@ use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 use super::{
+    answers::sql_state,
     batch::{Lanes, UnrecordedOutcome, WriteRequest},
-    claim,
-    columns::{Columns, resource_column, settings},
-    connection::Connections,
+    calls::{AdmittedCall, RecordAdmission, RecordLimit, SweepCursor, claim, look_up},
+    connections::{Connections, ParkedConnections, Permits, Reconnection},
     driver::{Driver, Statement},
-    fault::sql_state,
-    look_up,
-    parked_connections::ParkedConnections,
-    permits::Permits,
-    probe::Probe,
-    reconnection::Reconnection,
-    record_limit::{AdmittedCall, RecordAdmission, RecordLimit},
-    row::{RowOf, abandoned_key, column, corrupt, parse_status},
-    sweep::SweepCursor,
+    set_up::{Probe, VerifyError, verify},
+    statements::{Columns, RowOf, abandoned_key, column, corrupt, parse_status, resource_column, settings},
     transaction::{OpenTransaction, Transactions},
-    verify::{VerifyError, verify},
 };
 use crate::{
     caller::OwnerId,

@@ -78,7 +78,7 @@ async fn keeps_nothing_that_it_wrote_after_a_wait() {
 async fn takes_no_lock() {
     let database = Database::new().await;
     let (client, id) = (database.api().await, Uuid::new_v4());
-    let take = include_str!("../../../src/store/sql/sql/take.sql");
+    let take = include_str!("../../../src/store/sql/statements/take.sql");
     for (until, state, locks) in [(in_seconds(-1), "late", 0), (in_seconds(60), "acquired", 1)] {
         client.batch_execute("BEGIN").await.expect("a transaction");
         let take = take.replace("$1", &format!("'{id}'::uuid")).replace("$2", &format!("'{id}'::uuid"));

@@ -9,8 +9,8 @@ const ORGANIZATION: &str = "examples/organization/migrations";
 
 pub(crate) fn files(folder: &str) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
-    let mut paths: Vec<_> =
-        fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path()).collect();
+    let paths = fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == "sql")).collect();
     // V10 is after V9, also for those that a runner finds by number.
     paths.sort_by_key(|path| {
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();

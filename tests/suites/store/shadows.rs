@@ -108,7 +108,7 @@ async fn shadowed() -> Database {
 
 /// The words of the migrations and of the store's statements. Those that are names of functions are shadowed.
 fn words() -> Vec<String> {
-    let mut texts = files("src/store/sql/sql");
+    let mut texts = files("src/store/sql/statements");
     texts.extend(migrations::all(&Schema::default()).iter().map(|migration| migration.sql().to_owned()));
     texts.extend([migrations::limits_sql(&Schema::default()), migrations::partitions_sql(&Schema::default())]);
     let words = texts.iter().flat_map(|text| text.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));

@@ -26,10 +26,10 @@ enum Guard {
 
 /// Returns the names and texts of the statements, with NULL for each parameter.
 fn statements() -> Vec<(String, String)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/sql/sql");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/sql/statements");
     let mut statements = Vec::new();
-    for file in fs::read_dir(directory).expect("the statements") {
-        let path = file.expect("a file").path();
+    let files = fs::read_dir(directory).expect("the statements").map(|file| file.expect("a file").path());
+    for path in files.filter(|path| path.extension().is_some_and(|it| it == "sql")) {
         let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
         let mut text = fs::read_to_string(&path).expect("a text");
         for place in (1..=30).rev() {

@@ -1,13 +1,13 @@
 //! Converts the outcomes of a batch into parameters.
 
-use super::{
-    super::{
-        columns::{Columns, resource_column},
+use super::reservations::{BYTES, Reservations};
+use crate::store::{
+    Completion, Reservation, ResourceTypes,
+    sql::{
         driver::Value,
+        statements::{Columns, resource_column},
     },
-    reservations::{BYTES, Reservations},
 };
-use crate::store::{Completion, Reservation, ResourceTypes};
 
 /// An outcome that is to be recorded.
 #[derive(Debug)]

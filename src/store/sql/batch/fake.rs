@@ -20,10 +20,10 @@ use crate::{
         Reservation,
         sql::{
             driver::{
-                AcquireError, AcquireErrorKind, Connection, ConnectionPool, Driver, DriverError, Exclusive, Row,
-                Statement, Value,
+                AcquireError, AcquireErrorKind, Connection, ConnectionPool, Driver, DriverError, Row, Statement, Value,
             },
-            sql::Sql,
+            handles::Exclusive,
+            statements::Sql,
         },
     },
 };

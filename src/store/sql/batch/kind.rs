@@ -2,11 +2,13 @@
 
 use tokio::time::Instant;
 
-use super::super::{
-    driver::{Connection, DriverError},
-    sql::Sql,
+use crate::store::{
+    Reservation, ServerClock,
+    sql::{
+        driver::{Connection, DriverError},
+        statements::Sql,
+    },
 };
-use crate::store::{Reservation, ServerClock};
 
 /// A time, and what the server's clock shows then.
 pub(in crate::store::sql) type Until<'a> = (&'a ServerClock, Instant);

@@ -19,11 +19,9 @@ use super::{
 };
 use crate::{
     store::sql::{
-        attempt_connection::Failure,
-        connection::Connections,
+        answers::{Fault, OperationProgress, SentClaim, is_missing},
+        connections::{Connections, Failure},
         driver::{Connection as _, Driver},
-        fault::{Fault, is_missing},
-        operation_progress::{OperationProgress, SentClaim},
     },
     telemetry,
 };

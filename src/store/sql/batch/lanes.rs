@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{lane::Lane, look::Look, prediction::Prediction, write::Write};
-use crate::store::sql::{connection::Connections, driver::Driver};
+use crate::store::sql::{connections::Connections, driver::Driver};
 
 /// The default number of calls in one statement, and the limits of the setting.
 const MAX_BATCH: usize = 64;

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    super::{
-        driver::{Connection, DriverError, Statement, Value},
-        row::{claim_outcome, column},
-        sql::Sql,
-    },
     kind::{Kind, Until},
     reservations::{Reservations, claim_bytes, have_equal_settings, settings},
 };
-use crate::store::{Claim, ClaimOutcome, Reservation};
+use crate::store::{
+    Claim, ClaimOutcome, Reservation,
+    sql::{
+        driver::{Connection, DriverError, Row, Statement, Value},
+        statements::{Sql, claim_outcome, column},
+    },
+};
 
 /// The age in seconds above which a transaction has probably run more than its only statement, even one that waited for a processor.
 const AGE: f64 = 0.05;
@@ -98,7 +99,7 @@ impl Kind for Look {
 }
 
 /// Returns the outcome that a row gives a claim, if the claim itself would have the same and change nothing.
-fn conclusive(look: &LookAt, row: &impl super::super::driver::Row) -> Option<ClaimOutcome> {
+fn conclusive(look: &LookAt, row: &impl Row) -> Option<ClaimOutcome> {
     let state: &str = column(row, "state").ok()?;
     if matches!(state, "acquired" | "expired" | "taken_over") {
         return None;

@@ -15,10 +15,7 @@ use crate::{
     key::KeyId,
     store::{
         Reservation,
-        sql::{
-            fault::Fault,
-            operation_progress::{OperationProgress, SentClaim, WaitingAttempt},
-        },
+        sql::answers::{Fault, OperationProgress, SentClaim, WaitingAttempt},
     },
 };
 

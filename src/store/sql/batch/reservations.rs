@@ -4,11 +4,13 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
-use super::super::{
-    driver::{DriverError, Row},
-    row::column,
+use crate::store::{
+    Claim, Reservation,
+    sql::{
+        driver::{DriverError, Row},
+        statements::column,
+    },
 };
-use crate::store::{Claim, Reservation};
 
 /// The bytes of a reservation.
 pub(super) const BYTES: usize = 3 * size_of::<Uuid>();

@@ -1,13 +1,16 @@
 //! Converts the claims of a batch into parameters.
 
-use super::{
-    super::{
-        columns::{arrival_hash, request_hash},
-        driver::Value,
+use super::reservations::{Reservations, claim_bytes, settings};
+use crate::{
+    policy::EffectPolicy,
+    store::{
+        Claim,
+        sql::{
+            driver::Value,
+            statements::{arrival_hash, request_hash},
+        },
     },
-    reservations::{Reservations, claim_bytes, settings},
 };
-use crate::{policy::EffectPolicy, store::Claim};
 
 /// Keys that are to be reserved, as the parameters of a statement. A key that has a row, even an expired one, is sent alone.
 pub(super) struct ReservationParameters<'a> {

@@ -15,7 +15,8 @@ use super::{
     slots::SLOW,
 };
 use crate::store::sql::{
-    attempt_connection::Failure, connection::Connections, fault::Fault, operation_progress::OperationProgress,
+    answers::{Fault, OperationProgress},
+    connections::{Connections, Failure},
 };
 
 const MAX_BATCH: usize = 4;

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    super::{
-        clock,
-        driver::{Connection, DriverError, Statement, Value},
-        row::only_row,
-        sql::Sql,
-    },
     complete::{CompletionParameters, UnrecordedOutcome},
     kind::{Kind, Until},
     reservations::have_equal_settings,
     reserve::{self, ReservationParameters},
 };
-use crate::store::{Claim, Reservation};
+use crate::store::{
+    Claim, Reservation,
+    sql::{
+        connections::clock,
+        driver::{Connection, DriverError, Statement, Value},
+        statements::{Sql, only_row},
+    },
+};
 
 /// Reserves keys that have no row, and records outcomes: the first and the last write of nearly every call. One statement and one COMMIT
 /// for both cost less than one for each.

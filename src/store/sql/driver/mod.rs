@@ -17,12 +17,11 @@ mod connection;
 #[expect(clippy::module_inception, reason = "the trait itself")]
 mod driver;
 mod error;
-mod exclusive;
-mod exclusive_transaction;
 mod idle_closing;
 mod levels;
 mod pool;
 mod session;
+pub(super) mod transaction_error;
 mod usage;
 mod value;
 
@@ -30,8 +29,6 @@ pub use self::{
     connection::{Connection, Row, Statement, cancel_in_time},
     driver::Driver,
     error::{AcquireError, AcquireErrorKind, DriverError, is_conflict, is_of_network},
-    exclusive::{Exclusive, Guard},
-    exclusive_transaction::{ExclusiveDriver, ExclusiveTransaction},
     idle_closing::IdleClosing,
     levels::{Level, Levels},
     pool::ConnectionPool,
@@ -46,4 +43,7 @@ pub(super) use self::{
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use super::statements::statements;
-pub use super::{owned::Owned, transaction::InTransaction};
+pub use super::{
+    handles::{Exclusive, ExclusiveDriver, ExclusiveTransaction, Guard, Owned},
+    transaction::InTransaction,
+};

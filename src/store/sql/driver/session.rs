@@ -5,8 +5,8 @@ use std::{error::Error, fmt, sync::Arc};
 use http::Extensions;
 use tokio::time::Instant;
 
-use super::{ConnectionPool, InTransaction, Usage};
-use crate::store::{RollBackOutcome, TransactionErrorKind};
+use super::{ConnectionPool, Usage};
+use crate::store::{RollBackOutcome, TransactionErrorKind, sql::transaction::InTransaction};
 
 /// A transaction, as the handler sees it: its handles share the connection until the call ends.
 ///

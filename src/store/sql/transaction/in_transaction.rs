@@ -14,10 +14,9 @@ use tokio::{
 use crate::store::{
     RollBackOutcome,
     sql::{
-        connection::Connections,
+        answers::Fault,
+        connections::{Connections, Permit},
         driver::{Connection as _, ConnectionPool},
-        fault::Fault,
-        permits::Permit,
     },
 };
 
@@ -143,7 +142,7 @@ impl<D: ConnectionPool> UncleanConnection<D> {
         }
     }
 
-    /// [Parks](crate::store::sql::parking) the connection, and keeps its permit meanwhile. One that is lost is closed.
+    /// [Parks](Connections::park) the connection, and keeps its permit meanwhile. One that is lost is closed.
     fn leave(mut self, connections: &Connections<D>, sent: Instant) {
         let (Ok(runtime), false) = (Handle::try_current(), self.is_closed()) else { return };
         let connections = connections.clone();

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::store::{
     CommitOutcome, Reservation, StoreError, StoreErrorKind,
-    sql::{connection::Connections, driver::Driver, row::column},
+    sql::{connections::Connections, driver::Driver, statements::column},
 };
 
 /// The pause before the second look, and the longest pause.

@@ -7,10 +7,11 @@ use uuid::{NoContext, Timestamp, Uuid};
 use crate::store::{
     Claim, Completion, ResourceTypes,
     sql::{
-        columns::{Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column},
+        calls::AdmittedCall,
         driver::{Connection, DriverError, Statement, Value},
-        record_limit::AdmittedCall,
-        sql::Sql,
+        statements::{
+            Columns, Sql, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column,
+        },
     },
 };
 

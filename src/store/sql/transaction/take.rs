@@ -5,16 +5,11 @@ use tokio::time::Instant;
 use crate::store::{
     Claim, TransactionOptions,
     sql::{
-        attempt_connection::{AttemptConnection, Failure, Reset},
-        attempt_plan::AttemptPlan,
-        begin::begin,
-        claim::{Begin, in_time},
-        clock,
-        columns::settings,
-        connection::Connections,
+        calls::claim::{Begin, in_time},
+        connections::{AttemptConnection, Connections, Failure, Reset, clock},
         driver::{Connection as _, Driver, Statement, Value},
-        operation::Operation,
-        row::{RowOf, column, only_row},
+        operation::{AttemptPlan, Operation},
+        statements::{RowOf, begin, column, only_row, settings},
     },
 };
 

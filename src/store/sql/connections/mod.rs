@@ -1,0 +1,19 @@
+//! The connections of a store: how they are taken, made anew, parked until they are answered, and shared by users.
+
+mod attempt_connection;
+pub(super) mod clock;
+mod connection;
+mod parked_connections;
+mod parking;
+mod permits;
+mod reconnection;
+
+#[cfg(feature = "testing")]
+pub(super) use self::parking::running;
+pub(super) use self::{
+    attempt_connection::{AttemptConnection, Failure, Reset},
+    connection::{Connections, share_of},
+    parked_connections::ParkedConnections,
+    permits::{Permit, Permits},
+    reconnection::Reconnection,
+};

@@ -1,0 +1,10 @@
+//! An operation of the store: its attempts, and what follows each that fails.
+
+mod attempt_plan;
+mod failures;
+#[expect(clippy::module_inception, reason = "the operation itself")]
+mod operation;
+mod pause;
+mod query;
+
+pub(super) use self::{attempt_plan::AttemptPlan, operation::Operation, pause::pause};
