@@ -8,12 +8,9 @@ use crate::store::{
     ServerClock,
     sql::{
         driver::{Connection, DriverError, Row, Statement},
-        statements::{column, only_row},
+        statements::{CLOCK, column, only_row},
     },
 };
-
-pub(in crate::store::sql) const ASK: &str =
-    "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) AS clock";
 
 /// Returns the time that the clock shows at this instant, in seconds. Asks the server if no answer has told the time yet.
 pub(in crate::store::sql) async fn shows_at(
@@ -25,7 +22,7 @@ pub(in crate::store::sql) async fn shows_at(
         Some(shows) => shows,
         None => {
             let sent = Instant::now();
-            let row = connection.query(Statement { sql: ASK, parameters: &[] }).await.and_then(only_row)?;
+            let row = connection.query(Statement { sql: CLOCK, parameters: &[] }).await.and_then(only_row)?;
             read(clock, sent, &row, "clock");
             clock
                 .shows_at(time)

@@ -8,8 +8,6 @@ mod parking;
 mod permits;
 mod reconnection;
 
-#[cfg(feature = "testing")]
-pub(super) use self::parking::running;
 pub(super) use self::{
     attempt_connection::{AttemptConnection, Failure, Reset},
     connection::{Connections, share_of},

@@ -2,6 +2,7 @@
 
 mod begin_transaction;
 mod columns;
+mod questions;
 mod row;
 mod sql;
 #[cfg(feature = "testing")]
@@ -12,6 +13,7 @@ pub use self::texts::statements;
 pub(super) use self::{
     begin_transaction::{WHO, begin},
     columns::{Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column, settings},
+    questions::{CLOCK, running},
     row::{RowOf, abandoned_key, claim_outcome, column, corrupt, only_row, parse_status, status},
     sql::Sql,
 };

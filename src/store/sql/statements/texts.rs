@@ -4,14 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     begin_transaction::{WHO, begin},
+    questions::{CLOCK, running},
     sql::Sql,
 };
 use crate::{
     policy::Isolation,
-    store::{
-        ResourceTypes, Schema,
-        sql::connections::{clock::ASK, running},
-    },
+    store::{ResourceTypes, Schema},
 };
 
 /// Returns the names and texts of the statements that a store with the default schema and these resource types sends. The name of a record
@@ -22,7 +20,7 @@ pub fn statements(types: ResourceTypes) -> Vec<(String, String)> {
         ("abandon", &*sql.abandon),
         ("abandoned", &*sql.abandoned),
         ("allow", &*sql.allow),
-        ("ask", ASK),
+        ("ask", CLOCK),
         ("begin", &*sql.begin),
         ("begin_without_key", &*sql.begin_without_key),
         ("claim", &*sql.claim),
