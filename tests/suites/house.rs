@@ -26,7 +26,7 @@ const BUILDERS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("ProcedureBuilder", &["src/policy/builder.rs"]),
-    ("SqlStore", &["src/store/sql/store.rs", "src/store/postgres/driver.rs"]),
+    ("SqlStore", &["src/store/sql/settings.rs", "src/store/postgres/driver.rs"]),
     ("Sweeper", &["src/maintenance/sweeper.rs"]),
     ("Recovery", &["src/maintenance/recovery.rs"]),
     ("ConnectLayer", &["src/connect/layer.rs"]),

@@ -8,6 +8,7 @@ pub mod driver;
 mod handles;
 mod operation;
 mod set_up;
+mod settings;
 mod statements;
 mod store;
 mod transaction;
