@@ -435,7 +435,14 @@ fn refers_to_nothing(error: &StoreError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::batch::fake::Fake, *};
+    use super::{
+        super::{batch::fake::Fake, handles::Exclusive},
+        *,
+    };
+
+    impl Driver for Fake {
+        type Session = Exclusive<Self>;
+    }
 
     /// Else each would ask about its own COMMIT alone, on a connection of its own, and could not tell it from another's.
     #[test]

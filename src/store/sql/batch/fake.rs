@@ -19,10 +19,7 @@ use crate::{
     store::{
         Reservation,
         sql::{
-            driver::{
-                AcquireError, AcquireErrorKind, Connection, ConnectionPool, Driver, DriverError, Row, Statement, Value,
-            },
-            handles::Exclusive,
+            driver::{AcquireError, AcquireErrorKind, Connection, ConnectionPool, DriverError, Row, Statement, Value},
             statements::Sql,
         },
     },
@@ -145,10 +142,6 @@ impl fmt::Debug for Fake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fake").finish_non_exhaustive()
     }
-}
-
-impl Driver for Fake {
-    type Session = Exclusive<Self>;
 }
 
 impl ConnectionPool for Fake {

@@ -21,16 +21,16 @@ use crate::{
     store::sql::{
         answers::{Fault, OperationProgress, SentClaim, is_missing},
         connections::{Connections, Failure},
-        driver::{Connection as _, Driver},
+        driver::{Connection as _, ConnectionPool},
     },
     telemetry,
 };
 
 /// The calls of a kind. A call that finds fewer statements under way than there [may be](super::pace) is sent alone, at once. Others queue,
 /// and share the next statement.
-pub(in crate::store::sql) struct Lane<D: Driver, K: Kind>(Arc<Shared<D, K>>);
+pub(in crate::store::sql) struct Lane<D: ConnectionPool, K: Kind>(Arc<Shared<D, K>>);
 
-struct Shared<D: Driver, K: Kind> {
+struct Shared<D: ConnectionPool, K: Kind> {
     name: &'static str,
     connections: Connections<D>,
     max_batch: usize,
@@ -38,7 +38,7 @@ struct Shared<D: Driver, K: Kind> {
     state: Mutex<State<D, K>>,
 }
 
-struct State<D: Driver, K: Kind> {
+struct State<D: ConnectionPool, K: Kind> {
     queue: Queue<Slot<D, K>, K>,
     slots: Slots,
     /// The number of calls of the last statement.
@@ -46,7 +46,7 @@ struct State<D: Driver, K: Kind> {
 }
 
 /// The way in which a call is sent.
-pub(in crate::store::sql) enum SendMode<D: Driver, K: Kind> {
+pub(in crate::store::sql) enum SendMode<D: ConnectionPool, K: Kind> {
     /// Alone. The slot, if there is one, is held until the single statement is answered.
     Alone(Option<Slot<D, K>>),
     /// Alone, because batches of this kind fail at the moment.
@@ -55,7 +55,7 @@ pub(in crate::store::sql) enum SendMode<D: Driver, K: Kind> {
     Together(Option<K::Answer>),
 }
 
-impl<D: Driver, K: Kind> Lane<D, K> {
+impl<D: ConnectionPool, K: Kind> Lane<D, K> {
     pub(super) fn new(name: &'static str, connections: &Connections<D>, max_batch: usize) -> Self {
         let state = Mutex::new(State { queue: Queue::new(), slots: Slots::default(), last: 1 });
         Self(Arc::new(Shared {
@@ -255,7 +255,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
     }
 }
 
-impl<D: Driver, K: Kind> State<D, K> {
+impl<D: ConnectionPool, K: Kind> State<D, K> {
     /// Returns whether many calls arrive: then the next statement waits for those that the runtime has ready.
     fn is_crowded(&self) -> bool {
         self.last > 1
@@ -270,21 +270,21 @@ impl<D: Driver, K: Kind> State<D, K> {
     }
 }
 
-impl<D: Driver, K: Kind> Clone for Lane<D, K> {
+impl<D: ConnectionPool, K: Kind> Clone for Lane<D, K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
 /// The right to have a statement under way. When it is dropped, the calls that wait are served.
-pub(in crate::store::sql) struct Slot<D: Driver, K: Kind> {
+pub(in crate::store::sql) struct Slot<D: ConnectionPool, K: Kind> {
     lane: Lane<D, K>,
     index: u64,
     /// Whether the calls that wait are sent alone when this is dropped.
     gives_up: bool,
 }
 
-impl<D: Driver, K: Kind> Drop for Slot<D, K> {
+impl<D: ConnectionPool, K: Kind> Drop for Slot<D, K> {
     fn drop(&mut self) {
         let given_up = {
             let mut state = self.lane.state();
@@ -299,7 +299,7 @@ impl<D: Driver, K: Kind> Drop for Slot<D, K> {
 }
 
 /// Sends batches until no call waits.
-async fn serve<D: Driver, K: Kind>(mut slot: Slot<D, K>) {
+async fn serve<D: ConnectionPool, K: Kind>(mut slot: Slot<D, K>) {
     loop {
         if slot.lane.state().queue.is_empty() {
             break;
@@ -322,14 +322,14 @@ async fn serve<D: Driver, K: Kind>(mut slot: Slot<D, K>) {
 }
 
 /// Takes the claims of calls whose answers are lost.
-fn claims<D: Driver, K: Kind>(calls: &mut [QueuedCall<Slot<D, K>, K>]) -> Vec<SentClaim> {
+fn claims<D: ConnectionPool, K: Kind>(calls: &mut [QueuedCall<Slot<D, K>, K>]) -> Vec<SentClaim> {
     calls.iter_mut().filter_map(QueuedCall::take_claim).collect()
 }
 
 /// A connection with a batch under way. If this is dropped with it, it is closed.
-struct BatchConnection<D: Driver>(Option<D::Connection>);
+struct BatchConnection<D: ConnectionPool>(Option<D::Connection>);
 
-impl<D: Driver> Drop for BatchConnection<D> {
+impl<D: ConnectionPool> Drop for BatchConnection<D> {
     fn drop(&mut self) {
         if let Some(connection) = self.0.take() {
             connection.close();
@@ -337,7 +337,7 @@ impl<D: Driver> Drop for BatchConnection<D> {
     }
 }
 
-async fn cancel<D: Driver>(connection: D::Connection) {
+async fn cancel<D: ConnectionPool>(connection: D::Connection) {
     connection.cancel().await;
     connection.close();
 }

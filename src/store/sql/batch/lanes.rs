@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{lane::Lane, look::Look, prediction::Prediction, write::Write};
-use crate::store::sql::{connections::Connections, driver::Driver};
+use crate::store::sql::{connections::Connections, driver::ConnectionPool};
 
 /// The default number of calls in one statement, and the limits of the setting.
 const MAX_BATCH: usize = 64;
@@ -11,14 +11,14 @@ const MAX_BATCHES: [usize; 2] = [1, 1024];
 
 /// The lanes of a store. Its clones share them.
 #[derive(Clone)]
-pub(in crate::store::sql) struct Lanes<D: Driver> {
+pub(in crate::store::sql) struct Lanes<D: ConnectionPool> {
     pub(in crate::store::sql) look: Lane<D, Look>,
     pub(in crate::store::sql) write: Lane<D, Write>,
     pub(in crate::store::sql) prediction: Arc<Prediction>,
     max_batch: usize,
 }
 
-impl<D: Driver> Lanes<D> {
+impl<D: ConnectionPool> Lanes<D> {
     pub(in crate::store::sql) fn new(connections: &Connections<D>) -> Self {
         Self::with_max_batch(connections, MAX_BATCH)
     }
@@ -45,7 +45,7 @@ impl<D: Driver> Lanes<D> {
     }
 }
 
-impl<D: Driver> fmt::Debug for Lanes<D> {
+impl<D: ConnectionPool> fmt::Debug for Lanes<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lanes").field("max_batch", &self.max_batch).finish_non_exhaustive()
     }

@@ -11,7 +11,7 @@ use crate::{
         sql::{
             batch::{Lanes, Look, LookAt, SendMode, WriteRequest},
             connections::{Connections, Failure, Reset, clock},
-            driver::{Connection as _, Driver, Row, Statement, Value},
+            driver::{Connection as _, ConnectionPool, Row, Statement, Value},
             operation::{AttemptPlan, Operation},
             statements::{
                 arrival_hash, claim_outcome, column, on_foreign_reservation, on_lease_ended, only_row, request_hash,
@@ -23,7 +23,7 @@ use crate::{
 
 /// Claims the key: looks for its record first if one is expected, and reserves the key in a batch if it can. Everything else falls back to
 /// the single statement.
-pub(in crate::store::sql) async fn claim<D: Driver>(
+pub(in crate::store::sql) async fn claim<D: ConnectionPool>(
     connections: &Connections<D>,
     lanes: &Lanes<D>,
     claim: &Claim,
@@ -55,7 +55,7 @@ pub(in crate::store::sql) async fn claim<D: Driver>(
 }
 
 /// Claims the key by a statement of its own.
-async fn claim_alone<D: Driver>(
+async fn claim_alone<D: ConnectionPool>(
     operation: &Operation<'_, D>,
     claim: &Claim,
     attempt: AttemptPlan,
@@ -94,7 +94,7 @@ async fn claim_alone<D: Driver>(
 }
 
 /// Returns the outcome of beginning a transaction now, without beginning one. It takes no locks.
-pub(in crate::store::sql) async fn look<D: Driver>(
+pub(in crate::store::sql) async fn look<D: ConnectionPool>(
     connections: &Connections<D>,
     claim: &Claim,
     options: TransactionOptions,
@@ -104,7 +104,7 @@ pub(in crate::store::sql) async fn look<D: Driver>(
 }
 
 /// Returns the outcome of beginning a transaction now, if a record decides it. It takes no locks.
-pub(in crate::store::sql) async fn look_for_record<D: Driver>(
+pub(in crate::store::sql) async fn look_for_record<D: ConnectionPool>(
     connections: &Connections<D>,
     lanes: &Lanes<D>,
     claim: &Claim,
@@ -125,7 +125,7 @@ pub(in crate::store::sql) async fn look_for_record<D: Driver>(
 /// The `until` of a `begin` that only looks: it takes no lock, and returns what a call would meet now.
 const LOOK: f64 = f64::NEG_INFINITY;
 
-async fn look_alone<D: Driver>(
+async fn look_alone<D: ConnectionPool>(
     operation: &Operation<'_, D>,
     claim: &Claim,
     options: TransactionOptions,
@@ -139,7 +139,7 @@ async fn look_alone<D: Driver>(
 }
 
 /// Looks for the claim's record by the first attempt, together with other claims; `None` if the claim itself has to decide.
-async fn find<D: Driver>(
+async fn find<D: ConnectionPool>(
     operation: &Operation<'_, D>,
     lanes: &Lanes<D>,
     queued: &QueueableClaim<'_>,

@@ -8,7 +8,7 @@ use crate::{
         KeyRecord, KeyState, LookUp, ResourceTypes, StatusError, StoreError,
         sql::{
             connections::Connections,
-            driver::{Driver, Row, Statement},
+            driver::{ConnectionPool, Row, Statement},
             operation::{AttemptPlan, Operation},
             statements::{column, corrupt, settings, status},
         },
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Asks what became of the call with a key.
-pub(in crate::store::sql) async fn look_up<D: Driver>(
+pub(in crate::store::sql) async fn look_up<D: ConnectionPool>(
     connections: &Connections<D>,
     types: &ResourceTypes,
     look_up: &LookUp,

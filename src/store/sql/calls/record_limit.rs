@@ -25,7 +25,7 @@ use crate::{
         StoreError, StoreErrorKind,
         sql::{
             connections::Connections,
-            driver::Driver,
+            driver::ConnectionPool,
             statements::{column, corrupt},
         },
     },
@@ -72,7 +72,7 @@ impl RecordLimit {
 
     /// Decides about a call of this user that may make a record. Asks the database if there is no allowance left for it; other calls of
     /// the user wait for the answer meanwhile.
-    pub(in crate::store::sql) async fn admit<D: Driver>(
+    pub(in crate::store::sql) async fn admit<D: ConnectionPool>(
         &self,
         connections: &Connections<D>,
         owner: OwnerId,
@@ -101,7 +101,7 @@ impl RecordLimit {
     }
 
     /// Renews the allowance of a transactional call until it ends: such a call makes its record only when it commits.
-    pub(in crate::store::sql) fn keep<D: Driver>(
+    pub(in crate::store::sql) fn keep<D: ConnectionPool>(
         &self,
         connections: &Connections<D>,
         owner: OwnerId,
@@ -122,7 +122,7 @@ impl RecordLimit {
     }
 
     /// Replaces the allowance, and gives its unused part back.
-    async fn ask<D: Driver>(
+    async fn ask<D: ConnectionPool>(
         &self,
         connections: &Connections<D>,
         owner: OwnerId,

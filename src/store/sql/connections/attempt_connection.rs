@@ -16,7 +16,7 @@ use crate::store::{
     StoreError,
     sql::{
         answers::{Fault, OperationProgress, SentClaim},
-        driver::{AcquireError, Connection as _, Driver, DriverError},
+        driver::{AcquireError, Connection as _, ConnectionPool, DriverError},
     },
 };
 
@@ -34,7 +34,7 @@ pub(in crate::store::sql) enum Reset {
 ///
 /// Dropped, it is given back to its pool once the answer is there. If none is there at the operation's deadline, one that only reads is
 /// cancelled and closed, and one that may write is [parked](super::parking).
-pub(in crate::store::sql) struct AttemptConnection<'a, D: Driver> {
+pub(in crate::store::sql) struct AttemptConnection<'a, D: ConnectionPool> {
     connection: Option<D::Connection>,
     connections: &'a Connections<D>,
     progress: &'a Arc<OperationProgress>,
@@ -43,7 +43,7 @@ pub(in crate::store::sql) struct AttemptConnection<'a, D: Driver> {
     claims: bool,
 }
 
-impl<'a, D: Driver> AttemptConnection<'a, D> {
+impl<'a, D: ConnectionPool> AttemptConnection<'a, D> {
     pub(in crate::store::sql) fn new(
         connection: D::Connection,
         reset: Reset,
@@ -114,7 +114,7 @@ impl<'a, D: Driver> AttemptConnection<'a, D> {
     }
 }
 
-impl<D: Driver> Deref for AttemptConnection<'_, D> {
+impl<D: ConnectionPool> Deref for AttemptConnection<'_, D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &D::Connection {
@@ -122,13 +122,13 @@ impl<D: Driver> Deref for AttemptConnection<'_, D> {
     }
 }
 
-impl<D: Driver> DerefMut for AttemptConnection<'_, D> {
+impl<D: ConnectionPool> DerefMut for AttemptConnection<'_, D> {
     fn deref_mut(&mut self) -> &mut D::Connection {
         self.connection.as_mut().expect("only `into_connection` and `drop` take it out, and both consume this")
     }
 }
 
-impl<D: Driver> Drop for AttemptConnection<'_, D> {
+impl<D: ConnectionPool> Drop for AttemptConnection<'_, D> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         let claim = self.take_claim();
@@ -174,14 +174,14 @@ impl Failure {
     }
 }
 
-impl<D: Driver> fmt::Debug for AttemptConnection<'_, D> {
+impl<D: ConnectionPool> fmt::Debug for AttemptConnection<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asked").field("reset", &self.reset).finish_non_exhaustive()
     }
 }
 
 /// The state of an attempt that was given up before its connection had answered.
-struct GivenUp<D: Driver> {
+struct GivenUp<D: ConnectionPool> {
     connections: Connections<D>,
     since: Instant,
     deadline: Instant,
@@ -190,7 +190,7 @@ struct GivenUp<D: Driver> {
     claim: Option<SentClaim>,
 }
 
-impl<D: Driver> GivenUp<D> {
+impl<D: ConnectionPool> GivenUp<D> {
     /// Waits until everything that was sent is answered, and gives the connection back to its pool. Answers come in the order of the
     /// statements.
     async fn give_back(self, mut connection: D::Connection) {

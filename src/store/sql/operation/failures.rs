@@ -18,7 +18,7 @@ use crate::store::{
     sql::{
         answers::{Fault, OperationProgress, is_full, kind_without_connection},
         connections::{Connections, Failure, share_of},
-        driver::{AcquireError, AcquireErrorKind, Driver, DriverError},
+        driver::{AcquireError, AcquireErrorKind, ConnectionPool, DriverError},
     },
 };
 
@@ -31,7 +31,7 @@ const ATTEMPTS: u32 = 4;
 const CONFLICTS: u32 = 10;
 
 /// The failed attempts of an operation.
-pub(super) struct Failures<'a, D: Driver> {
+pub(super) struct Failures<'a, D: ConnectionPool> {
     connections: &'a Connections<D>,
     progress: &'a Arc<OperationProgress>,
     /// When the operation began, by tokio's clock and by the system's.
@@ -47,7 +47,7 @@ pub(super) struct Failures<'a, D: Driver> {
     last: Option<StoreError>,
 }
 
-impl<'a, D: Driver> Failures<'a, D> {
+impl<'a, D: ConnectionPool> Failures<'a, D> {
     pub(super) fn new(
         connections: &'a Connections<D>,
         progress: &'a Arc<OperationProgress>,

@@ -30,7 +30,7 @@ use crate::{
             answers::{OperationProgress, RunningOperation, WaitingAttempt},
             batch::{Kind, Lane, SendMode},
             connections::{AttemptConnection, Connections, Failure, Reset, share_of},
-            driver::{Connection as _, Driver, Statement},
+            driver::{Connection as _, ConnectionPool, Statement},
             statements::{RowOf, WHO, begin, only_row},
         },
     },
@@ -41,7 +41,7 @@ use crate::{
 const ASK_AGAIN: (u32, Duration) = (20, Duration::from_millis(50));
 
 /// An operation on the connections of a pool.
-pub(in crate::store::sql) struct Operation<'a, D: Driver> {
+pub(in crate::store::sql) struct Operation<'a, D: ConnectionPool> {
     connections: &'a Connections<D>,
     progress: Arc<OperationProgress>,
     /// When it began: by tokio's clock for its own alarms, by the system's for the age of the pool's connections.
@@ -72,7 +72,7 @@ enum Reaction {
     TryInstead,
 }
 
-impl<'a, D: Driver> Operation<'a, D> {
+impl<'a, D: ConnectionPool> Operation<'a, D> {
     pub(in crate::store::sql) fn new(connections: &'a Connections<D>) -> Self {
         let begun = Instant::now();
         Self::from_until(connections, begun, begun + connections.timeout_of_operations())

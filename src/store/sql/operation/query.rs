@@ -8,12 +8,12 @@ use crate::store::{
     sql::{
         batch::{Kind, Lane, SendMode},
         connections::{Connections, Failure},
-        driver::{Driver, Statement, Value},
+        driver::{ConnectionPool, Statement, Value},
         statements::{RowOf, corrupt, only_row},
     },
 };
 
-impl<D: Driver> Connections<D> {
+impl<D: ConnectionPool> Connections<D> {
     /// Returns the only row of a statement. The statement has to be idempotent: it may be run more than once, and twice at
     /// the same time.
     pub(in crate::store::sql) async fn query_one(
