@@ -178,6 +178,8 @@ mod future;
 mod grpc;
 mod key;
 mod nesting;
+#[cfg(feature = "sql")]
+mod pause;
 mod settlement;
 
 #[cfg(feature = "postgres")]

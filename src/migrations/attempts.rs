@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-/// The first and the longest pause between two attempts.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+use crate::pause::Pauses;
 
-/// The attempts that are left, and the pause before the next one.
+/// The pauses between two attempts.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(500));
+
+/// The attempts that are left, and the pauses between them.
 pub(super) struct Attempts {
     left: u32,
-    pause: Duration,
+    pauses: Pauses,
 }
 
 impl Attempts {
     pub(super) fn new(attempts: u32) -> Self {
-        Self { left: attempts - 1, pause: FIRST_PAUSE }
+        Self { left: attempts - 1, pauses: PAUSES }
     }
 
     /// Waits for the next attempt. Returns whether there is one.
@@ -23,8 +24,7 @@ impl Attempts {
             return false;
         }
         self.left -= 1;
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(self.pauses.next()).await;
         true
     }
 }

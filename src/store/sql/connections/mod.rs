@@ -5,6 +5,7 @@ pub(super) mod clock;
 mod connection;
 mod parked_connections;
 mod parking;
+mod pause;
 mod permits;
 mod reconnection;
 
@@ -12,6 +13,7 @@ pub(super) use self::{
     attempt_connection::{AttemptConnection, Failure, Reset},
     connection::{Connections, share_of},
     parked_connections::ParkedConnections,
+    pause::pause,
     permits::{Permit, Permits},
     reconnection::Reconnection,
 };

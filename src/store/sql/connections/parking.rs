@@ -18,6 +18,7 @@ use super::{
     parked_connections::{InquiryTask, Ticket},
 };
 use crate::{
+    pause::Pauses,
     store::sql::{
         answers::SentClaim,
         driver::{Connection as _, ConnectionPool},
@@ -26,8 +27,9 @@ use crate::{
     telemetry::Chain,
 };
 
-/// The pause after a question, and the longest, without a new connection.
-const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+/// The pauses after questions. After the shortest, a further connection makes them begin again.
+const SHORTEST: Duration = Duration::from_millis(50);
+const PAUSES: Pauses = Pauses::new(SHORTEST, Duration::from_secs(1));
 
 /// The longest time that a question may take.
 const QUESTION: Duration = Duration::from_secs(2);
@@ -99,7 +101,7 @@ impl<D: ConnectionPool> Connections<D> {
 async fn ask<D: ConnectionPool>(connections: Connections<D>) {
     let parked = Arc::clone(connections.parked());
     let asking = InquiryTask::new(&parked);
-    let [mut pause, _] = PAUSES;
+    let mut pauses = PAUSES;
     let mut is_told = false;
     while let Some((places, age)) = parked.asks() {
         let answered = match timeout(QUESTION, connections.driver().ask_apart(AS_LOGIN, &running(age))).await {
@@ -129,15 +131,16 @@ async fn ask<D: ConnectionPool>(connections: Connections<D>) {
             }
         };
         // Each question is a login: a connection that is parked meanwhile waits, and all wait while questions fail.
-        let [shortest, longest] = PAUSES;
-        sleep(shortest).await;
+        sleep(SHORTEST).await;
         let another = async {
             if !answered {
                 pending::<()>().await;
             }
             parked.another().await;
         };
-        pause = if timeout(pause - shortest, another).await.is_ok() { shortest } else { (2 * pause).min(longest) };
+        if timeout(pauses.next() - SHORTEST, another).await.is_ok() {
+            pauses = PAUSES;
+        }
     }
     asking.end();
 }

@@ -15,17 +15,20 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::store::{
-    StoreErrorKind,
-    sql::{
-        answers::{is_full, kind_without_connection},
-        driver::{AcquireError, AcquireErrorKind, ConnectionPool},
-        operation::pause,
+use super::pause::pause;
+use crate::{
+    pause::Pauses,
+    store::{
+        StoreErrorKind,
+        sql::{
+            answers::{is_full, kind_without_connection},
+            driver::{AcquireError, AcquireErrorKind, ConnectionPool},
+        },
     },
 };
 
-/// The first and the longest pause after which a caller looks for an idle connection again.
-const LOOKS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(32)];
+/// The pauses after which a caller looks for an idle connection again.
+const LOOKS: Pauses = Pauses::new(Duration::from_millis(2), Duration::from_millis(32));
 
 /// The time after which a connection that was not made counts as one that cannot be made, if its caller gives it up.
 const SLOW: Duration = Duration::from_millis(250);
@@ -128,7 +131,7 @@ impl Reconnection {
                 }
             }
         };
-        let [mut look, longest] = LOOKS;
+        let mut looks = LOOKS;
         while let Some(next) = self.next() {
             if pool.has_idle() {
                 return Ok(Some(turn));
@@ -140,9 +143,8 @@ impl Reconnection {
             {
                 return Ok(Some(making));
             }
-            let until = now + look;
+            let until = now + looks.next();
             sleep_until(if next > now { next.min(until) } else { until }).await;
-            look = longest.min(2 * look);
         }
         Ok(None)
     }

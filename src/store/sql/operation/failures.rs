@@ -12,12 +12,12 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{attempt_plan::AttemptPlan, pause::pause};
+use super::attempt_plan::AttemptPlan;
 use crate::store::{
     StoreError, StoreErrorKind,
     sql::{
         answers::{Fault, OperationProgress, is_full, kind_without_connection},
-        connections::{Connections, Failure, share_of},
+        connections::{Connections, Failure, pause, share_of},
         driver::{AcquireError, AcquireErrorKind, ConnectionPool, DriverError},
     },
 };

@@ -4,7 +4,6 @@ mod attempt_plan;
 mod failures;
 #[expect(clippy::module_inception, reason = "the operation itself")]
 mod operation;
-mod pause;
 mod query;
 
-pub(super) use self::{attempt_plan::AttemptPlan, operation::Operation, pause::pause};
+pub(super) use self::{attempt_plan::AttemptPlan, operation::Operation};

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::store::{
-    CommitOutcome, Reservation, StoreError, StoreErrorKind,
-    sql::{connections::Connections, driver::Driver, statements::column},
+use crate::{
+    pause::Pauses,
+    store::{
+        CommitOutcome, Reservation, StoreError, StoreErrorKind,
+        sql::{connections::Connections, driver::Driver, statements::column},
+    },
 };
 
-/// The pause before the second look, and the longest pause.
-const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(250)];
+/// The pauses before further looks.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(250));
 
 /// Looks until the outcome is certain: the record exists, or it does not and no open transaction of the key can still
 /// commit it.
@@ -26,8 +29,9 @@ pub(super) async fn look_up<D: Driver>(
     rolled_back: StoreErrorKind,
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> Result<CommitOutcome, StoreError> {
-    let [mut pause, longest] = PAUSES;
+    let mut pauses = PAUSES;
     loop {
+        let pause = pauses.next();
         match look(connections, reservation, deadline).await {
             Ok(Some(true)) => return Ok(CommitOutcome::Committed),
             Ok(Some(false)) => return Err(StoreError::new(rolled_back, cause)),
@@ -35,7 +39,6 @@ pub(super) async fn look_up<D: Driver>(
             Ok(None) | Err(_) if Instant::now() + pause < deadline => sleep(pause).await,
             Ok(None) | Err(_) => return Err(StoreError::new(StoreErrorKind::Interrupted, cause)),
         }
-        pause = (pause * 2).min(longest);
     }
 }
 
