@@ -4,6 +4,7 @@ mod connection;
 mod deadpool;
 mod driver;
 mod error;
+mod owned_transaction;
 mod prepared_statements;
 mod process_id;
 mod statement;
@@ -13,8 +14,7 @@ pub use self::{
     connection::DeadpoolConnection,
     deadpool::Deadpool,
     driver::PostgresStore,
+    owned_transaction::OwnedTransaction,
     prepared_statements::PreparedStatements,
-    transaction::{
-        CopyInSink, CopyOutStream, OwnedTransaction, Savepoint, Transaction, TransactionError, TransactionSession,
-    },
+    transaction::{CopyInSink, CopyOutStream, Savepoint, Transaction, TransactionError, TransactionSession},
 };

@@ -3,7 +3,6 @@
 mod copy;
 mod error;
 mod handle;
-mod owned;
 mod savepoint;
 mod session;
 
@@ -11,7 +10,6 @@ pub use self::{
     copy::{CopyInSink, CopyOutStream},
     error::TransactionError,
     handle::Transaction,
-    owned::OwnedTransaction,
     savepoint::Savepoint,
     session::TransactionSession,
 };

@@ -2,7 +2,7 @@
 
 use deadpool_postgres::Pool;
 
-use super::Transaction;
+use super::transaction::Transaction;
 use crate::store::{CallSession, PostgresStore, ResourceTypes, StoreError, driver::Owned};
 
 /// A transaction that its owner commits. Dropping it rolls back.
