@@ -37,12 +37,12 @@ migrations::grant(&owner, &schema, "my_api_role").await?;
 )]
 
 #[cfg(feature = "postgres")]
-mod attempts;
-#[cfg(feature = "postgres")]
 mod error;
 mod migration;
 #[cfg(feature = "postgres")]
 mod partition;
+#[cfg(feature = "postgres")]
+mod retries;
 #[cfg(feature = "postgres")]
 mod run;
 

@@ -2,7 +2,7 @@
 
 use tokio_postgres::{Client, error::SqlState, types::Type};
 
-use super::{Migration, MigrationError, all, attempts::Attempts, grant_sql, limits_sql, validation_sql};
+use super::{Migration, MigrationError, all, grant_sql, limits_sql, retries::Retries, validation_sql};
 use crate::store::{ResourceTypes, Schema, literal};
 
 /// Overrides what a role, a database or a pooler may have set, for the transaction of the statements that follow. It has to come first: a
@@ -78,10 +78,10 @@ pub async fn limits(client: &Client, schema: &Schema) -> Result<(), MigrationErr
 ///
 /// If the future is dropped, either all types are registered or none; their constraints may not be validated yet.
 pub async fn register(client: &mut Client, schema: &Schema, types: &ResourceTypes) -> Result<(), MigrationError> {
-    let mut attempts = Attempts::new(LOCK_ATTEMPTS);
+    let mut retries = Retries::new(LOCK_ATTEMPTS);
     loop {
         match register_once(client, schema, types).await {
-            Err(error) if is_locked(&error) && attempts.again().await => {}
+            Err(error) if is_locked(&error) && retries.again().await => {}
             ended => return Ok(ended?),
         }
     }
@@ -138,9 +138,9 @@ pub async fn grant_operator(client: &Client, schema: &Schema, role: &str) -> Res
 /// Executes statements as one transaction, again while other servers are first.
 pub(super) async fn execute(client: &Client, sql: &str) -> Result<(), MigrationError> {
     let sql = format!("{SETTINGS}{sql}");
-    let mut attempts = Attempts::new(ATTEMPTS);
+    let mut retries = Retries::new(ATTEMPTS);
     while let Err(error) = client.batch_execute(&sql).await {
-        if !(was_first(&error) && attempts.again().await) {
+        if !(was_first(&error) && retries.again().await) {
             return Err(error.into());
         }
     }

@@ -26,7 +26,7 @@ use crate::{
     telemetry,
 };
 
-/// The calls of a kind. A call that finds fewer statements under way than there [may be](super::pace) is sent alone, at once. Others queue,
+/// The calls of a kind. A call that finds fewer statements under way than there [may be](super::concurrency) is sent alone, at once. Others queue,
 /// and share the next statement.
 pub(in crate::store::sql) struct Lane<D: ConnectionPool, K: Kind>(Arc<Shared<D, K>>);
 

@@ -1,13 +1,13 @@
 //! Batches: one statement for many calls in the common case, and the queues of the calls that wait for it.
 
 mod complete;
+mod concurrency;
 #[cfg(test)]
 pub(super) mod fake;
 mod kind;
 mod lane;
 mod lanes;
 mod look;
-mod pace;
 mod prediction;
 mod queue;
 mod refusals;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::pace::Pace;
+use super::concurrency::Concurrency;
 
 /// The number of slow batches of a kind beside which a further statement may run.
 const MAX_SLOW: usize = 3;
@@ -15,7 +15,7 @@ pub(super) const SLOW: Duration = Duration::from_millis(100);
 /// The statements of a kind that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    pace: Pace,
+    concurrency: Concurrency,
     taken: Vec<TakenSlot>,
     next: u64,
 }
@@ -36,7 +36,7 @@ impl Slots {
         self.taken.retain(|taken| taken.batches || is_quick(taken));
         let quick = self.taken.iter().filter(|taken| is_quick(taken)).count();
         let slow = self.taken.len() - quick;
-        if quick >= self.pace.statements() || batches && slow > MAX_SLOW {
+        if quick >= self.concurrency.statements() || batches && slow > MAX_SLOW {
             return None;
         }
         let id = self.next;
@@ -65,7 +65,7 @@ impl Slots {
 
     /// Notes how long a statement has taken.
     pub(super) fn note(&mut self, took: Duration) {
-        self.pace.note(took);
+        self.concurrency.note(took);
     }
 
     pub(super) fn free(&mut self, slot: u64) {

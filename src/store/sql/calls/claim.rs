@@ -12,7 +12,7 @@ use crate::{
             batch::{Lanes, Look, LookAt, SendMode, WriteRequest},
             connections::{Connections, Failure, Reset, clock},
             driver::{Connection as _, ConnectionPool, Row, Statement, Value},
-            operation::{AttemptPlan, Operation},
+            operation::{AttemptPlan, StoreOperation},
             statements::{
                 arrival_hash, claim_outcome, column, on_foreign_reservation, on_lease_ended, only_row, request_hash,
                 settings,
@@ -28,7 +28,7 @@ pub(in crate::store::sql) async fn claim<D: ConnectionPool>(
     lanes: &Lanes<D>,
     claim: &Claim,
 ) -> Result<ClaimOutcome, StoreError> {
-    let operation = &Operation::new(connections).with_status(claim.resource_type.is_some());
+    let operation = &StoreOperation::new(connections).with_status(claim.resource_type.is_some());
     let queued = &QueueableClaim::new(claim);
     let expects_record = lanes.prediction.expects_record();
     let ask = |attempt: AttemptPlan| async move {
@@ -56,7 +56,7 @@ pub(in crate::store::sql) async fn claim<D: ConnectionPool>(
 
 /// Claims the key by a statement of its own.
 async fn claim_alone<D: ConnectionPool>(
-    operation: &Operation<'_, D>,
+    operation: &StoreOperation<'_, D>,
     claim: &Claim,
     attempt: AttemptPlan,
 ) -> Result<ClaimOutcome, Failure> {
@@ -99,7 +99,7 @@ pub(in crate::store::sql) async fn look<D: ConnectionPool>(
     claim: &Claim,
     options: TransactionOptions,
 ) -> Result<ClaimOutcome, StoreError> {
-    let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
+    let operation = &StoreOperation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
     operation.run(|attempt| look_alone(operation, claim, options, attempt), |_| true).await
 }
 
@@ -110,7 +110,7 @@ pub(in crate::store::sql) async fn look_for_record<D: ConnectionPool>(
     claim: &Claim,
     options: TransactionOptions,
 ) -> Result<Option<ClaimOutcome>, StoreError> {
-    let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
+    let operation = &StoreOperation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
     let queued = &QueueableClaim::new(claim);
     let ask = |attempt: AttemptPlan| async move {
         if attempt.together {
@@ -126,7 +126,7 @@ pub(in crate::store::sql) async fn look_for_record<D: ConnectionPool>(
 const LOOK: f64 = f64::NEG_INFINITY;
 
 async fn look_alone<D: ConnectionPool>(
-    operation: &Operation<'_, D>,
+    operation: &StoreOperation<'_, D>,
     claim: &Claim,
     options: TransactionOptions,
     attempt: AttemptPlan,
@@ -140,7 +140,7 @@ async fn look_alone<D: ConnectionPool>(
 
 /// Looks for the claim's record by the first attempt, together with other claims; `None` if the claim itself has to decide.
 async fn find<D: ConnectionPool>(
-    operation: &Operation<'_, D>,
+    operation: &StoreOperation<'_, D>,
     lanes: &Lanes<D>,
     queued: &QueueableClaim<'_>,
     attempt: AttemptPlan,

@@ -9,7 +9,7 @@ use crate::{
         sql::{
             connections::Connections,
             driver::{ConnectionPool, Row, Statement},
-            operation::{AttemptPlan, Operation},
+            operation::{AttemptPlan, StoreOperation},
             statements::{column, corrupt, settings, status},
         },
     },
@@ -23,7 +23,7 @@ pub(in crate::store::sql) async fn look_up<D: ConnectionPool>(
 ) -> Result<KeyRecord, StoreError> {
     let tracked: Vec<_> = types.iter().filter(|it| it.is_tracked()).map(|it| it.name().to_owned()).collect();
     let wanted = look_up.with_status && !tracked.is_empty();
-    let operation = &Operation::new(connections).with_status(wanted).leaving_nothing();
+    let operation = &StoreOperation::new(connections).with_status(wanted).leaving_nothing();
     let tracked = tracked.as_slice();
     let ask = |attempt: AttemptPlan| async move {
         let parameters = &[

@@ -6,4 +6,4 @@ mod failures;
 mod operation;
 mod query;
 
-pub(super) use self::{attempt_plan::AttemptPlan, operation::Operation};
+pub(super) use self::{attempt_plan::AttemptPlan, operation::StoreOperation};

@@ -41,7 +41,7 @@ use crate::{
 const ASK_AGAIN: (u32, Duration) = (20, Duration::from_millis(50));
 
 /// An operation on the connections of a pool.
-pub(in crate::store::sql) struct Operation<'a, D: ConnectionPool> {
+pub(in crate::store::sql) struct StoreOperation<'a, D: ConnectionPool> {
     connections: &'a Connections<D>,
     progress: Arc<OperationProgress>,
     /// When it began: by tokio's clock for its own alarms, by the system's for the age of the pool's connections.
@@ -72,7 +72,7 @@ enum Reaction {
     TryInstead,
 }
 
-impl<'a, D: ConnectionPool> Operation<'a, D> {
+impl<'a, D: ConnectionPool> StoreOperation<'a, D> {
     pub(in crate::store::sql) fn new(connections: &'a Connections<D>) -> Self {
         let begun = Instant::now();
         Self::from_until(connections, begun, begun + connections.timeout_of_operations())

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{attempt_plan::AttemptPlan, operation::Operation};
+use super::{attempt_plan::AttemptPlan, operation::StoreOperation};
 use crate::store::{
     StoreError,
     sql::{
@@ -30,7 +30,7 @@ impl<D: ConnectionPool> Connections<D> {
         sql: &str,
         parameters: &[Value<'_>],
     ) -> Result<Vec<RowOf<D>>, StoreError> {
-        let operation = &Operation::new(self).leaving_nothing().one_at_a_time();
+        let operation = &StoreOperation::new(self).leaving_nothing().one_at_a_time();
         operation.run(|attempt| operation.call(attempt, Statement { sql, parameters }, false), |_| true).await
     }
 
@@ -41,7 +41,7 @@ impl<D: ConnectionPool> Connections<D> {
         sql: &str,
         parameters: &[Value<'_>],
     ) -> Result<RowOf<D>, StoreError> {
-        let operation = &Operation::new(self).leaving_nothing().one_at_a_time();
+        let operation = &StoreOperation::new(self).leaving_nothing().one_at_a_time();
         let rows = operation.run(|attempt| operation.call(attempt, Statement { sql, parameters }, true), |_| true);
         only_row(rows.await?).map_err(corrupt)
     }
@@ -53,7 +53,7 @@ impl<D: ConnectionPool> Connections<D> {
         sql: &str,
         parameters: &[Value<'_>],
     ) -> Result<RowOf<D>, StoreError> {
-        let operation = &Operation::until(self, deadline);
+        let operation = &StoreOperation::until(self, deadline);
         operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
     }
 
@@ -67,7 +67,7 @@ impl<D: ConnectionPool> Connections<D> {
         statement: Statement<'_>,
         read: impl Fn(&RowOf<D>) -> Result<A, StoreError> + Sync,
     ) -> Result<A, StoreError> {
-        let operation = &Operation::new(self);
+        let operation = &StoreOperation::new(self);
         let (item, read) = (&item, &read);
         let ask = |attempt: AttemptPlan| async move {
             let _slot = match operation.share(attempt, lane, item).await? {
@@ -86,7 +86,7 @@ impl<D: ConnectionPool> Connections<D> {
         sql: &str,
         parameters: &[Value<'_>],
     ) -> Result<RowOf<D>, StoreError> {
-        let operation = &Operation::new(self).one_at_a_time();
+        let operation = &StoreOperation::new(self).one_at_a_time();
         operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         sql::{
             connections::{Connections, Reset},
             driver::{Connection as _, Driver, Row, Statement},
-            operation::Operation,
+            operation::StoreOperation,
             statements::{column, corrupt},
         },
     },
@@ -105,7 +105,7 @@ async fn ask(
     connections: &Connections<impl Driver>,
     statement: Statement<'_>,
 ) -> Result<Vec<SetupProblem>, VerifyError> {
-    let operation = &Operation::new(connections).leaving_nothing();
+    let operation = &StoreOperation::new(connections).leaving_nothing();
     let look = |attempt| async move {
         let mut asked = operation.connect(attempt, Reset::RollBack).await?;
         match asked.begin(BEGIN, statement, None).await {

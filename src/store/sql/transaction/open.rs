@@ -29,7 +29,7 @@ use crate::{
             },
             connections::{Connections, Permits, Reset},
             driver::{Connection as _, Driver, DriverError, Session, Statement, Value},
-            operation::Operation,
+            operation::StoreOperation,
             statements::{claim_outcome, settings},
         },
     },
@@ -107,8 +107,9 @@ impl<D: Driver> OpenTransaction<D> {
                 }
             },
         };
-        let operation =
-            &Operation::new(&transactions.connections).leaving_nothing().with_status(claim.resource_type.is_some());
+        let operation = &StoreOperation::new(&transactions.connections)
+            .leaving_nothing()
+            .with_status(claim.resource_type.is_some());
         // Boxed, since the operation has several places for attempts.
         let begin = |attempt| Box::pin(take(operation, claim, options, attempt));
         let BegunTransaction { asked, found } =
@@ -154,7 +155,7 @@ impl<D: Driver> OpenTransaction<D> {
         let idle = options.idle.as_secs_f64();
         let settings = settings(session);
         let parameters: &[Value<'_>] = &[owner.into(), session.user.into(), idle.into(), settings.into()];
-        let operation = &Operation::new(&transactions.connections).leaving_nothing();
+        let operation = &StoreOperation::new(&transactions.connections).leaving_nothing();
         let first = &transactions.connections.sql().begin_without_key;
         let begin = |attempt| async move {
             let asked = operation.connect(attempt, Reset::RollBack).await?;

@@ -8,7 +8,7 @@ use crate::store::{
         calls::claim::{Begin, in_time},
         connections::{AttemptConnection, Connections, Failure, Reset, clock},
         driver::{Connection as _, Driver, Statement, Value},
-        operation::{AttemptPlan, Operation},
+        operation::{AttemptPlan, StoreOperation},
         statements::{RowOf, begin, column, only_row, settings},
     },
 };
@@ -37,7 +37,7 @@ impl<D: Driver> BegunTransaction<'_, D> {
 /// Begins a transaction as an attempt, and claims the key. A free key is taken in one round trip, if the driver can; for any other
 /// key, `tenant.idempotency_begin` decides.
 pub(super) async fn take<'a, D: Driver>(
-    operation: &'a Operation<'a, D>,
+    operation: &'a StoreOperation<'a, D>,
     claim: &Claim,
     options: TransactionOptions,
     attempt: AttemptPlan,

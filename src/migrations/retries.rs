@@ -7,13 +7,13 @@ use crate::pause::Pauses;
 /// The pauses between two attempts.
 const PAUSES: Pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(500));
 
-/// The attempts that are left, and the pauses between them.
-pub(super) struct Attempts {
+/// The retries that are left, and the pauses before them.
+pub(super) struct Retries {
     left: u32,
     pauses: Pauses,
 }
 
-impl Attempts {
+impl Retries {
     pub(super) fn new(attempts: u32) -> Self {
         Self { left: attempts - 1, pauses: PAUSES }
     }
