@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `layer`, `builder`, `parts`, `shared` | [`IdempotencyLayer`](crate::IdempotencyLayer), its builder, and the state of its services |
+//! | `layer`, `builder`, `requirements`, `shared` | [`IdempotencyLayer`](crate::IdempotencyLayer), its builder, and the state of its services |
 //! | `service` | [`Idempotency`], the service that the layer creates |
 //! | `protect`, `route` | the route of a call: passed through, protected, in a transaction without a key, or refused |
 //! | `unprotected` | keys on procedures that are not opted in |
@@ -15,10 +15,10 @@ mod builder;
 mod interceptor;
 #[expect(clippy::module_inception, reason = "the layer itself, as in every middleware folder")]
 pub(crate) mod layer;
-mod parts;
 mod protect;
 mod read;
 mod ready_service;
+mod requirements;
 pub(crate) mod route;
 mod service;
 mod shared;

@@ -7,7 +7,7 @@ use prost_reflect::DescriptorPool;
 use crate::{
     engine::{replays::hooks::ReplayHooks, shared::reconcilers::Reconcilers},
     grpc::AcceptedEncodings,
-    layer::{parts::check_parts, shared::ProtectedProcedure},
+    layer::{requirements::check_requirements, shared::ProtectedProcedure},
     policy::{
         Policies, Procedure, ProcedureBuilder, ProcedureError, ScopePolicy, read_options, resolve, resolve_operation,
     },
@@ -62,7 +62,7 @@ impl Resolver<'_> {
     }
 
     fn checked(&self, procedure: Procedure) -> Result<Arc<Procedure>, ProcedureError> {
-        let procedure = check_parts(procedure, self.store, self.has_status_resolver, self.reconcilers)?;
+        let procedure = check_requirements(procedure, self.store, self.has_status_resolver, self.reconcilers)?;
         if self.replay_hooks.rebuilds(procedure.path()) && procedure.creates().is_none() {
             return Err(ProcedureError::NothingToRebuild { procedure: procedure.path().to_owned() });
         }

@@ -1,4 +1,4 @@
-//! The parts that a layer needs for its procedures.
+//! The requirements of procedures: parts that their layer has to have.
 
 use crate::{
     engine::shared::reconcilers::Reconcilers,
@@ -8,7 +8,7 @@ use crate::{
 
 /// Checks that the layer has the parts that the procedure's policies require, and completes the procedure with what the store
 /// knows. Without a store, they do not require any.
-pub(super) fn check_parts(
+pub(super) fn check_requirements(
     procedure: Procedure,
     store: Option<&dyn DynStore>,
     has_status_resolver: bool,
