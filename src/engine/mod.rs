@@ -56,7 +56,7 @@ use crate::{
     policy::Mode,
     rejection::Rejection,
     store::{ClaimOutcome, ExtendOutcome},
-    telemetry::{self, Holds, Step},
+    telemetry::{self, HeldKeyCount, Step},
 };
 
 /// The outcome of an attempt to run a call.
@@ -121,7 +121,7 @@ async fn run<A: Answer>(
     }
     telemetry::step(Step::AfterClaim);
     call.procedure.telemetry().first();
-    let _holds = Holds::new(matches!(key, HeldKey::Transaction(_)));
+    let _count = HeldKeyCount::new(matches!(key, HeldKey::Transaction(_)));
     tracked.set_stage(Stage::Handler);
     let (key, outcome) = execute(engine, &call, key, handler).await;
     tracked.set_stage(Stage::Recording);

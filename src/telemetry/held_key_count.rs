@@ -2,12 +2,12 @@
 
 use metrics::{Gauge, gauge};
 
-/// A call that holds its key, counted until this is dropped.
-pub(crate) struct Holds {
+/// Counts a call that holds its key, until this is dropped.
+pub(crate) struct HeldKeyCount {
     in_transaction: bool,
 }
 
-impl Holds {
+impl HeldKeyCount {
     pub(crate) fn new(in_transaction: bool) -> Self {
         Self::gauge(in_transaction).increment(1.0);
         Self { in_transaction }
@@ -21,7 +21,7 @@ impl Holds {
     }
 }
 
-impl Drop for Holds {
+impl Drop for HeldKeyCount {
     fn drop(&mut self) {
         Self::gauge(self.in_transaction).decrement(1.0);
     }

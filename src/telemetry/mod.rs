@@ -68,11 +68,11 @@
 
 mod catalogue;
 mod chain;
-mod holds;
+mod held_key_count;
 mod idle_transactions;
 mod key_hash;
 mod procedure;
-mod rare;
+mod rare_lines;
 mod spans;
 mod times;
 mod unprotected_key;
@@ -83,9 +83,9 @@ pub use self::key_hash::key_hash;
 pub(crate) use self::{
     catalogue::describe,
     chain::Chain,
-    holds::Holds,
+    held_key_count::HeldKeyCount,
     procedure::{ProcedureTelemetry, Unprotected},
-    rare::rarely,
+    rare_lines::rarely,
     spans::{Spans, ended, executed, traceparent},
     times::TimedStep,
     unprotected_key::UnprotectedKeyTelemetry,

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{
     count,
     idle_transactions::IdleTransactions,
-    rare::RareLines,
+    rare_lines::RareLines,
     times::{TimedStep, Times},
 };
 
