@@ -178,7 +178,6 @@ mod future;
 mod grpc;
 mod key;
 mod nesting;
-#[cfg(feature = "sql")]
 mod pause;
 mod settlement;
 

@@ -1,6 +1,5 @@
 //! Tells the store the disposition of a reservation: at once, or in the background if the store does not take it.
 
-pub(crate) mod backoff;
 pub(crate) mod disposition;
 pub(crate) mod settle;
 
@@ -12,9 +11,10 @@ use crate::{
     engine::{
         call::ProtectedCall,
         held_key::{HeldKey, Lease},
-        record::{backoff::Backoff, disposition::Disposition},
+        record::disposition::Disposition,
         shared::state::Engine,
     },
+    pause::{Pauses, shortened},
     policy::Mode,
     store::{AbandonOutcome, CompleteOutcome, DynStore, ExtendOutcome, ReleaseOutcome, StoreError},
     telemetry::Chain,
@@ -163,11 +163,11 @@ impl PendingDisposition {
         let ends = Instant::now() + self.call.retention();
         let [first, longest] = PAUSES;
         // Two attempts, and a renewal, in each third of a lease.
-        let mut backoff = Backoff::new(first, longest.min((self.lease.length / 6).max(SHORTEST_PAUSE)));
+        let mut pauses = Pauses::new(first, longest.min((self.lease.length / 6).max(SHORTEST_PAUSE)));
         engine.tracker.tasks().spawn(async move {
             let _waiting = (tracked, place);
             while !self.taken {
-                let pause = backoff.pause();
+                let pause = shortened(pauses.next());
                 if Instant::now() + pause > ends {
                     return procedure.telemetry().given_up(step, "its record would have expired");
                 }
@@ -177,7 +177,7 @@ impl PendingDisposition {
                 }
                 self.keep_key(&*store).await;
             }
-            while let Some(()) = shutting_down.run_until_cancelled(sleep(backoff.pause())).await
+            while let Some(()) = shutting_down.run_until_cancelled(sleep(shortened(pauses.next()))).await
                 && !self.attempt(&*store).await
             {
                 self.keep_key(&*store).await;

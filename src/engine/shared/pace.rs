@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::record::backoff::shortened;
+use crate::pause::shortened;
 
 /// The shortest of the pauses.
 const SHORTEST: Duration = Duration::from_millis(50);
