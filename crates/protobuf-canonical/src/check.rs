@@ -2,7 +2,8 @@
 
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
-    reader::{Reader, WireType, deeper},
+    depth::deeper,
+    reader::{Reader, WireType},
     schema::{FieldPlan, Keep, MapPlan, MessagePlan, Presence, Scalar, Schema, Shape, Value},
     sort_key::SortKey,
     utf8::is_utf8,

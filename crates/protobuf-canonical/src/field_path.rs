@@ -4,7 +4,8 @@ use prost_reflect::{FieldDescriptor, Kind};
 
 use super::{
     CanonicalError,
-    reader::{Reader, Tag, WireType, deeper},
+    depth::deeper,
+    reader::{Reader, Tag, WireType},
 };
 
 /// A singular string, bytes or integer field of a message, or of a message inside of it.

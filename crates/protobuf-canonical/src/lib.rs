@@ -59,6 +59,7 @@
 pub mod json;
 
 mod check;
+mod depth;
 mod entry;
 mod error;
 mod features;
@@ -81,15 +82,12 @@ use std::{borrow::Cow, fmt};
 use prost_reflect::MessageDescriptor;
 
 pub use self::{
+    depth::MAX_DEPTH,
     error::{CanonicalError, CanonicalErrorKind},
     field_path::FieldPath,
     hash::{RequestHash, RequestHashes},
 };
 use self::{hash::Hasher, ignore_mask::IgnoreMask, schema::Schema};
-
-/// The maximum depth of nested messages and groups, the outermost message not counted: 100, the limit of prost's
-/// decoder.
-pub const MAX_DEPTH: u32 = 100;
 
 /// Encodes the messages of one type canonically, and hashes them.
 ///

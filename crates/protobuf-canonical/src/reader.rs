@@ -1,6 +1,6 @@
 //! The reader of the protobuf wire format.
 
-use super::{CanonicalError, CanonicalErrorKind as Kind, MAX_DEPTH};
+use super::{CanonicalError, CanonicalErrorKind as Kind, depth::deeper};
 
 /// Reads the protobuf wire format from untrusted bytes: every read is bounds-checked.
 #[derive(Clone)]
@@ -151,14 +151,6 @@ impl<'a> Reader<'a> {
             WireType::Fixed32 => self.fixed32().map(drop),
         }
     }
-}
-
-/// Returns the depth of a message that lies in a message of this depth.
-pub(super) fn deeper(depth: u32) -> Result<u32, CanonicalError> {
-    if depth >= MAX_DEPTH {
-        return Err(Kind::TooDeep.into());
-    }
-    Ok(depth + 1)
 }
 
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;

@@ -9,10 +9,11 @@ use std::ops::Range;
 
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
+    depth::deeper,
     entry::Entries,
     output::Output,
     raw::{Raw, read_scalar},
-    reader::{MAX_VARINT_LEN, Reader, WireType, deeper},
+    reader::{MAX_VARINT_LEN, Reader, WireType},
     run::{Runs, UNKNOWN},
     schema::{FieldPlan, Keep, MapPlan, MessageId, MessagePlan, Presence, Scalar, Schema, Shape, Value},
     valid,

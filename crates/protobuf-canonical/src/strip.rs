@@ -4,7 +4,8 @@ use prost::encoding::encode_varint;
 
 use super::{
     CanonicalError,
-    reader::{Reader, Tag, WireType, deeper},
+    depth::deeper,
+    reader::{Reader, Tag, WireType},
     schema::{FieldPlan, Keep, MapPlan, MessageId, MessagePlan, Schema, Shape, Value},
 };
 

@@ -3,7 +3,8 @@
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
     check::canonical_entry,
-    reader::{Reader, WireType, deeper},
+    depth::deeper,
+    reader::{Reader, WireType},
     schema::{MapPlan, MessagePlan, Scalar, Schema, Shape, Value},
     utf8::is_utf8,
 };

@@ -19,9 +19,8 @@ const WITH_ROWS: [&str; 1] = ["src/engine"];
 const OF_MOD: &str = "run";
 
 /// Arrows that may lead up, or back: the folder, from where to where, and why.
-const UPWARD: [(&str, &str, &str, &str); 39] = [
+const UPWARD: [(&str, &str, &str, &str); 42] = [
     ("chaos/src", "args", "topology", "not mended yet"),
-    ("crates/protobuf-canonical/src/json", "any_json", "well_known", "not mended yet"),
     ("crates/tonic-idempotency-diesel/src", "driver", "transaction", "not mended yet"),
     ("crates/tonic-idempotency-redis/src", "store", "verify", "not mended yet"),
     ("crates/tonic-idempotency-sea-orm/src", "driver", "transaction", "not mended yet"),

@@ -2,11 +2,8 @@
 
 use prost_reflect::Kind;
 
-use super::{integer, seen::Seen, text::Text, well_known::field_of};
+use super::{binary::field_of, integer, seen::Seen, text::Text, well_known_type::NULL};
 use crate::MAX_DEPTH;
-
-/// `null` as a `Value`.
-pub(super) const NULL: &[u8] = &[0x08, 0x00];
 
 /// Parses the text into the binary encoding of a `Value`. `depth` is that of the message.
 pub(super) fn value(json: &str, depth: u32) -> Result<Vec<u8>, String> {

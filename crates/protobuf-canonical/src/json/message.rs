@@ -3,11 +3,13 @@
 use std::{borrow::Cow, collections::HashSet, fmt};
 
 use prost::encoding::{WireType, encode_key, encode_varint};
-use prost_reflect::{ExtensionDescriptor, FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::Kind;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{parser::MessageParser, scalar, seen::Seen, well_known};
+use super::{
+    binary::wire_type, field::Field, parser::MessageParser, scalar, seen::Seen, well_known_type::WellKnownType,
+};
 use crate::MAX_DEPTH;
 
 /// The numbers of a map entry's fields.
@@ -21,7 +23,7 @@ impl<'de> DeserializeSeed<'de> for MessageParser<'_> {
         if self.depth > MAX_DEPTH {
             return Err(D::Error::custom("nested more than 100 levels deep"));
         }
-        match well_known::WellKnownType::of(self.descriptor) {
+        match WellKnownType::of(self.descriptor) {
             Some(form) => form.read(self, deserializer),
             None => deserializer.deserialize_map(self),
         }
@@ -69,74 +71,6 @@ impl<'de> Visitor<'de> for MessageParser<'_> {
     }
 }
 
-/// Returns the number of the field or extension that a member of an object names.
-pub(super) fn field_number(message: &MessageDescriptor, name: &str) -> Option<u32> {
-    Field::named(message, name).map(|field| field.number)
-}
-
-/// The properties of a field or an extension that the parser needs.
-#[derive(Clone)]
-struct Field {
-    number: u32,
-    kind: Kind,
-    is_group: bool,
-    is_list: bool,
-    is_map: bool,
-    is_packed: bool,
-    /// The index of its oneof in the message.
-    oneof: Option<usize>,
-}
-
-impl Field {
-    fn named(message: &MessageDescriptor, name: &str) -> Option<Self> {
-        let field = message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name));
-        let field = field.or_else(|| message.fields().find(|field| is_group_named(field, name)));
-        let extension = || message.get_extension_by_json_name(name).map(Self::from);
-        field.map(Self::from).or_else(extension)
-    }
-}
-
-/// Returns whether a field is a group of that name: a group may also be named by its type. A delimited field of an edition counts
-/// as one if it could have been declared as one.
-fn is_group_named(field: &FieldDescriptor, name: &str) -> bool {
-    let Kind::Message(group) = field.kind() else { return false };
-    field.is_group()
-        && group.name() == name
-        && name.to_lowercase() == field.name()
-        && group.parent_file() == field.parent_file()
-        && group.parent_message().as_ref() == Some(field.parent_message())
-}
-
-impl From<FieldDescriptor> for Field {
-    fn from(field: FieldDescriptor) -> Self {
-        let oneof = field.containing_oneof();
-        let siblings = |message: MessageDescriptor| message.oneofs().position(|it| Some(it) == oneof);
-        Self {
-            number: field.number(),
-            kind: field.kind(),
-            is_group: field.is_group(),
-            is_list: field.is_list(),
-            is_map: field.is_map(),
-            is_packed: field.is_packed(),
-            oneof: siblings(field.parent_message().clone()),
-        }
-    }
-}
-
-impl From<ExtensionDescriptor> for Field {
-    fn from(extension: ExtensionDescriptor) -> Self {
-        Self {
-            number: extension.number(),
-            kind: extension.kind(),
-            is_group: extension.is_group(),
-            is_list: extension.is_list(),
-            is_map: extension.is_map(),
-            is_packed: extension.is_packed(),
-            oneof: None,
-        }
-    }
-}
-
 /// Parses the value of a field and returns whether the field is set. `null` leaves most fields unset.
 struct Value<'a> {
     field: &'a Field,
@@ -165,7 +99,7 @@ impl<'de> Visitor<'de> for Value<'_> {
 
     fn visit_none<E: Error>(self) -> Result<bool, E> {
         let null = match &self.field.kind {
-            Kind::Message(message) => well_known::WellKnownType::of(message).and_then(well_known::WellKnownType::null),
+            Kind::Message(message) => WellKnownType::of(message).and_then(WellKnownType::null),
             Kind::Enum(it) if it.full_name() == scalar::NULL_VALUE => Some([0].as_slice()),
             _ => None,
         };
@@ -278,7 +212,7 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
 /// Writes a field if it has a value; returns whether it has.
 fn write(field: &Field, value: Option<Vec<u8>>, message: &mut Vec<u8>) -> bool {
     let Some(value) = value else { return false };
-    match scalar::wire_type(&field.kind) {
+    match wire_type(&field.kind) {
         WireType::LengthDelimited if field.is_group => {
             encode_key(field.number, WireType::StartGroup, message);
             message.extend(value);

@@ -6,8 +6,10 @@
 //! meaning; `tests/canonical/json.rs` lists the exceptions and the reasons.
 
 mod any_json;
+mod binary;
 mod duration;
 mod error;
+mod field;
 mod field_mask;
 mod integer;
 mod message;
@@ -19,6 +21,7 @@ pub(crate) mod strip;
 mod text;
 mod timestamp;
 mod well_known;
+mod well_known_type;
 
 use std::{
     collections::HashMap,

@@ -6,10 +6,9 @@ use base64::{
     Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use prost::encoding::{WireType, encode_varint};
 use prost_reflect::Kind;
 
-use super::{Json, integer};
+use super::{Json, binary::varint, integer};
 
 /// The full name of the enum whose only value is `null`.
 pub(super) const NULL_VALUE: &str = "google.protobuf.NullValue";
@@ -18,16 +17,6 @@ pub(super) const NULL_VALUE: &str = "google.protobuf.NullValue";
 const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
 const PADDED: GeneralPurposeConfig = CONFIG.with_decode_padding_mode(DecodePaddingMode::RequireCanonical);
 const UNPADDED: GeneralPurposeConfig = CONFIG.with_decode_padding_mode(DecodePaddingMode::RequireNone);
-
-/// Returns the wire type of a kind; a group has that of a message.
-pub(super) fn wire_type(kind: &Kind) -> WireType {
-    match kind {
-        Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => WireType::SixtyFourBit,
-        Kind::Float | Kind::Fixed32 | Kind::Sfixed32 => WireType::ThirtyTwoBit,
-        Kind::Bytes | Kind::Message(_) | Kind::String => WireType::LengthDelimited,
-        _ => WireType::Varint,
-    }
-}
 
 /// Parses a map key. In JSON, keys of every kind are strings.
 pub(super) fn key(kind: &Kind, name: &str) -> Result<Vec<u8>, String> {
@@ -137,12 +126,6 @@ fn bytes(text: &str) -> Result<Vec<u8>, String> {
     GeneralPurpose::new(alphabet, config)
         .decode(&*line)
         .map_err(|error| format!("{text:?} is not valid base64: {error}"))
-}
-
-pub(super) fn varint(value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode_varint(value, &mut bytes);
-    bytes
 }
 
 fn zigzag(value: i64) -> u64 {

@@ -9,7 +9,7 @@ use serde::{
 
 use super::{
     scalar::NULL_VALUE,
-    well_known::{ANY_DEPTH, TYPE, VALUE, WellKnownType},
+    well_known_type::{ANY_DEPTH, TYPE, VALUE, WellKnownType},
 };
 use crate::{MAX_DEPTH, features::has_presence};
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use prost_reflect::{FieldDescriptor, MessageDescriptor};
 
-use super::{message::field_number, text::Text, well_known::WellKnownType};
+use super::{field::Field, text::Text, well_known_type::WellKnownType};
 use crate::ignore_mask::{IgnoreMask, Part};
 
 /// Returns the text without the members of ignored fields, and otherwise as it was written. A member goes with the comma and the
@@ -47,7 +47,7 @@ impl Strip<'_> {
             let start = self.position();
             let name = self.text.string().ok()?;
             self.text.eat(b':');
-            let number = field_number(message, &name);
+            let number = Field::named(message, &name).map(|field| field.number);
             match number.and_then(|number| ignored.get(number)) {
                 Some(Part::All) => {
                     self.skip()?;

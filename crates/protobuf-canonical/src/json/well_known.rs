@@ -1,65 +1,21 @@
-//! The well-known types that have a JSON form of their own.
+//! Parses the types that have a JSON form of their own.
 
 use std::{borrow::Cow, fmt};
 
-use prost::encoding::{WireType, encode_key, encode_varint};
-use prost_reflect::{Kind, MessageDescriptor};
+use prost_reflect::Kind;
 use serde::de::{DeserializeSeed as _, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{any_json, duration, field_mask, parser::MessageParser, scalar, timestamp};
-
-/// The member of an `Any` that names its type.
-pub(super) const TYPE: &str = "@type";
-
-/// The member of an `Any` that holds the message, if its type is a well-known type.
-pub(super) const VALUE: &str = "value";
-
-/// The levels of depth that an `Any` counts for. It is more than one because an `Any` is read more than once at each
-/// level.
-pub(super) const ANY_DEPTH: u32 = 10;
-
-/// A well-known type with a JSON form of its own.
-#[derive(Clone, Copy)]
-pub(super) enum WellKnownType {
-    Any,
-    Duration,
-    /// An object without fields.
-    Empty,
-    FieldMask,
-    /// A list of any JSON.
-    List,
-    /// An object of any JSON.
-    Struct,
-    Timestamp,
-    /// Any JSON.
-    Value,
-    /// The JSON form of its only field.
-    Wrapper,
-}
+use super::{
+    any_json,
+    binary::{field_of, varint},
+    duration, field_mask,
+    parser::MessageParser,
+    scalar, timestamp,
+    well_known_type::{ANY_DEPTH, TYPE, VALUE, WellKnownType},
+};
 
 impl WellKnownType {
-    pub(super) fn of(message: &MessageDescriptor) -> Option<Self> {
-        match message.full_name().strip_prefix("google.protobuf.")? {
-            "Any" => Some(Self::Any),
-            "Duration" => Some(Self::Duration),
-            "Empty" => Some(Self::Empty),
-            "FieldMask" => Some(Self::FieldMask),
-            "ListValue" => Some(Self::List),
-            "Struct" => Some(Self::Struct),
-            "Timestamp" => Some(Self::Timestamp),
-            "Value" => Some(Self::Value),
-            "BoolValue" | "BytesValue" | "DoubleValue" | "FloatValue" | "Int32Value" | "Int64Value" | "StringValue"
-            | "UInt32Value" | "UInt64Value" => Some(Self::Wrapper),
-            _ => None,
-        }
-    }
-
-    /// Returns the binary encoding of `null` if it is a value of this type.
-    pub(super) fn null(self) -> Option<&'static [u8]> {
-        matches!(self, Self::Value).then_some(any_json::NULL)
-    }
-
     /// Parses a message of this type into its binary encoding.
     pub(super) fn read<'de, D: Deserializer<'de>>(
         self,
@@ -113,8 +69,8 @@ fn any_json<'de, D: Deserializer<'de>>(
 
 /// Encodes a `Timestamp` or a `Duration`.
 fn seconds_and_nanos((seconds, nanos): (i64, i32)) -> Vec<u8> {
-    let mut message = field_of(1, &Kind::Int64, &scalar::varint(seconds as u64));
-    message.extend(field_of(2, &Kind::Int32, &scalar::varint(i64::from(nanos) as u64)));
+    let mut message = field_of(1, &Kind::Int64, &varint(seconds as u64));
+    message.extend(field_of(2, &Kind::Int32, &varint(i64::from(nanos) as u64)));
     message
 }
 
@@ -198,15 +154,4 @@ impl<'de> Visitor<'de> for MembersVisitor {
         }
         Ok(members)
     }
-}
-
-/// Encodes a field: its tag, its length if it is length-delimited, and its value.
-pub(super) fn field_of(number: u32, kind: &Kind, value: &[u8]) -> Vec<u8> {
-    let (mut bytes, wire_type) = (Vec::with_capacity(value.len() + 6), scalar::wire_type(kind));
-    encode_key(number, wire_type, &mut bytes);
-    if wire_type == WireType::LengthDelimited {
-        encode_varint(value.len() as u64, &mut bytes);
-    }
-    bytes.extend(value);
-    bytes
 }
