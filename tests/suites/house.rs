@@ -91,7 +91,6 @@ const CIRCLES: [(&str, &[&str], &str); 17] = [
         "not mended yet",
     ),
     ("chaos/src", &["auditor", "auditor/judge", "auditor/rules", "auditor/runs"], "not mended yet"),
-    ("crates/protobuf-canonical/src", &["json", "json/parser", "json/scalar", "json/serializer"], "not mended yet"),
     (
         "crates/tonic-idempotency-cli/src",
         &[

@@ -50,7 +50,7 @@ impl<'de> Visitor<'de> for MessageParser<'_> {
                 return Err(A::Error::custom(format_args!("duplicate field {name:?}")));
             }
             let Some(field) = field else {
-                if self.beside != Some(&name) && !self.json.ignore_unknown_fields {
+                if self.beside != Some(&name) && !self.ignore_unknown_fields {
                     return Err(A::Error::custom(format_args!(
                         "unknown field {name:?} of {}",
                         self.descriptor.full_name()
@@ -203,7 +203,7 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
             Kind::Message(message) => self.of.inner(message, 1).deserialize(deserializer).map(Some),
             kind => {
                 let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
-                scalar::value(kind, json.get(), self.of.json).map_err(D::Error::custom)
+                scalar::value(kind, json.get(), self.of.ignore_unknown_fields).map_err(D::Error::custom)
             }
         }
     }

@@ -8,6 +8,7 @@
 mod any_json;
 mod binary;
 mod duration;
+mod encoders;
 mod error;
 mod field;
 mod field_mask;
@@ -23,32 +24,25 @@ mod timestamp;
 mod well_known;
 mod well_known_type;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
-
 use bytes::Bytes;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde::de::DeserializeSeed as _;
 
 pub use self::error::JsonError;
-use self::{parser::MessageParser, serializer::MessageSerializer};
-use crate::Canonical;
+use self::{encoders::Encoders, parser::MessageParser, serializer::MessageSerializer};
 
 /// Reads and writes messages in protobuf's JSON.
 #[derive(Debug)]
 pub struct Json {
     ignore_unknown_fields: bool,
-    /// The encoders of the types found in an `Any`, by full name.
-    canonical: Mutex<HashMap<String, Arc<Canonical>>>,
+    encoders: Encoders,
 }
 
 impl Json {
     /// Creates a reader and writer. With `ignore_unknown_fields`, the reader ignores unknown fields and enum values, as
     /// connect-go does; otherwise they are errors.
     pub fn new(ignore_unknown_fields: bool) -> Self {
-        Self { ignore_unknown_fields, canonical: Mutex::default() }
+        Self { ignore_unknown_fields, encoders: Encoders::default() }
     }
 
     /// Converts a message from JSON to binary. The result is not canonical: it holds every field of the JSON, defaults
@@ -61,7 +55,8 @@ impl Json {
     pub fn decode(&self, message: &MessageDescriptor, json: &[u8]) -> Result<Bytes, JsonError> {
         let invalid = |error| JsonError::invalid(message, error);
         let mut deserializer = serde_json::Deserializer::from_slice(json);
-        let binary = MessageParser::new(message, self).deserialize(&mut deserializer).map_err(invalid)?;
+        let parser = MessageParser::new(message, self.ignore_unknown_fields, &self.encoders);
+        let binary = parser.deserialize(&mut deserializer).map_err(invalid)?;
         deserializer.end().map_err(invalid)?;
         Ok(binary.into())
     }
@@ -75,11 +70,6 @@ impl Json {
     pub fn encode(&self, message: MessageDescriptor, binary: Bytes) -> Result<Bytes, JsonError> {
         let decoded = DynamicMessage::decode(message, binary).map_err(JsonError::unreadable)?;
         serde_json::to_vec(&MessageSerializer::new(&decoded)).map(Bytes::from).map_err(JsonError::unwritable)
-    }
-
-    fn canonical(&self, message: &MessageDescriptor) -> Arc<Canonical> {
-        let mut known = self.canonical.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(known.entry(message.full_name().to_owned()).or_insert_with(|| Arc::new(Canonical::new(message))))
     }
 }
 

@@ -8,7 +8,7 @@ use base64::{
 };
 use prost_reflect::Kind;
 
-use super::{Json, binary::varint, integer};
+use super::{binary::varint, integer};
 
 /// The full name of the enum whose only value is `null`.
 pub(super) const NULL_VALUE: &str = "google.protobuf.NullValue";
@@ -37,7 +37,7 @@ pub(super) fn key(kind: &Kind, name: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Parses a value that is not a message; `None` for an unknown enum value if those are ignored.
-pub(super) fn value(kind: &Kind, json: &str, options: &Json) -> Result<Option<Vec<u8>>, String> {
+pub(super) fn value(kind: &Kind, json: &str, ignore_unknown: bool) -> Result<Option<Vec<u8>>, String> {
     match kind {
         Kind::Bool => match json {
             "false" => Ok(Some(vec![0])),
@@ -49,7 +49,7 @@ pub(super) fn value(kind: &Kind, json: &str, options: &Json) -> Result<Option<Ve
         Kind::Enum(values) => match string(json) {
             Ok(name) => match values.get_value_by_name(&name) {
                 Some(value) => Ok(Some(varint(i64::from(value.number()) as u64))),
-                None if options.ignore_unknown_fields => Ok(None),
+                None if ignore_unknown => Ok(None),
                 None => Err(format!("unknown value {name:?} of enum {}", values.full_name())),
             },
             Err(_) => number(&Kind::Int32, json).map(Some),

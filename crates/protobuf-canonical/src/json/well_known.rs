@@ -40,7 +40,8 @@ impl WellKnownType {
             Self::Wrapper => {
                 let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
                 let Some(field) = message.descriptor.get_field(1) else { return Err(D::Error::custom("no value")) };
-                let value = scalar::value(&field.kind(), json.get(), message.json).map_err(D::Error::custom)?;
+                let value = scalar::value(&field.kind(), json.get(), message.ignore_unknown_fields)
+                    .map_err(D::Error::custom)?;
                 Ok(value.map(|value| field_of(1, &field.kind(), &value)).unwrap_or_default())
             }
         }
@@ -93,7 +94,7 @@ fn any(message: MessageParser<'_>, json: &str) -> Result<Vec<u8>, serde_json::Er
     let payload = match WellKnownType::of(&descriptor) {
         None => inner.beside(TYPE).deserialize(&mut serde_json::Deserializer::from_str(json))?,
         Some(form) => {
-            if others > 0 && !message.json.ignore_unknown_fields {
+            if others > 0 && !message.ignore_unknown_fields {
                 return Err(serde_json::Error::custom(
                     "unknown field in an Any of a well-known type: expected only \"@type\" and \"value\"",
                 ));
@@ -107,7 +108,7 @@ fn any(message: MessageParser<'_>, json: &str) -> Result<Vec<u8>, serde_json::Er
         }
     };
     // Canonical, because the hash covers these bytes as they are: the canonical encoding does not look inside an `Any`.
-    let payload = message.json.canonical(&descriptor).encode(&payload).map_err(serde_json::Error::custom)?.into_owned();
+    let payload = message.encoders.get(&descriptor).encode(&payload).map_err(serde_json::Error::custom)?.into_owned();
     let mut any = field_of(1, &Kind::String, type_url.as_bytes());
     any.extend(field_of(2, &Kind::Bytes, &payload));
     Ok(any)
