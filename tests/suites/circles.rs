@@ -108,7 +108,8 @@ impl Files {
         }
         let Some(name) = parts.next().filter(|_| depth < 6) else { return Some(at) };
         let name = name.split(" as ").next().unwrap_or(name);
-        let named = self.0.get(&at)?.uses.iter().find(|import| import.is_public && import.name() == name);
+        // A private import is there for the modules inside.
+        let named = self.0.get(&at)?.uses.iter().find(|import| import.name() == name);
         named.and_then(|import| self.resolve(&at, &import.path, depth + 1)).or(Some(at))
     }
 }

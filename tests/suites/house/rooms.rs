@@ -10,7 +10,7 @@ use crate::circles::{Crate, name};
 
 /// The most arrows and mutual pairs of these folders.
 const BUDGETS: [(&str, usize, usize); 3] =
-    [("src/engine", 50, 5), ("src/store/sql", 134, 4), ("src/store/postgres", 14, 1)];
+    [("src/engine", 51, 5), ("src/store/sql", 134, 4), ("src/store/postgres", 14, 1)];
 
 /// The folders of which ARCHITECTURE.md has to show the rows.
 const WITH_ROWS: [&str; 1] = ["src/engine"];
