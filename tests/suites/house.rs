@@ -59,7 +59,7 @@ const NO_SETTINGS: [&str; 14] = [
 ];
 
 /// Circles that stay, each with its reason: the sources, and the files.
-const CIRCLES: [(&str, &[&str], &str); 17] = [
+const CIRCLES: [(&str, &[&str], &str); 16] = [
     (
         "benches/src",
         &[
@@ -91,11 +91,6 @@ const CIRCLES: [(&str, &[&str], &str); 17] = [
         "not mended yet",
     ),
     ("chaos/src", &["auditor", "auditor/judge", "auditor/rules", "auditor/runs"], "not mended yet"),
-    (
-        "crates/tonic-idempotency-cli/src",
-        &["migrations/error", "migrations/format", "migrations/migration", "migrations/options"],
-        "not mended yet",
-    ),
     ("crates/tonic-idempotency-client/src", &["journal", "journal/builder"], "not mended yet"),
     ("crates/tonic-idempotency-redis/src", &["connection", "connection/topology"], "not mended yet"),
     ("crates/tonic-idempotency-redis/src", &["store", "verify"], "not mended yet"),

@@ -7,6 +7,7 @@ mod migration;
 mod options;
 mod report;
 mod versions;
+mod wanted;
 
 use std::{
     fs::{self, File},
@@ -20,7 +21,7 @@ use self::{error::Error, folder::Folder, migration::Migration, report::Report};
 
 /// Writes the migrations that the folder does not have. Writes nothing if one that it has differs.
 pub(crate) fn write(options: &Options, now: SystemTime) -> Result<Report, Error> {
-    let wanted = migration::all(options)?;
+    let wanted = wanted::all(options)?;
     let folder = Folder::read(options.format, &options.out)?;
     for migration in &wanted {
         folder.is_of_this_format(&options.out, &migration.name)?;
