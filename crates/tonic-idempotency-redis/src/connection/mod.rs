@@ -1,5 +1,6 @@
 //! Connections to the server, or to the servers, that keep the records.
 
+mod target;
 mod topology;
 
 use std::{
@@ -15,7 +16,10 @@ use redis::{Pipeline, ServerErrorKind, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
 use self::topology::Connection;
-pub(crate) use self::topology::Topology;
+pub(crate) use self::{
+    target::{Primary, Target},
+    topology::Topology,
+};
 use crate::error::{Failure, Fault};
 
 /// The default number of connections to each server.
@@ -50,36 +54,6 @@ static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct SendMoment {
     /// The newest connection there was.
     newest: u64,
-}
-
-/// The destination of commands.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "without a cluster there is one place"))]
-pub(crate) enum Target<'a> {
-    /// To the primary that has the record with this name.
-    Record(&'a str),
-    /// To this primary.
-    Primary(&'a Primary),
-}
-
-/// A primary.
-#[derive(Clone, Debug)]
-pub(crate) enum Primary {
-    /// The only one.
-    Only,
-    /// One of a cluster.
-    #[cfg(feature = "cluster")]
-    At { host: String, port: u16 },
-}
-
-impl fmt::Display for Primary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Only => f.write_str("the server"),
-            #[cfg(feature = "cluster")]
-            Self::At { host, port } => write!(f, "{host}:{port}"),
-        }
-    }
 }
 
 impl Connections {

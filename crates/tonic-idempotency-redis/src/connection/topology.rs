@@ -17,7 +17,7 @@ use redis::{
 #[cfg(feature = "sentinel")]
 use tokio::sync::Mutex;
 
-use super::{Primary, Target};
+use super::target::{Primary, Target};
 use crate::error::Failure;
 
 /// How the servers are found.
