@@ -1,7 +1,10 @@
 //! The store on Redis: each operation runs a script, and tries again until its timeout.
 
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -44,12 +47,12 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// see all responses.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
-    pub(crate) runner: CommandRunner,
-    pub(crate) prefix: Prefix,
-    pub(crate) durability: Durability,
-    pub(crate) in_cluster: bool,
+    attempts: Attempts,
+    prefix: Prefix,
+    durability: Durability,
+    in_cluster: bool,
     /// Whether a primary has said that it does not evict.
-    pub(crate) is_checked: Arc<AtomicBool>,
+    is_checked: Arc<AtomicBool>,
     late_claims: LateClaims,
 }
 
@@ -157,7 +160,9 @@ impl RedisStore {
     ///
     /// [`VerifyError`] lists all problems, or says that a server could not be asked.
     pub async fn verify(&self) -> Result<(), VerifyError> {
-        verify::verify(self).await
+        verify::verify(&self.attempts, self.durability, self.in_cluster).await?;
+        self.is_checked.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn call(&self, transition: &'static Transition, reservation: &Reservation) -> Call {
@@ -185,9 +190,9 @@ impl Store for RedisStore {
             .arg(on_lease_ended)
             .waiting_once_written(self.durability)
             .with_deadline();
-        let deadline = self.runner.deadline(&call);
-        verify::refuse_eviction(self).await?;
-        let answer = self.runner.run_until(&call, deadline).await?;
+        let deadline = self.attempts.deadline(&call);
+        verify::refuse_eviction(&self.attempts, &self.is_checked).await?;
+        let answer = self.attempts.run_until(&call, deadline).await?;
         let outcome = answer::claimed(answer.value.clone())?;
         let token = claim.reservation.token;
         if let Some(late_until) = answer.late_until {

@@ -1,11 +1,15 @@
 //! The check of the servers' settings.
 
-use std::{collections::HashMap, fmt, sync::atomic::Ordering};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use redis::{Pipeline, Value, cmd};
 use tonic_idempotency::store::{StoreError, StoreErrorKind};
 
-use crate::{connection::Primary, error::Failure, store::RedisStore};
+use crate::{attempts::Attempts, connection::Primary, durability::Durability, error::Failure};
 
 /// The oldest version with flags of scripts, `PEXPIRETIME`, and `PEXPIREAT … GT`.
 const OLDEST: u32 = 7;
@@ -71,39 +75,36 @@ fn advice(in_cluster: &bool) -> &'static str {
     }
 }
 
-pub(crate) async fn verify(store: &RedisStore) -> Result<(), VerifyError> {
+/// Checks every primary for a store with this durability, made for a cluster or not.
+pub(crate) async fn verify(attempts: &Attempts, durability: Durability, in_cluster: bool) -> Result<(), VerifyError> {
     let mut problems = Vec::new();
-    for primary in store.runner.primaries().await? {
+    for primary in attempts.primaries().await? {
         let mut commands = Pipeline::with_capacity(1);
         commands.add_command(cmd("INFO"));
-        let text = text(store.runner.read(&primary, &commands).await?)?;
-        problems.extend(problems_of(store, &primary, &Info::parse(&text)));
+        let text = text(attempts.read(&primary, &commands).await?)?;
+        problems.extend(problems_of(&primary, &Info::parse(&text), durability, in_cluster));
     }
-    if !problems.is_empty() {
-        return Err(VerifyError::Setup(problems));
-    }
-    store.is_checked.store(true, Ordering::Relaxed);
-    Ok(())
+    if problems.is_empty() { Ok(()) } else { Err(VerifyError::Setup(problems)) }
 }
 
-/// Refuses servers that evict, in case the application has not called [`verify`]. Checks once. Asks each primary for a part of the time of
-/// one attempt; a primary that is away is left to the claims that need it.
+/// Refuses servers that evict, unless it `is_checked`: by [`verify`], or here before. Asks each primary for a part of the time of one
+/// attempt; a primary that is away is left to the claims that need it.
 ///
 /// # Errors
 ///
 /// A primary evicts, or does not let itself be asked.
-pub(crate) async fn refuse_eviction(store: &RedisStore) -> Result<(), StoreError> {
-    if store.is_checked.load(Ordering::Relaxed) {
+pub(crate) async fn refuse_eviction(attempts: &Attempts, is_checked: &AtomicBool) -> Result<(), StoreError> {
+    if is_checked.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let half = store.runner.part() / 2;
-    let primaries = asked(store.runner.try_to_find_primaries(half).await)?.unwrap_or_default();
+    let half = attempts.part() / 2;
+    let primaries = asked(attempts.try_to_find_primaries(half).await)?.unwrap_or_default();
     let time = half / u32::try_from(primaries.len()).unwrap_or(u32::MAX).max(1);
     let (mut is_answered, mut problems) = (false, Vec::new());
     let mut commands = Pipeline::with_capacity(1);
     commands.add_command(cmd("INFO").arg("memory").clone());
     for primary in primaries {
-        let Some(answers) = asked(store.runner.try_to_read(&primary, &commands, time).await)? else { continue };
+        let Some(answers) = asked(attempts.try_to_read(&primary, &commands, time).await)? else { continue };
         let text = text(answers)?;
         problems.extend(eviction(&primary, &Info::parse(&text)));
         is_answered = true;
@@ -111,7 +112,7 @@ pub(crate) async fn refuse_eviction(store: &RedisStore) -> Result<(), StoreError
     if !problems.is_empty() {
         return Err(StoreError::new(StoreErrorKind::Refused, VerifyError::Setup(problems)));
     }
-    store.is_checked.fetch_or(is_answered, Ordering::Relaxed);
+    is_checked.fetch_or(is_answered, Ordering::Relaxed);
     Ok(())
 }
 
@@ -138,7 +139,7 @@ fn eviction(primary: &Primary, info: &Info<'_>) -> Option<SetupProblem> {
     (policy != "noeviction").then(|| SetupProblem::Evicts { server: primary.to_string(), policy: policy.to_owned() })
 }
 
-fn problems_of(store: &RedisStore, primary: &Primary, info: &Info<'_>) -> Vec<SetupProblem> {
+fn problems_of(primary: &Primary, info: &Info<'_>, durability: Durability, is_for_cluster: bool) -> Vec<SetupProblem> {
     let server = || primary.to_string();
     let mut problems = Vec::new();
     let version = info.get("redis_version");
@@ -147,10 +148,10 @@ fn problems_of(store: &RedisStore, primary: &Primary, info: &Info<'_>) -> Vec<Se
     }
     problems.extend(eviction(primary, info));
     let in_cluster = info.get("cluster_enabled") == "1";
-    if in_cluster != store.in_cluster {
+    if in_cluster != is_for_cluster {
         problems.push(SetupProblem::OtherTopology { server: server(), in_cluster });
     }
-    let (connected, wanted) = (info.get("connected_slaves").parse().unwrap_or(0), store.durability.waits_for());
+    let (connected, wanted) = (info.get("connected_slaves").parse().unwrap_or(0), durability.waits_for());
     if connected < wanted {
         problems.push(SetupProblem::TooFewReplicas { server: server(), connected, wanted });
     }
