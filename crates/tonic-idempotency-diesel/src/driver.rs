@@ -15,7 +15,7 @@ use tonic_idempotency::store::{
 use crate::{
     connection::{DieselConnection, Generation},
     pool::Pool,
-    transaction::is_conflict,
+    transaction_error::is_conflict,
 };
 
 /// The store on diesel-async.

@@ -103,10 +103,12 @@ mod row;
 mod sqlstate;
 mod statement;
 mod transaction;
+mod transaction_error;
 
 pub use self::{
     connection::DieselConnection,
     driver::{Diesel, DieselStore},
     row::DieselRow,
-    transaction::{OwnedTransaction, Transaction, TransactionConnection, TransactionError},
+    transaction::{OwnedTransaction, Transaction, TransactionConnection},
+    transaction_error::TransactionError,
 };

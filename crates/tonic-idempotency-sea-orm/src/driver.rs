@@ -4,7 +4,7 @@ use std::error::Error;
 
 use tonic_idempotency::store::{SqlStore, driver::Driver};
 
-use crate::{pool::SeaOrm, session::SeaOrmSession, transaction::is_conflict};
+use crate::{pool::SeaOrm, session::SeaOrmSession, transaction_error::is_conflict};
 
 /// The store on sea-orm.
 pub type SeaOrmStore = SqlStore<SeaOrm>;

@@ -88,11 +88,13 @@ mod error;
 mod pool;
 mod session;
 mod transaction;
+mod transaction_error;
 
 #[cfg(feature = "stream")]
 pub use self::transaction::RowStream;
 pub use self::{
     driver::SeaOrmStore,
     pool::{NotPostgres, SeaOrm},
-    transaction::{OwnedTransaction, Savepoint, Transaction, TransactionError},
+    transaction::{OwnedTransaction, Savepoint, Transaction},
+    transaction_error::TransactionError,
 };

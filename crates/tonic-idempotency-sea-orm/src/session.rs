@@ -18,7 +18,7 @@ use tonic_idempotency::store::{
 use tonic_idempotency_sqlx::{SqlxConnection, driver_error};
 use tracing::Instrument as _;
 
-use crate::{error::ended, pool::SeaOrm, transaction::is_conflict};
+use crate::{error::ended, pool::SeaOrm, transaction_error::is_conflict};
 
 /// The answer of a statement.
 pub(crate) type StatementFuture<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;

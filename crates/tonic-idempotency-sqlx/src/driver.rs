@@ -21,7 +21,7 @@ use tonic_idempotency::store::{
 use crate::{
     connection::SqlxConnection,
     error::{acquire_error, explained},
-    transaction::is_conflict,
+    transaction_error::is_conflict,
 };
 
 /// The store on sqlx.

@@ -77,6 +77,7 @@ mod options;
 mod row;
 mod statement;
 mod transaction;
+mod transaction_error;
 
 pub use self::{
     connection::SqlxConnection,
@@ -84,5 +85,6 @@ pub use self::{
     error::driver_error,
     options::{OptionsError, options},
     row::SqlxRow,
-    transaction::{OwnedTransaction, Transaction, TransactionConnection, TransactionError},
+    transaction::{OwnedTransaction, Transaction, TransactionConnection},
+    transaction_error::TransactionError,
 };

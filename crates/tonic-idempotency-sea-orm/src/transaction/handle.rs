@@ -10,8 +10,7 @@ use tonic_idempotency::store::{
     driver::{Level, Owned, Session as _},
 };
 
-use super::TransactionError;
-use crate::{driver::SeaOrmStore, pool::SeaOrm, session::SeaOrmSession};
+use crate::{driver::SeaOrmStore, pool::SeaOrm, session::SeaOrmSession, transaction_error::TransactionError};
 
 /// A transaction that its owner commits. Dropping it rolls back. `&*transaction` is the [`Transaction`], for statements.
 pub type OwnedTransaction = Owned<Transaction>;

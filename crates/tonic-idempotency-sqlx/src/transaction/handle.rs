@@ -2,8 +2,8 @@
 
 use tonic_idempotency::store::driver::{ExclusiveDriver, ExclusiveTransaction, Owned};
 
-use super::{TransactionConnection, TransactionError};
-use crate::driver::Sqlx;
+use super::TransactionConnection;
+use crate::{driver::Sqlx, transaction_error::TransactionError};
 
 /// The transaction of a call to a transactional procedure. The handler's writes, the record of the key and the id of
 /// the created resource are committed together after the handler has returned, or not at all. An error, a panic, a lost

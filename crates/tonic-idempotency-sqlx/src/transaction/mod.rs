@@ -1,12 +1,9 @@
-//! The handler's side: its call's [`Transaction`], the connection in it, and their error.
+//! The handler's side: its call's [`Transaction`], and the connection in it.
 
 mod connection;
-mod error;
 mod handle;
 
-pub(crate) use self::error::is_conflict;
 pub use self::{
     connection::TransactionConnection,
-    error::TransactionError,
     handle::{OwnedTransaction, Transaction},
 };
