@@ -5,11 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::{
+    choice::{Front, Persistence, Replication, Topology},
     error::Error,
     fault::FaultSet,
     mode::Mode,
     sabotage::Sabotage,
-    topology::{Front, Persistence, Replication, Topology},
 };
 
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts

@@ -14,7 +14,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `args`, `run`, `plan`, `trial` | the command, the plan, one run in one mode |
+//! | `args`, `choice`, `run`, `plan`, `trial` | the command, the plan, one run in one mode |
 //! | `clock` | the time that all processes share |
 //! | `seed`, `operation`, `schedule`, `step`, `fault` | everything that is decided in advance, from one seed |
 //! | `topology`, `fleet` | the parts that fail: PostgreSQL and what is in front of it, and the server processes, each with a way through `tcp_proxy` |
@@ -32,6 +32,7 @@
 
 mod args;
 mod auditor;
+mod choice;
 mod client;
 mod clock;
 mod error;

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{sync::watch, time};
 
-use crate::{args::Args, topology::Topology};
+use crate::{args::Args, choice::Topology};
 
 /// The longest that an operation waits for due faults. It must not wait longer: some faults need calls to happen.
 const PATIENCE: Duration = Duration::from_millis(500);

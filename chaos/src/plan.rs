@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::{
     args::{Args, StorePolicy},
     auditor::{Losses, Rules},
+    choice::{Replication, Topology},
     mode::Mode,
     named::name,
     operation::Operation,
     schedule::{PlannedFault, schedule},
     seed::Seed,
-    topology::{Replication, Topology},
 };
 
 /// Everything that is decided before the run begins.

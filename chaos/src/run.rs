@@ -9,12 +9,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     args::{Args, StorePolicy},
+    choice::Topology,
     error::Error,
     mode::Mode,
     plan::Plan,
     report::{LEGEND, Table, write_stories},
     step::Step,
-    topology::Topology,
     trial::Trial,
 };
 

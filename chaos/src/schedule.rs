@@ -8,11 +8,11 @@ use tcp_proxy::{Cut, Direction, Moment};
 
 use crate::{
     args::Args,
+    choice::Topology,
     fault::{BouncerFault, Family, FaultKind, FaultSet},
     mode::Mode,
     seed::{Seed, Subject},
     step::Step,
-    topology::Topology,
 };
 
 use FaultKind as Kind;

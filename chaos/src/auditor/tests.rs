@@ -17,9 +17,9 @@ use super::{
 use crate::{
     args::StorePolicy,
     fault::{BouncerFault, Failover, FaultKind, RedisFault},
-    journal::{Attempt, Blackout, Fault, Purpose, Run, ServerId, UnprotectedRun, Whom},
+    journal::{Attempt, Blackout, Entries, Fault, Purpose, Run, ServerId, UnprotectedRun, Whom},
     mode::Mode,
-    operation::Variant,
+    operation::{Operation, Variant},
     outcome::{Acknowledgement, Outcome},
     seed::Seed,
     step::Step,

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::MarkdownTable;
-use crate::{auditor::Losses, mode::Mode, named::name, plan::Plan, topology::Topology, trial::Trial};
+use crate::{auditor::Losses, choice::Topology, mode::Mode, named::name, plan::Plan, trial::Trial};
 
 /// Explains the numbers in the tables.
 pub(crate) const LEGEND: &str = "\

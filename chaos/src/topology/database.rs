@@ -7,8 +7,8 @@ use tokio::time::{self, Instant};
 use tokio_postgres::{Client, Config, NoTls};
 use tonic_idempotency::{migrations, store::Schema};
 
-use super::{Topology, bouncer::Bouncer, patroni::Patroni, redis_cluster::RedisCluster, single::Single};
-use crate::{args::Args, error::Error, urls::Urls};
+use super::{bouncer::Bouncer, patroni::Patroni, redis_cluster::RedisCluster, single::Single};
+use crate::{args::Args, choice::Topology, error::Error, urls::Urls};
 
 /// The time that a connection of the harness itself may take, and how long it is tried for: a failover takes a while.
 const CONNECT: Duration = Duration::from_secs(5);

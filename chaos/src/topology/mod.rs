@@ -8,9 +8,8 @@
 //! | `patroni` | three, one of which Patroni makes the primary | HAProxy, or connection strings with all hosts | failovers |
 //! | `redis-cluster` | one, and the records are on a Redis Cluster | nothing | the same as of `single`, and primaries of Redis are lost |
 //!
-//! Another topology is a variant of [`Topology`], a file that starts it, and a variant of the engine in `database.rs`.
+//! Another topology is a variant of [`Topology`](crate::choice::Topology), a file that starts it, and a variant of the engine in `database.rs`.
 
-mod args;
 mod bouncer;
 mod database;
 mod patroni;
@@ -19,9 +18,4 @@ mod single;
 mod until;
 mod way;
 
-pub(crate) use self::{
-    args::{Front, Persistence, Replication, Topology},
-    bouncer::TERMINATE,
-    database::Database,
-    way::Way,
-};
+pub(crate) use self::{bouncer::TERMINATE, database::Database, way::Way};

@@ -5,8 +5,12 @@ use std::{net::SocketAddr, time::Duration};
 use scratch_postgres::{Patroni as Servers, Replication as Commits};
 use tokio::time;
 
-use super::{Front, Replication, until::until};
-use crate::{error::Error, fault::Failover};
+use super::until::until;
+use crate::{
+    choice::{Front, Replication},
+    error::Error,
+    fault::Failover,
+};
 
 /// The time in which there must be another primary, and all servers must be there again.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use scratch_redis::{Cluster, Server};
 use tokio::{task::spawn_blocking, time};
 
-use super::{Persistence, until::until};
-use crate::{error::Error, fault::RedisFault, urls::Redis};
+use super::until::until;
+use crate::{choice::Persistence, error::Error, fault::RedisFault, urls::Redis};
 
 /// How long a primary may be silent before it is replaced, in milliseconds.
 const NODE_TIMEOUT: u32 = 1000;

@@ -19,8 +19,7 @@ const WITH_ROWS: [&str; 1] = ["src/engine"];
 const OF_MOD: &str = "run";
 
 /// Arrows that may lead up, or back: the folder, from where to where, and why.
-const UPWARD: [(&str, &str, &str, &str); 38] = [
-    ("chaos/src", "args", "topology", "not mended yet"),
+const UPWARD: [(&str, &str, &str, &str); 37] = [
     ("crates/tonic-idempotency-redis/src", "store", "verify", "not mended yet"),
     ("examples/consumer/src", "audit", "run", "not mended yet"),
     ("examples/consumer/src", "database", "run", "not mended yet"),

@@ -54,7 +54,7 @@ pub(crate) enum Persistence {
 
 impl Persistence {
     /// The lines of a server's configuration.
-    pub(super) fn lines(self) -> &'static [&'static str] {
+    pub(crate) fn lines(self) -> &'static [&'static str] {
         match self {
             Self::Always => &["appendonly yes", "appendfsync always"],
             Self::Everysec => &["appendonly yes", "appendfsync everysec"],
