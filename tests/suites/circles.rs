@@ -126,7 +126,7 @@ impl File {
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let text = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
         let (mut uses, mut words) = (Vec::new(), BTreeSet::new());
-        for statement in without_places(&text).split(';') {
+        for statement in without_places(&without_inner_modules(&text)).split(';') {
             let import = statement.match_indices("use ").find_map(|(at, _)| {
                 let before = statement[..at].rsplit('\n').next().unwrap_or_default().trim();
                 ["", "pub", "pub(crate)", "pub(super)"].contains(&before).then_some((at, !before.is_empty()))
@@ -157,6 +157,25 @@ impl Import {
         let last = self.path.rsplit("::").next().unwrap_or_default();
         last.rsplit(" as ").next().unwrap_or_default()
     }
+}
+
+/// Lets modules inside of the file be parts of it: `super` in them is the file.
+fn without_inner_modules(text: &str) -> String {
+    let mut end = None;
+    let lines = text.lines().map(|line| {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        if end.is_none()
+            && line.ends_with(" {")
+            && line.split_whitespace().rev().nth(2).is_some_and(|word| word == "mod")
+        {
+            end = Some(format!("{indent}}}"));
+        } else if end.as_deref() == Some(line) {
+            end = None;
+        }
+        let inside = end.is_some();
+        if inside { line.replacen("super::", "self::", 1) } else { line.to_owned() }
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Leaves out the places of visibilities, such as `(in crate::store)`: they are no imports.
@@ -202,8 +221,8 @@ fn are_found_by_the_names_of_modules_in_a_file() {
         ("a/inner.rs", "pub struct Inner;\nuse super::Outer;"),
         ("b/mod.rs", "mod inner;\nuse inner::Inner;"),
         ("b/inner.rs", "use std::inner::Inner;\nfn f(_: super::Outer) {}"),
-        ("c/mod.rs", "mod inner;\n#[cfg(test)]\nmod checks;\npub use self::inner::Inner;"),
-        ("c/inner.rs", "pub(in crate::c) struct Inner;"),
+        ("c/mod.rs", "mod inner;\n#[cfg(test)]\nmod checks;\nmod parts {\n    pub use super::inner::Inner;\n}"),
+        ("c/inner.rs", "pub(in crate::c) struct Inner;\nmod parts {\n    use super::Inner;\n}"),
         ("c/checks.rs", "use crate::c::inner;"),
     ];
     assert_eq!(made_of(&files).circles(), [["a", "a/inner"], ["b", "b/inner"]]);
