@@ -14,7 +14,6 @@ use tonic::Request;
 use uuid::Uuid;
 
 use crate::{
-    Error,
     context::Context,
     database::{
         by_hand::{ByHand, Way},
@@ -23,6 +22,7 @@ use crate::{
         proto::{CreateProjectRequest, project_service_server::ProjectService as _},
         world::{World, store, user},
     },
+    error::Error,
     operations::{Handler, Import},
     report::{Bound, Goal, Section, Spread, table},
 };

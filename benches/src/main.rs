@@ -13,6 +13,7 @@ mod context;
 mod database;
 #[cfg(feature = "drivers")]
 mod drivers;
+mod error;
 mod hash;
 mod inbox;
 mod layer;
@@ -29,10 +30,7 @@ use std::{
 
 use clap::{Parser, ValueEnum};
 
-use crate::{context::Context, report::Section};
-
-/// Why a benchmark could not run, as a sentence for its user.
-pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
+use crate::{context::Context, error::Error, report::Section};
 
 /// Measures what the layer costs, compared with what a user would use instead, and writes results/benchmarks.md.
 #[derive(Debug, Parser)]

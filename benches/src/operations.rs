@@ -15,7 +15,6 @@ use tonic_idempotency::{
 use uuid::Uuid;
 
 use crate::{
-    Error,
     context::Context,
     database::{
         contender::{Contender, Guard, Layer, RESERVED, TRANSACTIONAL},
@@ -23,6 +22,7 @@ use crate::{
         proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
         world::{Served, World, behind_layer, store, user},
     },
+    error::Error,
     report::{Bound, Goal, Section, Spread, table},
 };
 

@@ -9,7 +9,7 @@ use tonic::body::Body;
 use tower::Service;
 use uuid::Uuid;
 
-use crate::Error;
+use crate::error::Error;
 
 /// A service that tonic's server accepts.
 pub(crate) trait GrpcService:

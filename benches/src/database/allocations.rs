@@ -19,8 +19,8 @@ use super::{
     world::World,
 };
 use crate::{
-    Error,
     context::Context,
+    error::Error,
     report::{Bound, Goal, Spread, table},
     unary,
 };

@@ -30,8 +30,8 @@ use super::{
     world::{Served, World, authenticated, behind_layer, store},
 };
 use crate::{
-    Error,
     context::Context,
+    error::Error,
     report::{Spread, seconds, table},
 };
 

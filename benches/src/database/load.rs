@@ -16,7 +16,7 @@ use super::{
     usage::{ServerProcesses, own_processor_time},
     world::Served,
 };
-use crate::Error;
+use crate::error::Error;
 
 /// The keys of the calls.
 #[derive(Clone, Debug)]

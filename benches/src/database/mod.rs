@@ -44,8 +44,8 @@ use self::{
     world::{Served, World},
 };
 use crate::{
-    Error,
     context::Context,
+    error::Error,
     report::{Section, seconds},
 };
 

@@ -8,7 +8,7 @@ use super::{
     usage::ServerProcesses,
     world::Served,
 };
-use crate::{Error, report::Spread};
+use crate::{error::Error, report::Spread};
 
 /// A contender, its client and its load.
 pub(crate) struct Entrant<K = Contender> {

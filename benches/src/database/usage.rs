@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use procfs::process::{self, Process};
 use tokio_postgres::Client;
 
-use crate::Error;
+use crate::error::Error;
 
 /// A PostgreSQL server whose processes are on this machine.
 #[derive(Debug)]

@@ -45,7 +45,7 @@ use super::{
     primary_key::PrimaryKey,
     usage::ServerProcesses,
 };
-use crate::Error;
+use crate::error::Error;
 
 /// A private PostgreSQL server on this machine, configured as in production, with the sample's tables and rows.
 pub(crate) struct World {

@@ -15,11 +15,8 @@ use tonic_idempotency::store::Store;
 use tonic_idempotency_diesel::{DieselStore, Transaction, TransactionError};
 use uuid::Uuid;
 
-use super::{
-    CONNECTIONS, SET_ROLE,
-    service::{Handler, failed},
-};
-use crate::Error;
+use super::service::{CONNECTIONS, Handler, SET_ROLE, failed};
+use crate::error::Error;
 
 diesel::table! {
     tenant.projects (id) {

@@ -13,15 +13,15 @@ mod tokio_postgres;
 
 use std::time::Duration;
 
-use self::service::{Handler, Service};
+use self::service::{Guard, Handler, Service};
 use crate::{
-    Error,
     context::Context,
     database::{
         load::{Keys, Load},
         turns::{Entrant, Turns},
         world::{Served, World},
     },
+    error::Error,
     report::{Bound, Goal, Section, Spread, table},
 };
 
@@ -31,12 +31,6 @@ const CONCURRENCY: usize = 16;
 /// The bytes of the payload.
 const PAYLOAD: usize = 100;
 
-/// The connections of a driver's pool. The store and the handlers share it.
-const CONNECTIONS: usize = 16;
-
-/// The statement by which a connection becomes one of the API's role.
-const SET_ROLE: &str = "SET ROLE organization_api";
-
 /// The drivers, with our own first, and what limits the others.
 const DRIVERS: [(&str, Option<&str>); 4] = [
     ("tokio-postgres", None),
@@ -44,14 +38,6 @@ const DRIVERS: [(&str, Option<&str>); 4] = [
     ("diesel-async", Some(DIESEL_LIMIT)),
     ("SeaORM", Some(SQLX_LIMIT)),
 ];
-
-/// The part that answers a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Guard {
-    /// The handler, without the layer.
-    Bare,
-    Transactional,
-}
 
 /// A way to answer a CreateProject: a driver, by its name, and a guard.
 type Contender = (&'static str, Guard);

@@ -10,11 +10,8 @@ use tonic_idempotency::store::Store;
 use tonic_idempotency_sea_orm::{SeaOrm, SeaOrmStore, Transaction, TransactionError};
 use uuid::Uuid;
 
-use super::{
-    CONNECTIONS, SET_ROLE,
-    service::{Handler, failed},
-};
-use crate::{Error, database::handler::SET_USER};
+use super::service::{CONNECTIONS, Handler, SET_ROLE, failed};
+use crate::{database::handler::SET_USER, error::Error};
 
 mod project {
     use sea_orm::entity::prelude::*;

@@ -11,9 +11,7 @@ use tonic_idempotency::{
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use super::Guard;
 use crate::{
-    Error,
     database::{
         proto::{
             CreateProjectRequest, CreateProjectResponse, PROJECT,
@@ -21,7 +19,22 @@ use crate::{
         },
         world::authenticated,
     },
+    error::Error,
 };
+
+/// The connections of a driver's pool. The store and the handlers share it.
+pub(super) const CONNECTIONS: usize = 16;
+
+/// The statement by which a connection becomes one of the API's role.
+pub(super) const SET_ROLE: &str = "SET ROLE organization_api";
+
+/// The part that answers a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// The handler, without the layer.
+    Bare,
+    Transactional,
+}
 
 /// The handler on a driver.
 pub(super) trait Handler: Clone + Send + Sync + 'static {

@@ -7,13 +7,10 @@ use tonic_idempotency::store::Store;
 use tonic_idempotency_sqlx::{SqlxStore, Transaction, TransactionError};
 use uuid::Uuid;
 
-use super::{
-    CONNECTIONS, SET_ROLE,
-    service::{Handler, failed},
-};
+use super::service::{CONNECTIONS, Handler, SET_ROLE, failed};
 use crate::{
-    Error,
     database::handler::{INSERT, SET_USER},
+    error::Error,
 };
 
 #[derive(Clone)]

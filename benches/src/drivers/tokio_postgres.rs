@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::service::Handler;
 use crate::{
-    Error,
     database::handler::{self, Projects},
+    error::Error,
 };
 
 impl Handler for Pool {

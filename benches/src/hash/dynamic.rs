@@ -3,7 +3,7 @@
 use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_reflect::{DynamicMessage, MapKey, Value};
 
-use crate::Error;
+use crate::error::Error;
 
 /// Writes the set fields by number, and the entries of maps by key.
 pub(crate) fn encode_sorted(message: &DynamicMessage, out: &mut Vec<u8>) -> Result<(), Error> {

@@ -7,6 +7,7 @@
 
 mod dynamic;
 mod shape;
+mod way;
 
 use std::{
     hint::black_box,
@@ -17,10 +18,10 @@ use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use protobuf_canonical::Canonical;
 use sha2::{Digest as _, Sha256};
 
-use self::shape::Shape;
+use self::{shape::Shape, way::Way};
 use crate::{
-    Error,
     context::Context,
+    error::Error,
     report::{Bound, Goal, Section, Spread, table},
 };
 
@@ -36,17 +37,6 @@ It is compared with SHA-256 of the same bytes with the same crate, which is the 
 message and encode it again in a fixed order, as a `DynamicMessage` whose maps are sorted while they are written: a layer around any \
 service does not know the generated type. Before it is measured, each has to give the same hash for a canonical and for another encoding. The ways take turns, and ratios are taken \
 within a round. Allocations are counted separately from the time.";
-
-/// A way to hash a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// This library's hash.
-    Canonical,
-    /// SHA-256 of the bytes themselves, which differs between encodings.
-    Plain,
-    /// Decodes into a `DynamicMessage`, and encodes again with sorted maps.
-    Dynamic,
-}
 
 const WAYS: [Way; 3] = [Way::Canonical, Way::Plain, Way::Dynamic];
 

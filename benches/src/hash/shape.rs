@@ -7,7 +7,7 @@ use prost::{
 use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 
 use self::proto::{Document, Line};
-use super::Way;
+use super::way::Way;
 use crate::report::Bound;
 
 /// The generated code of `proto/benchmarks/hash/v1/hash.proto`.

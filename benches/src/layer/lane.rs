@@ -14,8 +14,8 @@ use super::service::{
     proto::{SayRequest, echo_client::EchoClient},
 };
 use crate::{
-    Error,
     context::Context,
+    error::Error,
     report::{Spread, table},
 };
 

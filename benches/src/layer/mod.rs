@@ -21,8 +21,8 @@ use self::service::{
     wrapped,
 };
 use crate::{
-    Error,
     context::Context,
+    error::Error,
     report::{Bound, Goal, Section, Spread, table},
     unary,
 };

@@ -20,7 +20,7 @@ use self::proto::{
     SayReply, SayRequest,
     echo_server::{Echo, EchoServer},
 };
-use crate::{Error, unary::GrpcService};
+use crate::{error::Error, unary::GrpcService};
 
 /// The generated code of `proto/benchmarks/layer/v1/echo.proto`.
 #[allow(missing_debug_implementations, unreachable_pub)]
