@@ -1,23 +1,15 @@
 //! The client's side of a connection: [`Connection`].
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use tokio::{
-    select,
-    sync::{OwnedSemaphorePermit, mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, oneshot},
     time::timeout,
 };
 use tonic_idempotency::store::driver::{self, DriverError, Row as _, Statement, Value};
 use uuid::Uuid;
 
-use super::{
-    pool::Pool,
-    row::Row,
-    session::{Answer, Request},
-    state::Ending,
-    statement::Sent,
-};
-use crate::world::Signal;
+use super::{pool::Pool, row::Row, session::Request, statement::Sent, wire::Wire};
 
 /// The longest time that the cancellation of a statement may take.
 const CANCELLATION: Duration = Duration::from_secs(5);
@@ -29,58 +21,6 @@ pub struct Connection {
     wire: Option<Wire>,
     /// Its place in the pool; `None` for one that does not belong to it.
     place: Option<OwnedSemaphorePermit>,
-}
-
-/// A connection to a session.
-pub(super) struct Wire {
-    pub(super) session: u64,
-    requests: mpsc::UnboundedSender<Request>,
-    /// The answers that were not received yet.
-    unanswered: VecDeque<oneshot::Receiver<Answer>>,
-    ended: Arc<Signal<Option<Ending>>>,
-    /// The beginning of the transaction, as the server has told it.
-    begun: Option<f64>,
-    is_in_conflict: bool,
-    pub(super) used: std::time::Instant,
-}
-
-impl Wire {
-    pub(super) fn new(
-        session: u64,
-        requests: mpsc::UnboundedSender<Request>,
-        ended: Arc<Signal<Option<Ending>>>,
-    ) -> Self {
-        let (begun, used) = (None, std::time::Instant::now());
-        Self { session, requests, unanswered: VecDeque::new(), ended, begun, is_in_conflict: false, used }
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.get().is_some()
-    }
-
-    /// Returns whether all is answered.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.unanswered.is_empty()
-    }
-
-    /// Waits for the first of the answers.
-    async fn receive(&mut self) -> Result<Answer, DriverError> {
-        let Some(answer) = self.unanswered.front_mut() else { return Ok(Ok(Vec::new())) };
-        let answer = select! {
-            biased;
-            answer = answer => answer.ok(),
-            _ = self.ended.until(|ended| ended.is_some()) => None,
-        };
-        self.unanswered.pop_front();
-        match answer {
-            Some(answer) => Ok(answer),
-            // Also if the session was dropped with what was sent: it says so soon.
-            None => Err(match self.ended.until(|ended| ended.is_some()).await {
-                Some(Ending::Told(error)) => error.into(),
-                _ => DriverError::lost("the connection was cut"),
-            }),
-        }
-    }
 }
 
 impl Connection {

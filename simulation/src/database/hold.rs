@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{server::Database, state::Id, transaction::Transaction};
+use uuid::Uuid;
+
+use super::{server::Database, stored_row::Id, transaction::Transaction};
 
 /// A transaction of another client that has locked the row of a key, or has inserted one, until this is dropped: then it is rolled back.
 pub struct RowHold {
@@ -10,9 +12,16 @@ pub struct RowHold {
     session: u64,
 }
 
+impl Database {
+    /// Has another client lock the row of a key, or insert one; `None` if a transaction has written it.
+    pub fn hold(&self, owner: Uuid, key: Uuid) -> Option<RowHold> {
+        RowHold::new(self, (owner, key))
+    }
+}
+
 impl RowHold {
     /// Locks the row; `None` if another transaction has written it.
-    pub(super) fn new(database: &Database, id: Id) -> Option<Self> {
+    fn new(database: &Database, id: Id) -> Option<Self> {
         let mut state = database.lock();
         if state.writer(id, None).is_some() {
             return None;

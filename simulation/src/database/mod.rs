@@ -9,6 +9,7 @@
 //! foreign keys.
 
 mod connection;
+mod driver;
 mod error;
 mod hold;
 mod pool;
@@ -19,10 +20,12 @@ mod session;
 mod shared;
 mod state;
 mod statement;
+mod stored_row;
 mod transaction;
 mod transactional;
 mod trouble;
 mod upkeep;
+mod wire;
 
 pub use self::{
     connection::Connection,
@@ -31,8 +34,9 @@ pub use self::{
     row::Row,
     server::Database,
     session::{KEEPALIVES, SILENCE},
-    state::{Effect, Loss, Lost, Open, StoredRecord},
+    state::{Loss, Lost, Open, StoredRecord},
     statement::resource_types,
+    stored_row::Effect,
     trouble::Trouble,
 };
 

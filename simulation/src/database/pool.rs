@@ -1,54 +1,54 @@
-//! The driver: [`Pool`].
+//! The connections of a process: [`Pool`].
 
 use std::{
-    error::Error,
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
+    time::Duration,
 };
 
 use tokio::{
     select,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{Semaphore, mpsc},
     time::timeout,
 };
-use tonic_idempotency::store::driver::{
-    AcquireError, AcquireErrorKind, ConnectionPool, Driver, DriverError, Exclusive,
-};
+use tonic_idempotency::store::driver::{AcquireError, AcquireErrorKind};
 
 use super::{
-    connection::{Connection, Wire},
     server::{Database, Login},
     session::Session,
-    statement::Action,
+    wire::Wire,
 };
 use crate::world::{Cut, Link, Process, Signal};
 
 /// How long a task waits for a free connection, and for a new one.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The pool of one process. Clones share it.
 #[derive(Clone)]
-pub struct Pool(Arc<Shared>);
+pub struct Pool(pub(super) Arc<Shared>);
 
-struct Shared {
-    database: Database,
-    process: Process,
-    link: Link,
-    max_connections: usize,
+pub(super) struct Shared {
+    pub(super) database: Database,
+    pub(super) process: Process,
+    pub(super) link: Link,
+    pub(super) max_connections: usize,
     sends_together: bool,
-    places: Arc<Semaphore>,
+    pub(super) places: Arc<Semaphore>,
     /// The one that was used last comes last.
     idle: Mutex<Vec<Wire>>,
     /// How many tasks wait for a connection that is being made.
-    connecting: AtomicUsize,
+    pub(super) connecting: AtomicUsize,
+}
+
+impl Database {
+    /// Makes the pool of a process.
+    pub fn pool(&self, process: &Process, link: Link, connections: usize) -> Pool {
+        Pool::new(self.clone(), process.clone(), link, connections)
+    }
 }
 
 impl Pool {
-    pub(super) fn new(database: Database, process: Process, link: Link, max_connections: usize) -> Self {
+    fn new(database: Database, process: Process, link: Link, max_connections: usize) -> Self {
         Self(Arc::new(Shared {
             database,
             process,
@@ -92,12 +92,7 @@ impl Pool {
         self.0.sends_together
     }
 
-    /// Makes a connection that does not belong to the pool.
-    pub(super) async fn connect(&self) -> Result<Connection, AcquireError> {
-        Ok(Connection::new(self.clone(), self.connect_wire().await?, None))
-    }
-
-    async fn connect_wire(&self) -> Result<Wire, AcquireError> {
+    pub(super) async fn connect_wire(&self) -> Result<Wire, AcquireError> {
         let unreachable = |why: &'static str| AcquireError::new(AcquireErrorKind::Unreachable, why);
         let cut = self.0.link.next_cut();
         let connecting = async {
@@ -140,7 +135,7 @@ impl Pool {
         Ok(made)
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Wire>> {
+    pub(super) fn idle(&self) -> MutexGuard<'_, Vec<Wire>> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,79 +149,6 @@ impl Pool {
     }
 }
 
-impl Driver for Pool {
-    type Session = Exclusive<Self>;
-
-    fn is_conflict(error: &(dyn Error + 'static)) -> bool {
-        error.downcast_ref().is_some_and(DriverError::is_worth_another_run)
-    }
-}
-
-impl ConnectionPool for Pool {
-    type Connection = Connection;
-
-    async fn acquire(&self) -> Result<Connection, AcquireError> {
-        self.0.process.gate().await;
-        let places = Arc::clone(&self.0.places);
-        let place: OwnedSemaphorePermit = match timeout(PATIENCE, places.acquire_owned()).await {
-            Ok(place) => place.expect("never closed"),
-            Err(elapsed) => return Err(AcquireError::new(AcquireErrorKind::NoneFree, elapsed)),
-        };
-        loop {
-            let Some(wire) = self.idle().pop() else { break };
-            if !wire.has_ended() {
-                return Ok(Connection::new(self.clone(), wire, Some(place)));
-            }
-        }
-        let connecting = Connecting::new(&self.0);
-        let wire = self.connect_wire().await?;
-        drop(connecting);
-        Ok(Connection::new(self.clone(), wire, Some(place)))
-    }
-
-    fn max_connections(&self) -> usize {
-        self.0.max_connections
-    }
-
-    fn has_idle(&self) -> bool {
-        !self.idle().is_empty()
-    }
-
-    fn is_exhausted(&self) -> bool {
-        self.0.places.available_permits() == 0 && self.0.connecting.load(Ordering::Relaxed) == 0
-    }
-
-    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<String, DriverError> {
-        let age = Action::age(begin, sql);
-        let _connection = self.connect().await.map_err(DriverError::lost)?;
-        // BEGIN, the question, ROLLBACK.
-        for _ in 0..2 {
-            self.cross().await?;
-        }
-        let running = self.0.database.running(age);
-        self.cross().await?;
-        self.0.process.gate().await;
-        Ok(running.to_string())
-    }
-
-    fn distrust(&self, since: Instant) -> usize {
-        let mut idle = self.idle();
-        let before = idle.len();
-        idle.retain(|wire| wire.used >= since);
-        before - idle.len()
-    }
-
-    fn forget_if_stale(&self, error: &DriverError) -> bool {
-        error.is_stale()
-    }
-}
-
-impl Pool {
-    async fn cross(&self) -> Result<(), DriverError> {
-        self.0.link.carry().await.map_err(|Cut| DriverError::lost("the connection was cut"))
-    }
-}
-
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
@@ -234,21 +156,5 @@ impl fmt::Debug for Pool {
             .field("max_connections", &self.0.max_connections)
             .field("in_use", &self.in_use())
             .finish_non_exhaustive()
-    }
-}
-
-/// Counts a task that waits for a connection to be made.
-struct Connecting<'a>(&'a Shared);
-
-impl<'a> Connecting<'a> {
-    fn new(pool: &'a Shared) -> Self {
-        pool.connecting.fetch_add(1, Ordering::Relaxed);
-        Self(pool)
-    }
-}
-
-impl Drop for Connecting<'_> {
-    fn drop(&mut self) {
-        self.0.connecting.fetch_sub(1, Ordering::Relaxed);
     }
 }

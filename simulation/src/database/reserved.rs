@@ -17,7 +17,8 @@ use uuid::Uuid;
 use super::{
     error::SqlError,
     row::Row,
-    state::{Id, Seen, State, Stop, StoredRow, id},
+    state::{State, Stop, id},
+    stored_row::{Id, Seen, StoredRow},
     transaction::Change,
 };
 

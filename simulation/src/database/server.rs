@@ -10,19 +10,17 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tonic_idempotency::{
     status::{OutboxStatus, ResourceId},
-    store::{Claim, RequestHashes, StoredResponse, driver::DriverError, memory_transitions::Record},
+    store::{Claim, RequestHashes, StoredResponse, memory_transitions::Record},
 };
 use uuid::Uuid;
 
 use super::{
-    connection::Connection,
     error::SqlError,
-    hold::RowHold,
-    pool::Pool,
-    state::{Effect, Ending, Loss, Lost, Open, State, StoredRecord, StoredRow, id},
+    state::{Ending, Loss, Lost, Open, State, StoredRecord, id},
+    stored_row::{Effect, StoredRow},
     trouble::Trouble,
 };
-use crate::world::{Link, Process, World};
+use crate::world::World;
 
 /// A server of PostgreSQL with one database. Clones are the same.
 #[derive(Clone)]
@@ -47,11 +45,6 @@ impl Database {
     /// Makes a database without rows.
     pub fn new(world: &World) -> Self {
         Self(Arc::new(Server { state: Mutex::new(State::new(world)), ended: Notify::new() }))
-    }
-
-    /// Makes the pool of a process.
-    pub fn pool(&self, process: &Process, link: Link, connections: usize) -> Pool {
-        Pool::new(self.clone(), process.clone(), link, connections)
     }
 
     /// Has the clock jump ahead: leases and retentions end sooner.
@@ -208,11 +201,6 @@ impl Database {
         record
     }
 
-    /// Has another client lock the row of a key, or insert one; `None` if a transaction has written it.
-    pub fn hold(&self, owner: Uuid, key: Uuid) -> Option<RowHold> {
-        RowHold::new(self, (owner, key))
-    }
-
     /// Returns the committed record of a key, whether the Go interceptor has made it, and the time of the clock.
     pub fn row(&self, owner: Uuid, key: Uuid) -> Option<(Record, bool, Instant)> {
         let state = self.lock();
@@ -224,15 +212,6 @@ impl Database {
     pub fn expired(&self) -> usize {
         let state = self.lock();
         state.rows.values().filter(|row| !row.record.is_live(state.now())).count()
-    }
-
-    /// Connects a process, apart from its pools.
-    ///
-    /// # Errors
-    ///
-    /// [`DriverError`] if the server does not let it in.
-    pub async fn connect(&self, process: &Process, link: &Link) -> Result<Connection, DriverError> {
-        self.pool(process, link.clone(), 1).connect().await.map_err(DriverError::lost)
     }
 
     /// Returns whether the effect of a call is committed.

@@ -15,46 +15,21 @@ use super::{
     error::SqlError,
     row::Row,
     statement::{Action, Sent},
+    stored_row::{Effect, Id, StoredRow},
     transaction::{Progress, Transaction, Work},
     trouble::{Draws, LeftOpen},
-    upkeep::Allowances,
 };
 use crate::world::{BEGINNING, Process, Random, World};
 
-/// The owner and the key of a row.
-pub(super) type Id = (Uuid, Uuid);
-
-/// A version of a row: its id and its token.
-pub(super) type Seen = (u64, Uuid);
+/// `tenant.idempotency_allowances`: of an owner and a server, the records and the time until which they count. The sum of an owner's has the
+/// nil server.
+pub(super) type Allowances = BTreeMap<(Uuid, Uuid), (i64, Option<Instant>)>;
 
 /// The number of commits that a failover may lose.
 const REMEMBERED: usize = 256;
 
 /// The time after which a COMMIT that did not wait for the disk is on it.
 const FLUSHED_AFTER: Duration = Duration::from_millis(600);
-
-/// A row of `tenant.idempotency_keys`.
-#[derive(Clone, Debug)]
-pub(super) struct StoredRow {
-    /// Grows, as a UUIDv7 does.
-    pub(super) number: u64,
-    pub(super) record: Record,
-    /// Whether the Go interceptor has made it: it has neither a token (here it is nil) nor a lease.
-    pub(super) is_foreign: bool,
-}
-
-/// A row of the application's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effect {
-    /// The owner of the call's key.
-    pub owner: Uuid,
-    /// The key of the call.
-    pub key: Uuid,
-    /// The number of the call, as the handler has chosen it.
-    pub call: u64,
-    /// When it was committed, since the world began.
-    pub time: Duration,
-}
 
 /// A committed record, for the auditor.
 #[derive(Clone, Debug)]

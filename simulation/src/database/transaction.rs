@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     error::SqlError,
-    state::{Effect, Id, Seen, StoredRow},
+    stored_row::{Effect, Id, Seen, StoredRow},
     trouble::LeftOpen,
 };
 

@@ -9,6 +9,7 @@ use super::{
     reserved::{foreign_lease, found},
     row::Row,
     state::{State, Stop, id},
+    stored_row::StoredRow,
     transaction::Change,
 };
 
@@ -97,7 +98,7 @@ impl State {
         let now = progress.time;
         let row = self.visible(session, id).filter(|row| Some(row.version()) == seen);
         let is_ended = |row: &&_| {
-            let row: &super::state::StoredRow = row;
+            let row: &StoredRow = row;
             let is_reserved = row.record.outcome.is_none() && row.lease_left(foreign_lease(claim), now).is_zero();
             !row.record.is_live(now) || is_reserved && row.may_be_taken_over(claim, now)
         };

@@ -1,6 +1,6 @@
 //! The statements beside the calls: `V8__operations.sql`, and the pack `limits.sql`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic_idempotency::store::{AbandonedQuery, Reservation, StoredResponse};
@@ -14,10 +14,6 @@ use super::{
 
 /// More than any limit.
 const UNKNOWN: i64 = 4_611_686_018_427_387_904;
-
-/// `tenant.idempotency_allowances`: of an owner and a server, the records and the time until which they count. The sum of an owner's has the
-/// nil server.
-pub(super) type Allowances = BTreeMap<(Uuid, Uuid), (i64, Option<Instant>)>;
 
 impl State {
     /// `tenant.idempotency_look_up`

@@ -15,12 +15,9 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     fault::{Fault, Kind},
     operation::{Behaviour, End, GoCall, Job, LONGEST_RESPONSE, Operation, Pace, Procedure, caller},
-    settings::{OfServer, Settings},
+    settings::{LENGTH, OfServer, Settings},
 };
 use crate::world::Random;
-
-/// The time within which operations begin and faults happen.
-pub const LENGTH: Duration = Duration::from_secs(60);
 
 /// The plan of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]

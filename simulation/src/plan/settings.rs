@@ -9,6 +9,9 @@ use tonic_idempotency::policy::{
 
 use crate::world::Random;
 
+/// The time within which operations begin and faults happen.
+pub const LENGTH: Duration = Duration::from_secs(60);
+
 /// The settings of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Settings {

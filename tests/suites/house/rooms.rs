@@ -19,7 +19,7 @@ const WITH_ROWS: [&str; 1] = ["src/engine"];
 const OF_MOD: &str = "run";
 
 /// Arrows that may lead up, or back: the folder, from where to where, and why.
-const UPWARD: [(&str, &str, &str, &str); 37] = [
+const UPWARD: [(&str, &str, &str, &str); 36] = [
     ("crates/tonic-idempotency-redis/src", "store", "verify", "not mended yet"),
     ("examples/consumer/src", "audit", "run", "not mended yet"),
     ("examples/consumer/src", "database", "run", "not mended yet"),
@@ -40,7 +40,6 @@ const UPWARD: [(&str, &str, &str, &str); 37] = [
     ("simulation/src/database", "hold", "server", "not mended yet"),
     ("simulation/src/database", "pool", "server", "not mended yet"),
     ("simulation/src/database", "state", "transaction", "not mended yet"),
-    ("simulation/src/database", "state", "upkeep", "not mended yet"),
     ("simulation/src", "audit", "journal", "not mended yet"),
     ("simulation/src", "client", "journal", "not mended yet"),
     ("simulation/src", "journal", "ledger", "not mended yet"),

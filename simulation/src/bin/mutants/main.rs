@@ -2,11 +2,13 @@
 //! SQL: `mutants.toml` lists them.
 #![expect(clippy::print_stdout, reason = "it says what happens")]
 
+mod mutant;
 mod suites;
+mod verdict;
 
 use std::{
     collections::HashSet,
-    env, fmt, fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     time::Instant,
@@ -15,7 +17,7 @@ use std::{
 use clap::Parser;
 use serde::Deserialize;
 
-use crate::suites::Suites;
+use crate::{mutant::Mutant, suites::Suites, verdict::Verdict};
 
 /// Switches guards off, one at a time, in a copy of the repository, and runs the simulation there, or suites on PostgreSQL. Fails if one of them
 /// is not found, and the list does not say why.
@@ -38,42 +40,6 @@ struct Args {
 #[derive(Debug, Deserialize)]
 struct List {
     mutant: Vec<Mutant>,
-}
-
-/// A guard, and the text that switches it off.
-#[derive(Debug, Deserialize)]
-struct Mutant {
-    name: String,
-    file: PathBuf,
-    find: String,
-    replace: String,
-    #[serde(default)]
-    gate: bool,
-    /// Why it cannot be found, if it cannot.
-    because: Option<String>,
-}
-
-impl Mutant {
-    fn is_in_sql(&self) -> bool {
-        self.file.extension().is_some_and(|extension| extension == "sql")
-    }
-
-    /// Returns the text of its file below this folder, without and with the guard.
-    fn texts(&self, top: &Path) -> [String; 2] {
-        let text = fs::read_to_string(top.join(&self.file)).expect("the file of a mutant");
-        assert_eq!(text.matches(&self.find).count(), 1, "{}: the text that it replaces", self.name);
-        let without = text.replace(&self.find, &self.replace);
-        [text, without]
-    }
-
-    /// Runs something while the guard is switched off in the copy.
-    fn made_in<T>(&self, copy: &Path, run: impl FnOnce() -> T) -> T {
-        let (file, [text, without]) = (copy.join(&self.file), self.texts(copy));
-        fs::write(&file, without).expect("a copy that can be written");
-        let result = run();
-        fs::write(&file, text).expect("a copy that can be written");
-        result
-    }
 }
 
 fn main() -> ExitCode {
@@ -164,32 +130,6 @@ fn remove_others(folder: &Path, kept: &HashSet<PathBuf>) {
             true => remove_others(&entry.path(), kept),
             false if kept.contains(&entry.path()) => {}
             false => fs::remove_file(entry.path()).expect("a copy that can be written"),
-        }
-    }
-}
-
-/// The answer about a mutant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
-    BreaksNothing {
-        seeds: String,
-    },
-    BreaksAPromise {
-        /// The seed and the promise, or the test, in words.
-        seen: String,
-    },
-    /// It ended in another way than it may.
-    Crashes,
-    DoesNotCompile,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BreaksNothing { .. } => f.write_str("not found"),
-            Self::BreaksAPromise { seen } => write!(f, "found: {seen}"),
-            Self::Crashes => f.write_str("crashes"),
-            Self::DoesNotCompile => f.write_str("does not compile"),
         }
     }
 }

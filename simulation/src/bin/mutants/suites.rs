@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Mutant, Verdict};
+use crate::{mutant::Mutant, verdict::Verdict};
 
 /// The suites in the order of their cost: the folder of the package, the test target, and the modules.
 const SUITES: [(&str, &str, &[&str]); 4] = [
