@@ -10,16 +10,16 @@ use crate::circles::{Crate, name};
 
 /// The most arrows and mutual pairs of these folders.
 const BUDGETS: [(&str, usize, usize); 3] =
-    [("src/engine", 51, 5), ("src/store/sql", 134, 4), ("src/store/postgres", 14, 1)];
+    [("src/engine", 66, 0), ("src/store/sql", 50, 1), ("src/store/postgres", 15, 0)];
 
 /// The folders of which ARCHITECTURE.md has to show the rows.
-const WITH_ROWS: [&str; 1] = ["src/engine"];
+const WITH_ROWS: [&str; 2] = ["src/engine", "src/store/sql"];
 
 /// The room in a row that stands for `mod.rs`.
 const OF_MOD: &str = "run";
 
 /// Arrows that may lead up, or back: the folder, from where to where, and why.
-const UPWARD: [(&str, &str, &str, &str); 36] = [
+const UPWARD: [(&str, &str, &str, &str); 28] = [
     ("crates/tonic-idempotency-redis/src", "store", "verify", "not mended yet"),
     ("examples/consumer/src", "audit", "run", "not mended yet"),
     ("examples/consumer/src", "database", "run", "not mended yet"),
@@ -46,12 +46,8 @@ const UPWARD: [(&str, &str, &str, &str); 36] = [
     ("simulation/src", "run", "server", "not mended yet"),
     ("simulation/src", "run", "swarm", "not mended yet"),
     ("simulation/src", "server", "service", "not mended yet"),
-    ("src/engine", "shared", "record", "not mended yet"),
     ("src/store/postgres", "driver", "transaction", "not mended yet"),
-    ("src/store/sql", "driver", "transaction", "not mended yet"),
-    ("src/store/sql", "driver", "transaction_error", "not mended yet"),
-    ("src/store/sql", "driver", "owned", "not mended yet"),
-    ("src/store/sql", "driver", "store", "not mended yet"),
+    ("src/store/sql", "driver", "transaction", "the session of a driver takes what is its own from an `InTransaction`"),
 ];
 
 #[test]
