@@ -10,11 +10,10 @@ use tonic_idempotency_client::{IdempotencyClientLayer, Layer as _, OperationKey,
 use uuid::Uuid;
 
 use crate::{
-    journal::Machine,
+    headers::{ATTEMPT, DELIVERED, SCOPE, USER},
     ledger::{Answer, Ledger, Says},
     network::Network,
     plan::{Operation, Procedure, Settings},
-    server::{ATTEMPT, DELIVERED, SCOPE, USER},
     service::{
         message_of,
         proto::{EnterReply, EnterRequest, ledger_client::LedgerClient},
@@ -42,8 +41,6 @@ pub struct Client {
     pub ledger: Ledger,
     /// The client's layer, if it has one.
     pub layer: Option<IdempotencyClientLayer>,
-    /// The machine with its journal, if it has one.
-    pub machine: Option<Machine>,
 }
 
 impl fmt::Debug for Client {
@@ -58,9 +55,6 @@ impl Client {
         let operation = &self.operation;
         let begun = tokio::time::Instant::now();
         sleep_until(begun + operation.begins).await;
-        if let Some(machine) = &self.machine {
-            return self.send_with_journal(machine, random).await;
-        }
         let duplicates = (0..operation.duplicates).map(|_| {
             let client = self.clone();
             tokio::spawn(async move { client.attempt(client.operation.patience).await })
@@ -89,9 +83,6 @@ impl Client {
 
     /// Sends the operation until there is a final answer, when all faults are over. Returns whether there was one.
     pub async fn end(&self) -> bool {
-        if let Some(machine) = &self.machine {
-            return self.end_with_journal(machine).await;
-        }
         let mut left = if self.operation.has_key { LAST_ATTEMPTS } else { 0 };
         let mut crowded = 0;
         while left > 0 {

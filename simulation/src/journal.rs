@@ -1,4 +1,4 @@
-//! Clients that keep a journal on a simulated disk, are killed, and start again: [`Machine`]. Their own audit is here, too.
+//! Clients that keep a journal on a simulated disk, are killed, and start again: [`Machine`].
 //!
 //! | a journal keeps its word, if |
 //! |---|
@@ -30,11 +30,11 @@ use tonic_idempotency_client::{
 use tower::{Service as _, service_fn, util::BoxCloneSyncService};
 
 use crate::{
-    audit::Violation,
     client::{Client, Reply, answered, failed, said},
     distortion::OF_A_PROXY,
-    ledger::{Evidence, Says},
-    server::{ATTEMPT, SCOPE, USER},
+    headers::{ATTEMPT, SCOPE, USER},
+    kept::{End, Kept},
+    ledger::Says,
     service::{
         FILE_DESCRIPTOR_SET,
         proto::{EnterReply, ledger_client::LedgerClient},
@@ -61,40 +61,6 @@ const NOT_SENT: &str = "the call was not sent";
 /// The way to the servers, as the layer has it.
 type Way = BoxCloneSyncService<Request<Body>, http::Response<Body>, Status>;
 
-/// The evidence about one journal.
-#[derive(Clone, Debug, Default)]
-pub struct Kept {
-    /// The last attempt that a caller has made.
-    attempt: usize,
-    /// The number of ends at the time at which a process was killed with a call on its disk.
-    left_at: Option<usize>,
-    /// The ends that a caller, or the application, was told.
-    ends: Vec<End>,
-    /// Whether there is an entry in the end.
-    has_entry: bool,
-    /// When its process was killed with a call on its disk.
-    killed: Vec<Duration>,
-    /// When it was sent after its key had ceased to protect.
-    sent_late: Vec<Duration>,
-    /// The things that were seen and must not be.
-    seen: Vec<String>,
-}
-
-impl Kept {
-    /// Returns whether its process was killed meanwhile with the call on its disk: the next one sends it once more, whatever was told.
-    pub(crate) fn is_sent_once_more(&self, from: Duration, to: Duration) -> bool {
-        self.killed.iter().any(|at| from <= *at && *at <= to)
-    }
-}
-
-/// An end of an operation.
-#[derive(Clone, Debug)]
-enum End {
-    Answered,
-    Expired,
-    Failed(Code, Option<Reason>),
-}
-
 /// The machine of some clients, whose disk outlasts its processes. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Machine(Arc<Shared>);
@@ -120,19 +86,19 @@ struct Process {
 }
 
 impl Machine {
-    /// Gives clients their machines.
-    pub(crate) fn give(clients: &mut [Client]) {
+    /// Returns the machines of clients, by the numbers of their operations.
+    pub(crate) fn of(clients: &[Client]) -> BTreeMap<usize, Self> {
         let mut machines: BTreeMap<usize, Vec<Client>> = BTreeMap::new();
-        for client in &*clients {
+        for client in clients {
             machines.entry(client.operation.machine).or_default().push(client.clone());
         }
-        for members in machines.into_values() {
+        let machine = |members: Vec<Client>| {
             let numbers: Vec<_> = members.iter().map(|member| member.operation.number).collect();
             let (disk, process, running, ended) = (Disk::default(), Mutex::default(), Signal::new(0), Mutex::default());
             let machine = Self(Arc::new(Shared { members, disk, process, running, ended }));
-            let its = clients.iter_mut().filter(|client| numbers.contains(&client.operation.number));
-            its.for_each(|client| client.machine = Some(machine.clone()));
-        }
+            numbers.into_iter().map(move |number| (number, machine.clone()))
+        };
+        machines.into_values().flat_map(machine).collect()
     }
 
     /// Returns the member with this key.
@@ -241,8 +207,9 @@ impl Machine {
 }
 
 impl Client {
-    /// Sends the operation, and has its machine die now and then meanwhile.
+    /// Sends the operation as [`send`](Self::send) does, and has its machine die now and then meanwhile.
     pub(crate) async fn send_with_journal(&self, machine: &Machine, mut random: Random) {
+        sleep(self.operation.begins).await;
         if machine.0.disk.lock().process == 0 {
             machine.boot(&mut random);
         }
@@ -265,7 +232,7 @@ impl Client {
         }
     }
 
-    /// Waits until the journal has nothing left to send. Returns whether that is so.
+    /// Ends as [`end`](Self::end) does: waits until the journal has nothing left to send. Returns whether that is so.
     pub(crate) async fn end_with_journal(&self, machine: &Machine) -> bool {
         let mut looks = 0;
         let key = OperationKey::from(self.operation.key);
@@ -408,31 +375,7 @@ impl Client {
     }
 }
 
-impl End {
-    fn of(status: &Status) -> Self {
-        Self::Failed(status.code(), Reason::of(status))
-    }
-
-    fn among(outcome: &EntryOutcome) -> Option<Self> {
-        match outcome {
-            EntryOutcome::Answered(_) => Some(Self::Answered),
-            EntryOutcome::Expired { .. } => Some(Self::Expired),
-            EntryOutcome::Failed(status) => Some(Self::of(status)),
-            _ => None,
-        }
-    }
-
-    /// Whether it ends no operation: it is the network's, or the server's word that it does not know.
-    fn is_none(&self) -> bool {
-        match self {
-            Self::Failed(_, Some(reason)) => matches!(reason, Reason::InProgress | Reason::OutcomeUnknown),
-            Self::Failed(code, None) => matches!(code, Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded),
-            Self::Answered | Self::Expired => false,
-        }
-    }
-}
-
-fn name_of(outcome: &EntryOutcome) -> &'static str {
+fn name_of(outcome: &Outcome) -> &'static str {
     match outcome {
         EntryOutcome::Answered(_) => "answered",
         EntryOutcome::Expired { .. } => "expired",
@@ -528,19 +471,4 @@ impl JournalStore for OpenDisk {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns what was broken.
-pub(crate) fn audit(evidence: &Evidence) -> Vec<Violation> {
-    let of_one = |(operation, kept): (&usize, &Kept)| {
-        let ends = kept.ends.iter().filter(|end| end.is_none()).map(|end| format!("{end:?} is told as the end"));
-        let is_lost = kept.left_at == Some(kept.ends.len()) && !kept.has_entry;
-        let lost = is_lost.then(|| "an entry is gone, and nobody was told of an end".to_owned());
-        let late = kept.sent_late.iter().map(|at| format!("it is sent at {at:?}, after its entry has expired"));
-        let seen: Vec<_> = kept.seen.iter().cloned().chain(ends).chain(lost).chain(late).collect();
-        let violation =
-            |seen| Violation { promise: "a journal keeps its word", seen: format!("operation {operation}: {seen}") };
-        seen.into_iter().map(violation).collect::<Vec<_>>()
-    };
-    evidence.journals.iter().flat_map(of_one).collect()
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     database::{Lost, StoredRecord, Trouble},
-    journal::Kept,
+    kept::Kept,
     plan::{End, Kind},
     world::Process,
 };

@@ -7,11 +7,12 @@ use std::{
 
 use clap::Parser;
 use simulation::{
+    panics::hush,
     plan::{Omitted, Plan},
     run::run,
     shrink::shrink,
     sometimes::missing,
-    swarm::{Bounds, hush, swarm},
+    swarm::{Bounds, swarm},
     world::Keeps,
 };
 

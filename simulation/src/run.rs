@@ -1,6 +1,7 @@
 //! One run: a plan is lived through, to its end and beyond all faults, and then audited.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Once},
     time::Duration,
 };
@@ -17,12 +18,13 @@ use crate::{
     journal::Machine,
     ledger::{Ledger, Strike},
     network::Network,
+    panics::panics,
     plan::{LENGTH, Plan},
     server::Server,
     service::FILE_DESCRIPTOR_SET,
     sometimes::Counts,
     strike::Targets,
-    swarm,
+    until::{BETWEEN_LOOKS, until},
     world::{self, Keeps, Link, World},
 };
 
@@ -31,9 +33,6 @@ const QUIET: Duration = Duration::from_secs(120);
 
 /// The time in which nothing that is left may come about any more, beyond the timeout of the store.
 const LAST: Duration = Duration::from_secs(1);
-
-/// The time between two looks at the keys that are reserved.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
 /// The result of a run.
 #[derive(Debug)]
@@ -81,7 +80,7 @@ fn run_cold(plan: Plan, keeps: Keeps) -> Report {
         let database = Database::new(&world);
         live(&world, &plan, &database, &ledger).await;
         let mut evidence = ledger.lock();
-        evidence.panics = swarm::panics();
+        evidence.panics = panics();
         evidence.lost = database.lost();
         let Verdict { violations, excuses } = audit::audit(&plan, &evidence, &database.effects());
         let calls = evidence.attempts.len();
@@ -108,14 +107,11 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             settings: Arc::clone(&settings),
             ledger: ledger.clone(),
             layer: layer.clone(),
-            machine: None,
         }
     };
-    let (last, mut clients): (Vec<_>, Vec<_>) =
+    let (last, clients): (Vec<_>, Vec<_>) =
         (0..plan.operations.len()).map(client).partition(|client| client.operation.is_last);
-    if settings.client_journal {
-        Machine::give(&mut clients);
-    }
+    let machines = if settings.client_journal { Machine::of(&clients) } else { BTreeMap::new() };
     let began = Instant::now();
     let targets = Targets {
         world: world.clone(),
@@ -151,7 +147,13 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
         .iter()
         .map(|client| {
             let random = world.random(&format!("pauses of client {}", client.operation.number));
-            tokio::spawn(client.clone().send(random))
+            let (client, machine) = (client.clone(), machines.get(&client.operation.number).cloned());
+            tokio::spawn(async move {
+                match machine {
+                    Some(machine) => client.send_with_journal(&machine, random).await,
+                    None => client.send(random).await,
+                }
+            })
         })
         .collect();
     for task in sending.into_iter().chain(faults).chain(served_by_go) {
@@ -164,9 +166,13 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
     let ending: Vec<_> = clients
         .into_iter()
         .map(|client| {
+            let machine = machines.get(&client.operation.number).cloned();
             tokio::spawn(async move {
-                let number = client.operation.number;
-                (number, client.end().await)
+                let has_ended = match machine {
+                    Some(machine) => client.end_with_journal(&machine).await,
+                    None => client.end().await,
+                };
+                (client.operation.number, has_ended)
             })
         })
         .collect();
@@ -198,14 +204,6 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
     ledger.lock().leftovers.extend(database.returned_open());
     if !database.open().is_nothing() {
         ledger.lock().leftovers.push(format!("the database still has {:?}", database.open()));
-    }
-}
-
-/// Waits until something is so, at most for this time.
-pub(crate) async fn until(is_so: impl Fn() -> bool, longest: Duration) {
-    let ends = Instant::now() + longest;
-    while !is_so() && Instant::now() < ends {
-        sleep(BETWEEN_LOOKS).await;
     }
 }
 

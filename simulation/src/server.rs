@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use tokio::{sync::Notify, task::yield_now, time::sleep};
+use tokio::time::sleep;
 use tonic::{Status, body::Body};
 use tonic_idempotency::{
     Caller, IdempotencyLayer,
@@ -25,28 +25,15 @@ use tower::{Layer as _, Service as _, util::BoxCloneSyncService};
 use crate::{
     consumer::Consumer,
     database::{Database, Pool, resource_types},
+    headers::{ATTEMPT, CALL, DELIVERED, SCOPE, USER},
     ledger::{Call, Ledger},
+    left::Left,
     plan::{LONGEST_RESPONSE, Operation, Procedure, Settings, caller},
     reconciler::Witness,
-    run::until,
     service::{Service, descriptors, proto::ledger_server::LedgerServer},
+    until::until,
     world::{Host, Link, Process, World},
 };
-
-/// The request header by which the simulated clients say who they are.
-pub const USER: &str = "user";
-
-/// The header with the number of the attempt: for the observer alone.
-pub const ATTEMPT: &str = "attempt";
-
-/// The header with the number of the call, which its server adds: for the observer alone.
-pub const CALL: &str = "call";
-
-/// The header with the tenant.
-pub const SCOPE: &str = "scope";
-
-/// The header of a message that is delivered to the consumer, and is no call.
-pub const DELIVERED: &str = "delivered";
 
 /// A time in which every call ends, when there are no faults.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -271,7 +258,7 @@ impl Server {
         };
         let response = tokio::select! {
             biased;
-            () = left.0.notified() => None,
+            () = left.noticed() => None,
             response = alive(&process, served) => response,
         }?;
         let refusal = Status::from_header_map(response.headers());
@@ -300,18 +287,6 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("host", &self.host).finish_non_exhaustive()
-    }
-}
-
-/// Tells the server of a call that its client has gone.
-#[derive(Clone, Debug, Default)]
-pub struct Left(Arc<Notify>);
-
-impl Left {
-    /// Has the client go, before whatever comes next.
-    pub async fn leave(&self) {
-        self.0.notify_one();
-        yield_now().await;
     }
 }
 

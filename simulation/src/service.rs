@@ -17,10 +17,11 @@ use tonic_idempotency::{
 use self::proto::{EnterReply, EnterRequest, ledger_server};
 use crate::{
     database::{Connection, Database, Pool},
+    headers::{CALL, DELIVERED, SCOPE, USER},
     job,
     ledger::Ledger,
+    left::Left,
     plan::{Behaviour, End, Operation, Procedure, caller},
-    server::{CALL, DELIVERED, Left, SCOPE, USER},
     world::{Link, Process, World},
 };
 

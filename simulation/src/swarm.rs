@@ -1,12 +1,11 @@
 //! Many seeds, on all processors.
 
 use std::{
-    cell::Cell,
     collections::BTreeMap,
     ops::Range,
     panic, process,
     sync::{
-        Arc, Mutex, MutexGuard, Once, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -15,9 +14,9 @@ use std::{
 
 use crate::{
     audit::Violation,
+    panics::hush,
     plan::Plan,
     run::{Report, run},
-    service::PLANNED,
     sometimes::Counts,
     world::Keeps,
 };
@@ -126,29 +125,4 @@ fn add(to: &Mutex<Counts>, counts: Counts) {
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-thread_local! {
-    static PANICS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Returns how many panics that no plan wants there have been in this thread.
-pub(crate) fn panics() -> usize {
-    PANICS.get()
-}
-
-/// Keeps panics that a plan wants out of the output, and counts the others.
-pub fn hush() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let others = panic::take_hook();
-        panic::set_hook(Box::new(move |panic| {
-            if panic.payload().downcast_ref::<&str>().copied() != Some(PLANNED)
-                && panic.payload().downcast_ref::<String>().is_none_or(|message| message != PLANNED)
-            {
-                PANICS.set(PANICS.get() + 1);
-                others(panic);
-            }
-        }));
-    });
 }

@@ -33,7 +33,7 @@
 //! | the last crowd is served | when all is over, a server runs fewer transactions at once than it has, or more, or turns a call away | `limits` |
 //! | no key is stuck | an operation gets no final answer when all faults are over | `leftovers` |
 //! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, a call goes on after that, or a connection goes back to its pool in a transaction | `leftovers` |
-//! | a journal keeps its word | as the file says | `../journal.rs` |
+//! | a journal keeps its word | as `../journal.rs` says | `journals` |
 //! | nothing panics | something other than a handler that is to panic has done so | `leftovers` |
 
 mod answers;
@@ -42,6 +42,7 @@ mod errors;
 mod excuses;
 mod go;
 mod holds;
+mod journals;
 mod leftovers;
 mod limits;
 mod records;
@@ -60,7 +61,6 @@ use uuid::Uuid;
 use self::excuses::Excuses;
 use crate::{
     database::Effect,
-    journal,
     ledger::{Evidence, HandlerRun},
     plan::{Plan, Procedure},
     sometimes::Counts,
@@ -112,7 +112,7 @@ pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Verdict {
     audit.last_crowd();
     audit.go();
     audit.leftovers();
-    audit.violations.extend(journal::audit(evidence));
+    audit.journals();
     Verdict { violations: audit.violations, excuses: audit.excuses.uses.into_inner() }
 }
 
