@@ -53,11 +53,11 @@ impl fmt::Debug for StreamRejection {
     }
 }
 
-/// Reads the messages of calls without a key to procedures that take their key from the header alone. Such calls are not compared.
+/// Reads the messages of calls without a key to procedures that take their key only from the header. Such calls are not compared.
 #[derive(Clone)]
 pub(super) struct WithoutKey {
     pub(super) json: Arc<Json>,
-    /// Returns whether the procedure with this path, without the leading slash, takes its key from the header alone.
+    /// Returns whether the procedure with this path, without the leading slash, takes its key only from the header.
     pub(super) is_of_header: Arc<dyn Fn(&str) -> bool + Send + Sync>,
 }
 

@@ -73,7 +73,7 @@ impl ConnectLayer {
     }
 
     /// Sets the minimum size of a response to compress, in bytes; 1 KiB by default. A response is compressed if the caller
-    /// accepts an encoding whose feature is enabled. For tests alone.
+    /// accepts an encoding whose feature is enabled. Only for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn compress_from(mut self, bytes: usize) -> Self {
@@ -109,7 +109,7 @@ impl ConnectLayer {
     }
 
     /// Sets the time within which the body of a Connect request has to arrive, counted from the arrival of its head. After that
-    /// the caller gets `internal`, with a message that says so. Defaults to 30 seconds. For tests alone.
+    /// the caller gets `internal`, with a message that says so. Defaults to 30 seconds. Only for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn request_body_timeout(mut self, timeout: Duration) -> Self {

@@ -74,7 +74,7 @@ impl Translator {
     }
 
     /// Ignores unknown fields in calls without a key, as the service itself does, if `is_of_header` says that the procedure (its path
-    /// without the leading slash) takes its key from the header alone. Calls without a key are not compared.
+    /// without the leading slash) takes its key only from the header. Calls without a key are not compared.
     pub(crate) fn lenient_without_key(mut self, is_of_header: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.without_key = Some(WithoutKey { json: Arc::new(Json::new(true)), is_of_header: Arc::new(is_of_header) });
         self

@@ -16,7 +16,7 @@
 //! | `utf8_validation` | `VERIFY`, `NONE` | `features.utf8_validation` among the field's options, which `protobuf-canonical` reads |
 //! | `enum_type` | `OPEN`, `CLOSED` | nothing: as in protobuf-go, a value that is not declared stays in its field |
 //! | `json_format` | `ALLOW`, `LEGACY_BEST_EFFORT` | nothing; two fields of a message with the same JSON name are refused |
-//! | `enforce_naming_style`, `default_symbol_visibility` | any | nothing: protoc alone checks them |
+//! | `enforce_naming_style`, `default_symbol_visibility` | any | nothing: only protoc checks them |
 //!
 //! `import option` needs nothing: an option is found by its number, if the set has the file that declares it.
 //!

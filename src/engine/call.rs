@@ -1,4 +1,4 @@
-//! A protected call: data alone, without the engine.
+//! A protected call: only data, without the engine.
 
 use std::{
     sync::Arc,

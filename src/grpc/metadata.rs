@@ -8,8 +8,8 @@ use prost::Message;
 
 use super::{WireError, headers};
 
-/// Metadata that is never stored or replayed: it belongs to the connection, to the response itself, to a single call, or to
-/// the first caller alone.
+/// Metadata that is never stored or replayed: it belongs to the connection, to the response itself, to a single call, or
+/// only to the first caller.
 const NEVER_REPLAYED: [&str; 39] = [
     "accept-encoding",
     "age",

@@ -101,29 +101,29 @@ impl Recovery {
         self
     }
 
-    /// Sets the maximum number of calls in one run, 100. For tests alone.
+    /// Sets the maximum number of calls in one run, 100. Only for tests.
     #[doc(hidden)]
     pub fn batch(mut self, batch: u32) -> Self {
         self.batch = batch.max(1);
         self
     }
 
-    /// Sets the maximum number of calls that are recovered at the same time, 8. For tests alone.
+    /// Sets the maximum number of calls that are recovered at the same time, 8. Only for tests.
     #[doc(hidden)]
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = calls.max(1);
         self
     }
 
-    /// Sets the longest time since a key was first reserved, 1 hour, for runs after the first one in which no call failed. For tests
-    /// alone.
+    /// Sets the longest time since a key was first reserved, 1 hour, for runs after the first one in which no call failed. Only for
+    /// tests.
     #[doc(hidden)]
     pub fn lookback(mut self, lookback: Duration) -> Self {
         self.lookback = lookback;
         self
     }
 
-    /// Sets the number of calls that may have held a key before a run skips it, 10. For tests alone.
+    /// Sets the number of calls that may have held a key before a run skips it, 10. Only for tests.
     #[doc(hidden)]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts.max(2);

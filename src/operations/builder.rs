@@ -37,15 +37,15 @@ pub struct OperationServiceBuilder {
 }
 
 impl OperationServiceBuilder {
-    /// Sets the longest time that `WaitOperation` waits, 30 seconds, which is also the default of its `timeout`. At most 1 hour. For
-    /// tests alone.
+    /// Sets the longest time that `WaitOperation` waits, 30 seconds, which is also the default of its `timeout`. At most 1 hour. Only
+    /// for tests.
     #[doc(hidden)]
     pub fn max_wait(mut self, time: Duration) -> Self {
         self.waiting.longest = time.min(LONGEST_WAIT);
         self
     }
 
-    /// Sets the longest pause between two questions to the store, 1 second. For tests alone.
+    /// Sets the longest pause between two questions to the store, 1 second. Only for tests.
     #[doc(hidden)]
     pub fn max_pause(mut self, pause: Duration) -> Self {
         self.waiting.longest_pause = pause.max(Duration::from_millis(1));

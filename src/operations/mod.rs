@@ -1,6 +1,6 @@
 //! The look-up of a call by its key: the service `idempotency.v1.OperationService`, off unless the application adds it to its server.
 //!
-//! A caller that has lost its message, or waits for asynchronous work, asks by its key alone. It sees only its own calls: the service
+//! A caller that has lost its message, or waits for asynchronous work, asks only by its key. It sees only its own calls: the service
 //! finds the caller as the layer does, and asks the layer's store under the caller's row-level security.
 //!
 //! ```

@@ -80,7 +80,7 @@ impl Procedure {
     }
 
     /// Declares an operation that is no procedure of a service, such as `billing.v1/ChargeOrder`: [`run`](crate::run) runs it. It has no
-    /// descriptor: of the settings that name fields, [`creates`](ProcedureBuilder::creates) alone is possible.
+    /// descriptor: of the settings that name fields, only [`creates`](ProcedureBuilder::creates) is possible.
     pub fn operation(name: impl Into<String>) -> ProcedureBuilder {
         ProcedureBuilder { is_operation: true, ..Self::builder(name) }
     }

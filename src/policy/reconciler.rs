@@ -71,7 +71,7 @@ pub struct Abandoned {
     /// The owner of the record. In the background nothing else is known of the caller, so the effect has to be found by
     /// it: record [`Caller::owner`] with the effect, unless all users are UUIDs in no scope, who are their own owners.
     pub owner: OwnerId,
-    /// The caller if a client retries the call; `None` in the background, as records keep their owners alone.
+    /// The caller if a client retries the call; `None` in the background, as records keep only their owners.
     pub caller: Option<Caller>,
     /// The key, as it is stored.
     pub key: KeyId,

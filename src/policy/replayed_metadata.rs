@@ -18,7 +18,7 @@ use crate::grpc::{MetadataFilter, is_never_replayed};
 ///
 /// | never replayed | |
 /// |---|---|
-/// | for the first caller alone | `set-cookie`, `cookie`, `authorization`, `www-authenticate` and the like, `dpop-nonce`, `x-auth-token`, `x-csrf-token`, `clear-site-data` |
+/// | only for the first caller | `set-cookie`, `cookie`, `authorization`, `www-authenticate` and the like, `dpop-nonce`, `x-auth-token`, `x-csrf-token`, `clear-site-data` |
 /// | for a single call | `traceparent`, `tracestate`, `x-request-id`, `cache-control` |
 /// | of the connection | `connection` and the headers that it lists, `keep-alive`, `te`, `trailer`, `transfer-encoding`, `upgrade`, `via`, `alt-svc` and the like |
 /// | of the protocol, or of the body | `grpc-*`, `connect-*`, `content-*`, `accept-encoding` |

@@ -94,7 +94,7 @@ impl Schema {
     /// Returns SQL for these names from SQL for the default ones.
     ///
     /// Replaces qualified names of objects that the migrations make, such as `tenant.idempotency_claim`, also in literals and in the bodies
-    /// of functions, and the name of the schema alone, which only code may have. Comments stay, and so does every other name, such as
+    /// of functions, and the name of the schema by itself, which only code may have. Comments stay, and so does every other name, such as
     /// `tenant.projects` or `my_tenant.idempotency_keys`. The names need no escape in any literal, format or body.
     pub(crate) fn apply(&self, sql: &'static str) -> Cow<'static, str> {
         if *self == Self::default() {
@@ -176,7 +176,7 @@ fn next(sql: &str, in_literal: bool) -> (&str, Kind) {
 /// Returns the word that the text begins with; empty if it begins with none.
 fn word(text: &str) -> &str {
     let is_in_word = |character: char| character.is_alphanumeric() || character == '_' || character == '$';
-    // A dollar alone begins the quote of a body.
+    // A dollar that begins a text begins the quote of a body.
     if text.starts_with('$') {
         return "";
     }

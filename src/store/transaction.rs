@@ -80,7 +80,7 @@ pub trait StoreTransaction: fmt::Debug + Send {
     }
 
     /// Returns whether a statement has lost against another transaction: the same call may succeed later. Then the
-    /// engine rolls back, whatever the handler answers. Apart from statements that were rolled back alone.
+    /// engine rolls back, whatever the handler answers. Apart from statements that were rolled back, and not their transactions.
     ///
     /// `answer` is the error that the handler has answered with, with its sources, for a store that cannot see the statements of
     /// handlers.

@@ -59,7 +59,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// Time that is told by timers alone passes here: the wall clock is set back by it, as it were. A machine that slept is the reverse.
+    /// Time that is told only by timers passes here: the wall clock is set back by it, as it were. A machine that slept is the reverse.
     #[tokio::test(start_paused = true)]
     async fn comes_with_either_clock() {
         let expiry = Expiry::after(MINUTE);

@@ -70,7 +70,7 @@ pub(crate) struct NewKeys {
 impl NewKeys {
     /// Returns the text of a new UUID of version 7.
     pub(crate) fn make(&self) -> HeaderValue {
-        // Without the counter that the whole process shares: the keys of a simulated run depend on its seed alone.
+        // Without the counter that the whole process shares: the keys of a simulated run depend only on its seed.
         HeaderValue::from_maybe_shared(self.text(Uuid::new_v7(Timestamp::now(NoContext))))
             .expect("hexadecimal digits and hyphens")
     }

@@ -20,7 +20,7 @@ use crate::{
 pub(in crate::engine) struct Counter {
     of: LimitKind,
     limit: Limit,
-    /// The count of all callers. It changes under the lock alone.
+    /// The count of all callers. It changes only under the lock.
     all: AtomicUsize,
     /// The counts of callers. One whose count is zero has no entry.
     of_callers: Mutex<HashMap<Option<OwnerId>, usize>>,

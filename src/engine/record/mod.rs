@@ -145,8 +145,8 @@ impl PendingDisposition {
         !confirmed && !leaves_a_record && Instant::now() < lost + length
     }
 
-    /// Makes attempts in a task of its own, until there is nothing left to do or the record would have expired. The token
-    /// alone protects the key of another call, so the end of the lease does not matter.
+    /// Makes attempts in a task of its own, until there is nothing left to do or the record would have expired. Only the token
+    /// protects the key of another call, so the end of the lease does not matter.
     fn go_on(mut self, engine: &Engine) {
         let (step, procedure) = (self.disposition.step(), Arc::clone(&self.call.procedure));
         let Some(mut place) = engine.backlog.enter(Some(self.call.reservation.owner), self.lease.confirmed) else {

@@ -62,14 +62,14 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the maximum total size of the responses in outcomes that wait to be recorded, 64 MiB. For tests alone.
+    /// Sets the maximum total size of the responses in outcomes that wait to be recorded, 64 MiB. Only for tests.
     #[doc(hidden)]
     pub fn max_unrecorded_bytes(mut self, bytes: usize) -> Self {
         self.max_unrecorded_bytes = bytes;
         self
     }
 
-    /// Sets the maximum total size of the requests of all waiting calls, 64 MiB. For tests alone.
+    /// Sets the maximum total size of the requests of all waiting calls, 64 MiB. Only for tests.
     #[doc(hidden)]
     pub fn max_waiting_bytes(mut self, bytes: usize) -> Self {
         self.max_waiting_bytes = bytes;

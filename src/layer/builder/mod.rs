@@ -156,7 +156,7 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets a function that changes the configuration of each procedure, after its option and code. For tests alone.
+    /// Sets a function that changes the configuration of each procedure, after its option and code. Only for tests.
     #[doc(hidden)]
     pub fn adjust_procedures(
         mut self,
@@ -195,7 +195,7 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Sets the policy for calls with a key whose caller has no scope. A server with tenants should refuse them: without a
-    /// scope, a key belongs to the user alone. Defaults to [`ScopePolicy::Allow`]. A call without a user is subject to
+    /// scope, a key belongs only to the user. Defaults to [`ScopePolicy::Allow`]. A call without a user is subject to
     /// [`on_no_user`](Policies::on_no_user) instead.
     pub fn on_no_scope(mut self, policy: ScopePolicy) -> Self {
         self.on_no_scope = policy;

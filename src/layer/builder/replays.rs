@@ -28,7 +28,7 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the time that an authorizer or a rebuilder may take for one replay. Defaults to 5 seconds. For tests alone.
+    /// Sets the time that an authorizer or a rebuilder may take for one replay. Defaults to 5 seconds. Only for tests.
     #[doc(hidden)]
     pub fn replay_hook_timeout(mut self, timeout: Duration) -> Self {
         self.replay_hooks.set_timeout(timeout);
@@ -41,7 +41,7 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the minimum size of a message that is compressed in a replay, in bytes. Defaults to 1 KiB. For tests alone.
+    /// Sets the minimum size of a message that is compressed in a replay, in bytes. Defaults to 1 KiB. Only for tests.
     #[doc(hidden)]
     pub fn compress_replays_from(mut self, bytes: usize) -> Self {
         self.compress_replays_from = bytes;
@@ -64,8 +64,8 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets how long the layer replays from its cache before it asks the store again; zero for never. Defaults to 1 minute. For
-    /// tests alone.
+    /// Sets how long the layer replays from its cache before it asks the store again; zero for never. Defaults to 1 minute. Only
+    /// for tests.
     #[doc(hidden)]
     pub fn replay_cache_max_age(mut self, max_age: Duration) -> Self {
         self.replay_cache_max_age = max_age;

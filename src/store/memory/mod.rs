@@ -2,7 +2,7 @@
 
 mod hold;
 mod look_up;
-#[cfg_attr(not(feature = "testing"), expect(unreachable_pub, reason = "public for tests alone"))]
+#[cfg_attr(not(feature = "testing"), expect(unreachable_pub, reason = "public only for tests"))]
 mod record;
 mod state;
 mod store;

@@ -10,7 +10,7 @@ use tokio_postgres::{
 
 use crate::store::driver::{AcquireError, AcquireErrorKind, DriverError, is_of_network};
 
-/// The beginnings of the errors of a connection that is lost or could not be made. tokio-postgres tells its kinds by their texts alone.
+/// The beginnings of the errors of a connection that is lost or could not be made. tokio-postgres tells its kinds only by their texts.
 const NO_CONNECTION: [&str; 4] = [
     "connection closed",
     "error communicating with the server",

@@ -49,14 +49,14 @@ impl<D: Driver> SqlStore<D> {
         self.with_connections(|connections| connections.schema(schema))
     }
 
-    /// Switches the plain statements for the common case on or off; without them, the functions of the migrations do everything. For tests
-    /// alone.
+    /// Switches the plain statements for the common case on or off; without them, the functions of the migrations do everything. Only for
+    /// tests.
     #[doc(hidden)]
     pub fn common_path(self, is_on: bool) -> Self {
         self.with_connections(|connections| connections.common_path(is_on))
     }
 
-    /// Sets how long a claim waits for the status. For tests alone: it is a setting of the layer.
+    /// Sets how long a claim waits for the status. Only for tests: it is a setting of the layer.
     #[doc(hidden)]
     pub fn status_timeout(self, timeout: Duration) -> Self {
         self.with_connections(|connections| connections.status_timeout(timeout))

@@ -74,7 +74,7 @@ pub struct SqlStore<D: Driver> {
     pub(super) transaction_pool: Option<TransactionPool<D>>,
 }
 
-/// A pool of transactions alone, the connections of it that are parked, and the turns of callers that need one.
+/// A pool only of transactions, the connections of it that are parked, and the turns of callers that need one.
 #[derive(Clone, Debug)]
 pub(super) struct TransactionPool<D> {
     pub(super) driver: D,
@@ -444,7 +444,7 @@ mod tests {
         type Session = Exclusive<Self>;
     }
 
-    /// Else each would ask about its own COMMIT alone, on a connection of its own, and could not tell it from another's.
+    /// Else each would ask only about its own COMMIT, on a connection of its own, and could not tell it from another's.
     #[test]
     fn all_transactions_of_a_pool_know_what_is_parked_of_it() {
         let shared = SqlStore::<Fake>::new(Fake::new(), ResourceTypes::none());

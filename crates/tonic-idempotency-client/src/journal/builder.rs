@@ -75,7 +75,7 @@ impl JournalBuilder {
         self
     }
 
-    /// Sets the first and the longest pause of the worker, 1 second and 1 minute. For tests alone.
+    /// Sets the first and the longest pause of the worker, 1 second and 1 minute. Only for tests.
     #[doc(hidden)]
     pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
         self.settings.pauses = [first, longest.max(first)];

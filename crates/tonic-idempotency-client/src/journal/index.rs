@@ -222,7 +222,7 @@ impl Index {
         if slot.under_way > 1 { Some(Instant::now()) } else { slot.given_up }
     }
 
-    /// Returns whether its caller alone has sent an entry since it had been sent as often as that.
+    /// Returns whether only its caller has sent an entry since it had been sent as often as that.
     pub(crate) fn is_alone(&self, id: u64, failures: u32) -> bool {
         self.slots().is_alone(id, failures)
     }

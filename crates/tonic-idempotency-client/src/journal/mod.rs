@@ -52,7 +52,7 @@
 //! # What is stored
 //!
 //! The key, the procedure, the encoded message, trace context, language and the metadata that is
-//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Principal`]. The file is readable by its owner alone; it
+//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Principal`]. The file is readable only by its owner; it
 //! is not encrypted. Put the interceptor that adds credentials *inside* the layer
 //! (`layer.layer(InterceptedService::new(channel, authenticate))`): then calls that are resumed have them, too.
 //!

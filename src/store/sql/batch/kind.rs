@@ -15,7 +15,7 @@ pub(in crate::store::sql) type Until<'a> = (&'a ServerClock, Instant);
 
 /// A kind of batched statement.
 ///
-/// It handles the common case alone, and gives no answer to other calls: they fall back to the single statement.
+/// It handles only the common case, and gives no answer to other calls: they fall back to the single statement.
 pub(in crate::store::sql) trait Kind: Send + Sync + 'static {
     /// Whether the statement writes. Then it is never cancelled: a cancelled wait for a synchronous standby ends with success, and others
     /// see what a failover may take back.

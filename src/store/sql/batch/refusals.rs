@@ -8,7 +8,7 @@ const MAX: u8 = 8;
 /// One in this many calls still tries a batch.
 const TRIES: u8 = 64;
 
-/// Whether all batches of a kind fail: a policy of the application may raise an error in them alone. One success resets the count, because
+/// Whether all batches of a kind fail: a policy of the application may raise an error only in them. One success resets the count, because
 /// the failures may be the work of a single caller.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(AtomicU8);

@@ -1,6 +1,6 @@
 //! Parks connections whose statements were given up, and which may still write.
 //!
-//! Such a statement is not cancelled: a COMMIT that waits for a synchronous standby would succeed on the primary alone. If its connection
+//! Such a statement is not cancelled: a COMMIT that waits for a synchronous standby would succeed only on the primary. If its connection
 //! were closed, its process would go on, perhaps for hours, and the pool would open further connections until the server has none left. So
 //! the connection keeps its place in the pool until it is answered; or until the server, asked on a separate connection, no longer has a
 //! statement that is so old: then the answer was lost on its way.
@@ -34,8 +34,8 @@ const PAUSES: Pauses = Pauses::new(SHORTEST, Duration::from_secs(1));
 /// The longest time that a question may take.
 const QUESTION: Duration = Duration::from_secs(2);
 
-/// Begins a transaction as the login, to which alone its statements are shown, not to a role that it may have set. The role is reset for
-/// the transaction alone: a pooler gives the session to others after it. A transaction whose connection falls silent ends by itself, after
+/// Begins a transaction as the login, since its statements are shown only to that one, and not to a role that it may have set. The role is reset only for
+/// the transaction: a pooler gives the session to others after it. A transaction whose connection falls silent ends by itself, after
 /// as long as a question may take.
 const AS_LOGIN: &str = "BEGIN READ ONLY; SET LOCAL ROLE NONE; SET LOCAL idle_in_transaction_session_timeout = '2s'";
 

@@ -190,7 +190,7 @@ struct Line {
     calls: u64,
     /// The calls that wait inside of the transactions of others.
     inner: VecDeque<(u64, User, oneshot::Sender<Permit>)>,
-    /// The permits that are for such calls alone: one, once there was one.
+    /// The permits that are only for such calls: one, once there was one.
     of_inner: usize,
     /// How many of the permits that are taken are theirs.
     taken_by_inner: usize,

@@ -36,7 +36,7 @@ pub trait Session: fmt::Debug + Send + Sync + Sized + 'static {
     /// Returns whether and how long the handler has used the connection.
     fn usage(&self) -> &Usage;
 
-    /// Returns whether a statement has lost against another transaction, apart from those that were rolled back alone. `answer` is
+    /// Returns whether a statement has lost against another transaction, apart from those of which only the statement was rolled back. `answer` is
     /// the error that the handler has answered with, with its sources.
     fn is_in_conflict(&self, answer: Option<&(dyn Error + 'static)>) -> bool;
 

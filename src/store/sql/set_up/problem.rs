@@ -29,7 +29,7 @@ pub enum SetupProblem {
         /// The role.
         role: String,
     },
-    /// A statement of a call does not work. It was tried on a row of an owner that exists for this check alone.
+    /// A statement of a call does not work. It was tried on a row of an owner that exists only for this check.
     #[error("{call} does not work: {error}")]
     FailedCall {
         /// The call that was tried.

@@ -49,7 +49,7 @@ impl<'a> Record<'a> {
             outcome: Columns::of(&completion.response),
             retention: completion.retention.as_secs_f64(),
             resource: resource_column(&claimed.resource_types, completion),
-            // Without the counter that all of a process share: the ids of a simulated run depend on its seed alone.
+            // Without the counter that all of a process share: the ids of a simulated run depend only on its seed.
             id: Uuid::new_v7(Timestamp::now(NoContext)),
         }
     }

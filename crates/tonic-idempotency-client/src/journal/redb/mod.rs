@@ -76,7 +76,7 @@ pub struct RedbStore {
 }
 
 impl RedbStore {
-    /// Opens the file at this path, or makes it, readable by its owner alone.
+    /// Opens the file at this path, or makes it, readable only by its owner.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl RedbStore {
         Self::open_on(path, |file| Box::new(file))
     }
 
-    /// Opens the file as [`open`](Self::open) does, on the disk that is made of it whenever it is opened. For tests alone.
+    /// Opens the file as [`open`](Self::open) does, on the disk that is made of it whenever it is opened. Only for tests.
     #[doc(hidden)]
     pub fn open_on(
         path: impl Into<PathBuf>,
