@@ -145,14 +145,14 @@ impl<D: Driver> SqlStore<D> {
 
     /// Admits a call. If its user is at a limit, an existing record decides instead; without one, the call is refused. A takeover adds no
     /// record, so it is admitted.
-    async fn admit(&self, claim: &Claim) -> Result<Result<AdmittedCall, ClaimOutcome>, StoreError> {
+    async fn admit(&self, claim: &Claim) -> Result<ClaimAdmission, StoreError> {
         match self.limits.admit(&self.connections, claim.reservation.owner).await? {
-            RecordAdmission::Admitted(admitted) => Ok(Ok(admitted)),
+            RecordAdmission::Admitted(admitted) => Ok(ClaimAdmission::Admitted(admitted)),
             RecordAdmission::Full => {
                 match claim::look(&self.connections, claim, TransactionOptions::default()).await? {
                     ClaimOutcome::Acquired => Err(StoreErrorKind::UserFull.into()),
-                    ClaimOutcome::TakenOver => Ok(Ok(AdmittedCall::without_record())),
-                    decided => Ok(Err(decided)),
+                    ClaimOutcome::TakenOver => Ok(ClaimAdmission::Admitted(AdmittedCall::without_record())),
+                    decided => Ok(ClaimAdmission::Decided(decided)),
                 }
             }
         }
@@ -237,11 +237,18 @@ impl<D: Driver> SqlStore<D> {
     }
 }
 
+/// The admission of a claim.
+enum ClaimAdmission {
+    Admitted(AdmittedCall),
+    /// Its user is at a limit, and an existing record has decided.
+    Decided(ClaimOutcome),
+}
+
 impl<D: Driver> Store for SqlStore<D> {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
         let admitted = match self.admit(claim).await? {
-            Ok(admitted) => admitted,
-            Err(decided) => return Ok(decided),
+            ClaimAdmission::Admitted(admitted) => admitted,
+            ClaimAdmission::Decided(outcome) => return Ok(outcome),
         };
         let outcome = claim::claim(&self.connections, &self.lanes, claim).await?;
         if !matches!(outcome, ClaimOutcome::Acquired) {
@@ -401,11 +408,11 @@ impl<D: Driver> Store for SqlStore<D> {
 
     async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<BeginOutcome, StoreError> {
         match self.admit(claim).await? {
-            Ok(mut admitted) => {
+            ClaimAdmission::Admitted(mut admitted) => {
                 self.limits.keep(&self.connections, claim.reservation.owner, &mut admitted);
                 OpenTransaction::<D>::begin(&self.transactions(), &self.resource_types, claim, options, admitted).await
             }
-            Err(decided) => Ok(BeginOutcome::Refused(decided)),
+            ClaimAdmission::Decided(outcome) => Ok(BeginOutcome::Refused(outcome)),
         }
     }
 

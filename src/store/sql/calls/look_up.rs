@@ -10,7 +10,7 @@ use crate::{
             connections::Connections,
             driver::{ConnectionPool, Row, Statement},
             operation::{AttemptPlan, StoreOperation},
-            statements::{column, corrupt, settings, status},
+            statements::{StatusColumns, column, corrupt, settings},
         },
     },
 };
@@ -59,7 +59,7 @@ fn record(row: &impl Row) -> Result<KeyRecord, StoreError> {
         completed: time(row, "completed")?,
         expires: time(row, "expires")?,
         resource,
-        status: status(row)?,
+        status: StatusColumns::read(row)?.parse(),
     })
 }
 

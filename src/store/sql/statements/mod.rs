@@ -14,6 +14,6 @@ pub(super) use self::{
     begin_transaction::{WHO, begin},
     columns::{Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column, settings},
     questions::{CLOCK, running},
-    row::{RowOf, abandoned_key, claim_outcome, column, corrupt, only_row, parse_status, status},
+    row::{RowOf, StatusColumns, abandoned_key, claim_outcome, column, corrupt, only_row, parse_status},
     sql::Sql,
 };

@@ -75,19 +75,30 @@ fn in_flight(row: &impl Row) -> Result<ClaimOutcome, StoreError> {
 }
 
 fn replay(row: &impl Row, response: StoredResponse) -> Result<Replay, StoreError> {
-    let status = status(row)?;
+    let status = StatusColumns::read(row)?.parse();
     let expires_in = milliseconds(column(row, "expires_in_ms")?);
     let resource = column::<Option<&str>>(row, "resource")?.map(ResourceId::from_text).transpose().map_err(corrupt)?;
     Ok(Replay { response, resource, status, expires_in })
 }
 
-/// Reads the status of the created resource.
-pub(in crate::store::sql) fn status(row: &impl Row) -> Result<Result<Option<OutboxStatus>, StatusError>, StoreError> {
-    Ok(match (column(row, "status")?, column(row, "status_error")?) {
-        (_, Some(code)) => Err(StatusError::Lookup(str::to_owned(code))),
-        (Some(status), None) => parse_status(status).map(Some),
-        (None, None) => Ok(None),
-    })
+/// The columns with the status of the created resource.
+pub(in crate::store::sql) struct StatusColumns<'a> {
+    status: Option<&'a str>,
+    /// The code of the error that kept the database from it.
+    error: Option<&'a str>,
+}
+
+impl<'a> StatusColumns<'a> {
+    pub(in crate::store::sql) fn read(row: &'a impl Row) -> Result<Self, StoreError> {
+        Ok(Self { status: column(row, "status")?, error: column(row, "status_error")? })
+    }
+
+    pub(in crate::store::sql) fn parse(self) -> Result<Option<OutboxStatus>, StatusError> {
+        match self.error {
+            Some(code) => Err(StatusError::Lookup(code.to_owned())),
+            None => self.status.map(parse_status).transpose(),
+        }
+    }
 }
 
 pub(in crate::store::sql) fn abandoned_key(row: &impl Row) -> Result<AbandonedKey, StoreError> {
