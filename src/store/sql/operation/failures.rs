@@ -12,7 +12,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::attempt_plan::AttemptPlan;
+use super::{attempt_plan::AttemptPlan, begun::Begun};
 use crate::store::{
     StoreError, StoreErrorKind,
     sql::{
@@ -35,7 +35,7 @@ pub(super) struct Failures<'a, D: ConnectionPool> {
     connections: &'a Connections<D>,
     progress: &'a Arc<OperationProgress>,
     /// When the operation began, by tokio's clock and by the system's.
-    begun: (Instant, std::time::Instant),
+    begun: Begun,
     /// Whether attempts leave nothing behind if their answers are lost.
     leaves_nothing: bool,
     attempts: u32,
@@ -51,7 +51,7 @@ impl<'a, D: ConnectionPool> Failures<'a, D> {
     pub(super) fn new(
         connections: &'a Connections<D>,
         progress: &'a Arc<OperationProgress>,
-        begun: (Instant, std::time::Instant),
+        begun: Begun,
         leaves_nothing: bool,
     ) -> Self {
         let (attempts, conflicts, passing, cause, last) = Default::default();
@@ -79,7 +79,7 @@ impl<'a, D: ConnectionPool> Failures<'a, D> {
             Failure::Statement { fault, error } => (fault, error),
         };
         self.progress.note(fault);
-        self.connections.note(fault, self.begun.1);
+        self.connections.note(fault, self.begun.for_pools);
         if fault == Fault::Conflict && self.conflicts + 1 < CONFLICTS {
             self.conflicts += 1;
             return Some((made, pause(self.conflicts)));
@@ -180,7 +180,7 @@ impl<'a, D: ConnectionPool> Failures<'a, D> {
     /// Returns why the server may be asked although the operation has no answer at its deadline; `None` if it cannot be asked.
     fn reason_without_answer(&self) -> Option<&'static str> {
         let (progress, connections, deadline) = (self.progress, self.connections, self.progress.deadline());
-        let last_share = deadline - share_of(deadline.saturating_duration_since(self.begun.0));
+        let last_share = deadline - share_of(deadline.saturating_duration_since(self.begun.at));
         match () {
             () if progress.has_answer() => Some("the server answers, but not this statement in time"),
             () if progress.is_waiting() && connections.are_exhausted() && !connections.fail_to_be_made() => {
@@ -196,7 +196,7 @@ impl<'a, D: ConnectionPool> Failures<'a, D> {
 
     /// Returns whether no operation of the process, this one included, has had an answer for one timeout.
     fn cannot_be_asked(&self) -> bool {
-        let ((begun, _), connections) = (self.begun, self.connections);
+        let (begun, connections) = (self.begun.at, self.connections);
         let lasts =
             begun.elapsed() >= connections.timeout_of_operations() && !connections.contact().has_answered(begun);
         !self.progress.has_answer() && (lasts || connections.contact_is_lost())
@@ -220,7 +220,7 @@ mod tests {
                 advance(connections.timeout_of_operations() / 2).await;
             }
             let progress = Arc::new(OperationProgress::new(connections.deadline(), Arc::default()));
-            let begun = (Instant::now(), std::time::Instant::now());
+            let begun = Begun::at(Instant::now());
             let mut failures = Failures::new(&connections, &progress, begun, false);
             let plan = AttemptPlan { with_status: false, together: true, in_doubt: false };
             let (plan, _) = failures.next(plan, Failure::Together { fault }).expect("an attempt of its own");

@@ -21,7 +21,7 @@ use std::{
 use futures_util::{StreamExt as _, future::Either, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{attempt_plan::AttemptPlan, failures::Failures};
+use super::{attempt_plan::AttemptPlan, begun::Begun, failures::Failures};
 use crate::{
     policy::Isolation,
     store::{
@@ -45,7 +45,7 @@ pub(in crate::store::sql) struct StoreOperation<'a, D: ConnectionPool> {
     connections: &'a Connections<D>,
     progress: Arc<OperationProgress>,
     /// When it began: by tokio's clock for its own alarms, by the system's for the age of the pool's connections.
-    begun: (Instant, std::time::Instant),
+    begun: Begun,
     /// How long the status may take; `None` if it is not asked for.
     time_for_status: Option<Duration>,
     one_at_a_time: bool,
@@ -87,7 +87,7 @@ impl<'a, D: ConnectionPool> StoreOperation<'a, D> {
         Self {
             connections,
             progress: Arc::new(OperationProgress::new(deadline, Arc::clone(connections.contact()))),
-            begun: (begun, std::time::Instant::now()),
+            begun: Begun::at(begun),
             time_for_status: None,
             one_at_a_time: false,
             leaves_nothing: false,
@@ -176,12 +176,12 @@ impl<'a, D: ConnectionPool> StoreOperation<'a, D> {
 
     /// Returns the time after which an attempt that has not answered leads to a further one.
     fn share_of_time(&self) -> Duration {
-        share_of(self.progress.deadline().saturating_duration_since(self.begun.0))
+        share_of(self.progress.deadline().saturating_duration_since(self.begun.at))
     }
 
     /// Returns the alarms in the order of their times.
     fn alarms(&self) -> impl Iterator<Item = (Instant, Alarm)> + use<D> {
-        let (begun, deadline, share) = (self.begun.0, self.progress.deadline(), self.share_of_time());
+        let (begun, deadline, share) = (self.begun.at, self.progress.deadline(), self.share_of_time());
         let status = |times: u32| self.time_for_status.map_or(deadline, |time| begun + times * time);
         let mut alarms = [
             (status(1), Alarm::Status { again: false }),
@@ -220,7 +220,7 @@ impl<'a, D: ConnectionPool> StoreOperation<'a, D> {
             Alarm::Silence { .. } if progress.is_waiting() && connections.are_exhausted() => Reaction::Wait,
             Alarm::Silence { again } => {
                 if again {
-                    connections.distrust(self.begun.1);
+                    connections.distrust(self.begun.for_pools);
                 }
                 Reaction::TryBeside { with_status: false }
             }
