@@ -132,9 +132,14 @@ impl File {
                 ["", "pub", "pub(crate)", "pub(super)"].contains(&before).then_some((at, !before.is_empty()))
             });
             let code = import.map_or(statement, |(at, _)| &statement[..at]);
-            let found = code.split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':');
-            // Some end with the colons of `::<` or of a type.
-            words.extend(found.map(|word| word.trim_end_matches(':').to_owned()));
+            let mut before = "";
+            for word in code.split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':') {
+                // To make a module is not to use it. Some words end with the colons of `::<` or of a type.
+                if before != "mod" {
+                    words.insert(word.trim_end_matches(':').to_owned());
+                }
+                before = word;
+            }
             if let Some((at, is_public)) = import {
                 let tree = statement[at + 4..].split_whitespace().collect::<Vec<_>>().join(" ");
                 let tree = tree.replace(" as ", "\u{1}").replace(' ', "").replace('\u{1}', " as ");

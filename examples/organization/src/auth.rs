@@ -11,7 +11,7 @@ use tonic::{Request, Status, service::Interceptor};
 use tonic_idempotency::{OwnerId, Scope, UserId, layer::InvalidCallerId};
 use uuid::Uuid;
 
-use crate::run::Error;
+use crate::error::Error;
 
 /// The lifetime of a token: longer than the sample is likely to run.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);

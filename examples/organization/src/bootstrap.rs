@@ -7,9 +7,9 @@ use uuid::{Uuid, uuid};
 
 use crate::{
     database::{API_ROLE, LOGIN_ROLE},
+    error::Error,
     failure::chain,
     migrations,
-    run::Error,
 };
 
 /// The organisation that `alice` and `bob` belong to.

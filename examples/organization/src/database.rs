@@ -12,8 +12,8 @@ use uuid::Uuid;
 use crate::{
     auth::Caller,
     call::{Call, step, wait},
+    error::Error,
     failure,
-    run::Error,
     statement::{Parameters, Statements},
 };
 

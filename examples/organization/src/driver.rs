@@ -9,10 +9,7 @@ use tonic_idempotency::{
     store::{SqlStore, Store, driver},
 };
 
-use crate::{
-    run::Error,
-    server::{Guard, Overrides},
-};
+use crate::{error::Error, guard::Guard, overrides::Overrides};
 
 /// The parts of the sample that depend on the client library of PostgreSQL: the pools, the store and the handlers.
 pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {

@@ -4,7 +4,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`proto`] | the service's messages, servers and clients |
-//! | `server` | **how the idempotency layer is added to the services** |
+//! | `server`, `guard` | **how the idempotency layer is added to the services** |
 //! | `protocols` | **how one port serves every protocol**, and web pages |
 //! | `services` | the handlers |
 //! | `call` | the context of a call that writes: its user and its key, and the steps that it passes |
@@ -19,7 +19,7 @@
 //! | `outbox` | the worker that processes `authz.outbox` |
 //! | `playground`, `hosts` | the page at `/`, and the hosts that it answers for |
 //! | `metrics` | `/metrics`, for Prometheus |
-//! | `args`, `run`, `signals`, `ready`, `tour` | the command: its arguments, its start and end, and the calls that it prints |
+//! | `args`, `overrides`, `run`, `signals`, `ready`, `tour` | the command: its arguments, its start and end, and the calls that it prints |
 
 mod api_token;
 mod args;
@@ -28,14 +28,17 @@ mod bootstrap;
 mod call;
 mod database;
 mod driver;
+mod error;
 mod failure;
 mod fields;
+mod guard;
 mod hosts;
 mod lost_answer;
 mod metrics;
 pub mod migrations;
 mod on_tokio_postgres;
 mod outbox;
+mod overrides;
 mod playground;
 mod protocols;
 mod ready;
@@ -53,10 +56,12 @@ pub use bootstrap::{ALICE, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGA
 pub use call::{Call, step, wait};
 pub use database::{API_ROLE, Database, LOGIN_ROLE, pool};
 pub use driver::{ApiDatabase, Driver, set_up};
+pub use error::Error;
+pub use guard::Guard;
 pub use on_tokio_postgres::TokioPostgres;
+pub use overrides::Overrides;
 pub use resource_types::resource_types;
-pub use run::{Error, run, run_on};
-pub use server::{Guard, Overrides};
+pub use run::{run, run_on};
 pub use services::{InvitesReconciler, Projects};
 
 /// The package `organization.v1`.

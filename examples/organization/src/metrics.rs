@@ -6,7 +6,7 @@ use axum::{Router, http::header, routing::get};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use tokio::time;
 
-use crate::run::Error;
+use crate::error::Error;
 
 /// The buckets of each histogram, in seconds. Without them, the quantiles of the alert rules find nothing.
 const BUCKETS: [f64; 10] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0];

@@ -6,7 +6,7 @@ use tokio::time;
 use tokio_postgres::Client;
 use tonic_idempotency::store::Schema;
 
-use crate::run::Error;
+use crate::error::Error;
 
 mod embedded {
     refinery::embed_migrations!("migrations");

@@ -9,14 +9,14 @@ use tonic_idempotency::store::PostgresStore;
 use crate::{
     database::{self, Database},
     driver::{ApiDatabase, Driver, set_up},
+    error::Error,
+    guard::Guard,
     proto::{
         api_key_service_server::ApiKeyServiceServer, cluster_service_server::ClusterServiceServer,
         invite_service_server::InviteServiceServer, namespace_service_server::NamespaceServiceServer,
         project_service_server::ProjectServiceServer,
     },
     resource_types::resource_types,
-    run::Error,
-    server::Guard,
     services::{ApiKeys, Clusters, Invites, InvitesReconciler, Namespaces, Projects},
 };
 

@@ -6,7 +6,7 @@ use tokio::{task::JoinHandle, time};
 use tokio_postgres::{Client, types::Type};
 use uuid::Uuid;
 
-use crate::{bootstrap, failure::chain, run::Error};
+use crate::{bootstrap, error::Error, failure::chain};
 
 const PROCESS: &str = include_str!("process_outbox.sql");
 

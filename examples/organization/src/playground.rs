@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{
+    error::Error,
     hosts::{self, Hosts},
     ready::{Ready, Tokens},
-    run::Error,
 };
 
 const CSS: &str = "text/css; charset=utf-8";

@@ -10,6 +10,7 @@ use crate::{
     auth::Issuer,
     bootstrap,
     driver::{ApiDatabase, Driver},
+    error::Error,
     hosts::Hosts,
     metrics,
     on_tokio_postgres::TokioPostgres,
@@ -20,9 +21,6 @@ use crate::{
     signals::Signals,
     tour,
 };
-
-/// The reason why the sample cannot run, readable for a person.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The maximum time to wait for running calls at shutdown.
 const GRACE: Duration = Duration::from_secs(15);

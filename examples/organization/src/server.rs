@@ -1,40 +1,37 @@
-//! How the idempotency layer is put around the services. This is all there is to it.
+//! How the idempotency layer is put around the services. This, and the [`Guard`], are all there is to it.
 
 use std::time::Duration;
 
 use axum::{Router, http::Request};
 use tokio::{net::TcpListener, time};
 use tonic::{
-    service::{Interceptor, Routes, interceptor::InterceptedService},
+    service::Routes,
     transport::{Server, server::TcpIncoming},
 };
 use tonic_health::ServingStatus;
 use tonic_idempotency::{
     IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
-    policy::{LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, StorePolicy},
+    policy::{Policies, Procedure, StorePolicy},
     proto::v1::operation_service_server,
     store::SessionSettings,
 };
-use tower_layer::Layer;
 use tracing::Span;
 
 use crate::{
     Args, FILE_DESCRIPTOR_SET,
-    args::{LeasePolicyArg, ModeArg, StorePolicyArg},
     auth::Authentication,
     driver::Driver,
+    error::Error,
+    guard::Guard,
+    overrides::{Overrides, RECONCILED},
     proto::{
         api_key_service_server, cluster_service_server, invite_service_server, namespace_service_server,
         project_service_server,
     },
     protocols,
-    run::Error,
     signals::Signals,
 };
-
-/// The procedure that has a reconciler.
-const RECONCILED: &str = "/organization.v1.InviteService/InviteMember";
 
 /// How long connections may take to close.
 const CLOSE: Duration = Duration::from_secs(1);
@@ -76,7 +73,7 @@ impl<D: Driver> Service<D> {
         let recovering = idempotency.recovery().spawn();
 
         // A call first meets authentication, which says who it is, then idempotency, then the handler.
-        let guard = Guard { authentication, idempotency: idempotency.clone() };
+        let guard = Guard::new(authentication, idempotency.clone());
         let services = driver.services(&guard).add_service(guard.authenticating(idempotency.operations().build()));
         let routes = protocols::all(site, add_public(services).await?)?;
         Ok(Self { driver, idempotency, recovering, routes, sweeping })
@@ -131,94 +128,6 @@ const PROCEDURES: [&str; 10] = [
     "/organization.v1.ProjectService/CreateProject",
     "/organization.v1.ProjectService/DeleteProject",
 ];
-
-/// The settings that the command line overrides for every procedure.
-#[derive(Clone, Copy, Debug)]
-pub struct Overrides {
-    lease: Option<Duration>,
-    mode: Option<Mode>,
-    on_lease_ended: Option<LeasePolicy>,
-    on_store_unavailable: Option<StorePolicy>,
-}
-
-impl Overrides {
-    fn of(args: &Args) -> Self {
-        Self {
-            lease: args.lease,
-            mode: args.mode.map(|mode| match mode {
-                ModeArg::Reserved => Mode::Reserved,
-                ModeArg::Transactional => Mode::Transactional,
-            }),
-            on_lease_ended: args.on_lease_ended.map(|policy| match policy {
-                LeasePolicyArg::Reconcile => LeasePolicy::Reconcile,
-                LeasePolicyArg::Refuse => LeasePolicy::Refuse,
-                LeasePolicyArg::Rerun => LeasePolicy::Rerun,
-            }),
-            on_store_unavailable: args.on_store_unavailable.map(|policy| match policy {
-                StorePolicyArg::Proceed => StorePolicy::Proceed,
-                StorePolicyArg::Reject => StorePolicy::Reject,
-            }),
-        }
-    }
-
-    /// Returns a procedure with these settings.
-    pub fn apply(self, mut procedure: ProcedureBuilder) -> ProcedureBuilder {
-        if let Some(lease) = self.lease {
-            procedure = procedure.lease(lease);
-            if self.mode == Some(Mode::Transactional) {
-                procedure = procedure.transaction_idle(lease);
-            }
-        }
-        if let Some(mode) = self.mode {
-            procedure = procedure.mode(mode);
-        }
-        if let Some(policy) = self.on_store_unavailable {
-            procedure = procedure.on_store_unavailable(policy);
-        }
-        match self.on_lease_ended {
-            None => procedure,
-            Some(LeasePolicy::Reconcile) if procedure.path() != RECONCILED => {
-                procedure.on_lease_ended(LeasePolicy::Refuse)
-            }
-            Some(policy) => procedure.on_lease_ended(policy),
-        }
-    }
-}
-
-/// The layers in front of a service: authentication, then idempotency.
-#[derive(Debug)]
-pub struct Guard {
-    authentication: Authentication,
-    idempotency: IdempotencyLayer,
-}
-
-impl Guard {
-    /// Puts it around a service.
-    pub fn around<S>(
-        &self,
-        service: S,
-    ) -> InterceptedService<<IdempotencyLayer as Layer<S>>::Service, impl Interceptor + Clone + 'static>
-    where
-        IdempotencyLayer: Layer<S>,
-    {
-        InterceptedService::new(self.idempotency.layer(service), self.authentication.clone())
-    }
-
-    /// The idempotency layer.
-    pub fn layer(&self) -> &IdempotencyLayer {
-        &self.idempotency
-    }
-
-    /// The same with another layer.
-    pub fn with_layer(&self, idempotency: IdempotencyLayer) -> Self {
-        Self { authentication: self.authentication.clone(), idempotency }
-    }
-
-    /// Puts authentication alone around a service.
-    pub fn authenticating<S>(&self, service: S) -> InterceptedService<S, impl Interceptor + Clone + 'static> {
-        InterceptedService::new(service, self.authentication.clone())
-    }
-}
 
 /// Health and reflection, which need no token.
 async fn add_public(routes: Routes) -> Result<Routes, Error> {

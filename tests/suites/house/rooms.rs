@@ -19,22 +19,13 @@ const WITH_ROWS: [&str; 2] = ["src/engine", "src/store/sql"];
 const OF_MOD: &str = "run";
 
 /// Arrows that may lead up, or back: the folder, from where to where, and why.
-const UPWARD: [(&str, &str, &str, &str); 25] = [
+const UPWARD: [(&str, &str, &str, &str); 16] = [
     ("examples/consumer/src", "audit", "run", "not mended yet"),
     ("examples/consumer/src", "database", "run", "not mended yet"),
     ("examples/consumer/src", "fleet", "run", "not mended yet"),
     ("examples/consumer/src", "nats", "run", "not mended yet"),
     ("examples/consumer/src", "orders", "run", "not mended yet"),
     ("examples/consumer/src", "run", "worker", "not mended yet"),
-    ("examples/organization/src", "auth", "run", "not mended yet"),
-    ("examples/organization/src", "bootstrap", "run", "not mended yet"),
-    ("examples/organization/src", "driver", "run", "not mended yet"),
-    ("examples/organization/src", "driver", "server", "not mended yet"),
-    ("examples/organization/src", "metrics", "run", "not mended yet"),
-    ("examples/organization/src", "on_tokio_postgres", "run", "not mended yet"),
-    ("examples/organization/src", "outbox", "run", "not mended yet"),
-    ("examples/organization/src", "playground", "run", "not mended yet"),
-    ("examples/organization/src", "run", "server", "not mended yet"),
     ("src/engine", "shared", "claim", "not mended yet"),
     ("src/engine", "record", "claim", "not mended yet"),
     ("src/engine", "shared", "record", "not mended yet"),
