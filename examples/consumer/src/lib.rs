@@ -15,6 +15,7 @@ mod args;
 mod audit;
 mod billing;
 mod database;
+mod error;
 mod faults;
 mod fit;
 mod fleet;
@@ -23,8 +24,4 @@ mod orders;
 mod run;
 mod worker;
 
-pub use self::{
-    args::Args,
-    nats::Nats,
-    run::{Error, run},
-};
+pub use self::{args::Args, error::Error, nats::Nats, run::run};

@@ -17,15 +17,13 @@ use crate::{
     audit,
     billing::{self, OrderPlaced, OrderPlacedByCoupon},
     database,
+    error::Error,
     faults::Faults,
     fleet::Fleet,
     nats::{self, Nats},
     orders::Orders,
     worker,
 };
-
-/// The reason why the example ends, readable for a person.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// After how many parts of the messages a worker is killed each time.
 const PARTS: u64 = 10;

@@ -19,13 +19,7 @@ const WITH_ROWS: [&str; 2] = ["src/engine", "src/store/sql"];
 const OF_MOD: &str = "run";
 
 /// Arrows that may lead up, or back: the folder, from where to where, and why.
-const UPWARD: [(&str, &str, &str, &str); 16] = [
-    ("examples/consumer/src", "audit", "run", "not mended yet"),
-    ("examples/consumer/src", "database", "run", "not mended yet"),
-    ("examples/consumer/src", "fleet", "run", "not mended yet"),
-    ("examples/consumer/src", "nats", "run", "not mended yet"),
-    ("examples/consumer/src", "orders", "run", "not mended yet"),
-    ("examples/consumer/src", "run", "worker", "not mended yet"),
+const UPWARD: [(&str, &str, &str, &str); 10] = [
     ("src/engine", "shared", "claim", "not mended yet"),
     ("src/engine", "record", "claim", "not mended yet"),
     ("src/engine", "shared", "record", "not mended yet"),
