@@ -93,8 +93,8 @@ pub struct Args {
     pub(crate) serializable: bool,
 
     /// The faults: `all`, `none`, or a comma-separated list of bouncer-kill, commit-cut, connection-cut, connections-cut, database-kill,
-    /// failover, hang-up, mover, redis, server-kill, silence, stall, step-kill and zombie. There is bouncer-kill with `--topology pgbouncer`
-    /// alone; with `--topology patroni` there is failover instead of database-kill; redis with `--topology redis-cluster`, and mover with
+    /// failover, hang-up, mover, redis, server-kill, silence, stall, step-kill and zombie. There is bouncer-kill only with
+    /// `--topology pgbouncer`; with `--topology patroni` there is failover instead of database-kill; redis with `--topology redis-cluster`, and mover with
     /// `--moving`, and only then.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
@@ -126,9 +126,9 @@ pub enum Command {
 pub(crate) enum Modes {
     /// Transactional, then reserved.
     Both,
-    /// Reserved alone.
+    /// Only reserved.
     Reserved,
-    /// Transactional alone.
+    /// Only transactional.
     Transactional,
 }
 

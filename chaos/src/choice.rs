@@ -12,8 +12,8 @@ pub(crate) enum Topology {
     Partitioned,
     /// One PostgreSQL server behind a PgBouncer in transaction mode, which has to be installed.
     Pgbouncer,
-    /// One PostgreSQL server for the effects, and a Redis Cluster of three primaries with a replica each for the records. In reserved
-    /// mode alone. What failovers lose is counted, and breaks no promise. Redis has to be installed.
+    /// One PostgreSQL server for the effects, and a Redis Cluster of three primaries with a replica each for the records. Only in
+    /// reserved mode. What failovers lose is counted, and breaks no promise. Redis has to be installed.
     RedisCluster,
     /// One PostgreSQL server.
     #[default]
@@ -33,7 +33,7 @@ pub(crate) enum Front {
 /// The replication that a COMMIT of the primary waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Replication {
-    /// The primary alone. A failover may lose acknowledged data; that is counted, and breaks no promise.
+    /// Only the primary. A failover may lose acknowledged data; that is counted, and breaks no promise.
     Asynchronous,
     /// A standby, too.
     #[default]

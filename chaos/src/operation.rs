@@ -20,7 +20,7 @@ const CHANGED: &str = "-changed";
 const DOMAIN: &str = "@example.com";
 
 /// One thing that a client wants done exactly once. Its number is part of the name of what it creates, so that its
-/// effects can be counted in the database alone.
+/// effects can be counted only in the database.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) number: u32,

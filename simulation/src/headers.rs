@@ -3,10 +3,10 @@
 /// The request header by which the simulated clients say who they are.
 pub(crate) const USER: &str = "user";
 
-/// The header with the number of the attempt: for the observer alone.
+/// The header with the number of the attempt: only for the observer.
 pub(crate) const ATTEMPT: &str = "attempt";
 
-/// The header with the number of the call, which its server adds: for the observer alone.
+/// The header with the number of the call, which its server adds: only for the observer.
 pub(crate) const CALL: &str = "call";
 
 /// The header with the tenant.

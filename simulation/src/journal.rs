@@ -332,7 +332,7 @@ impl Client {
         }
         let longest = self.max_age();
         let written = entry.and_then(|entry| disk.written.get(&entry));
-        // What passed before this process is known by the wall clock alone.
+        // What passed before this process is known only by the wall clock.
         let has_expired = |(at, shown): &(Instant, SystemTime)| {
             let known = disk.booted.map_or(*at, |booted| booted.max(*at));
             Instant::now() > known + longest || SystemTime::now() > *shown + longest

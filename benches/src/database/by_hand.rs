@@ -38,7 +38,7 @@ const RECORD: &str = "INSERT INTO tenant.idempotency_keys
 /// The statements of a guard that is written by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The record alone, beside COMMIT, and the user beside BEGIN: nothing is guarded.
+    /// Only the record, beside COMMIT, and the user beside BEGIN: nothing is guarded.
     Floor,
     /// An inbox: `INSERT … ON CONFLICT` of the message's id first in the transaction, and nothing at its end.
     Inbox,

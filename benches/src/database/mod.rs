@@ -52,7 +52,7 @@ use crate::{
 /// The time that a slower network adds to each round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 
-/// Measures the part: all of it, or what has goals alone.
+/// Measures the part: all of it, or only what has goals.
 pub(crate) async fn measure(context: &Context, only_goals: bool) -> Result<Section, Error> {
     let world = World::start().await?;
     let address = world.address()?;

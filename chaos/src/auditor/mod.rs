@@ -12,7 +12,7 @@
 //! | no key is stuck | the last retry of an operation, after all faults, gets no final answer |
 //! | nothing unexpected | an answer is one that no client of this service can expect; a server ends by itself |
 //!
-//! With asynchronous replication, a failover may lose acknowledged records and effects; with records on Redis, records alone. Violations of
+//! With asynchronous replication, a failover may lose acknowledged records and effects; with records on Redis, only records. Violations of
 //! all promises but the last three are then counted apart. A lost effect still breaks a promise if the records are on Redis.
 
 mod evidence;

@@ -56,7 +56,7 @@ impl Process {
             .env("API_DATABASE_URL", urls.api.as_deref().unwrap_or_default())
             .env(REDIS_URLS, redis)
             .env(REDIS_REPLICAS, replicas)
-            // Servers with the plain statements and servers with the functions alone share the table.
+            // Servers with the plain statements and servers with only the functions share the table.
             .env("IDEMPOTENCY_TEST_COMMON_PATH", if server.slot % 2 == 1 { "off" } else { "on" })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

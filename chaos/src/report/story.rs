@@ -109,7 +109,7 @@ fn near(plan: &Plan, attempts: &[&Attempt], at: Duration) -> bool {
     })
 }
 
-/// Whether a fault affected a server that was called. A client that hangs up affects its own operation alone, and its
+/// Whether a fault affected a server that was called. A client that hangs up affects only its own operation, and its
 /// calls show that.
 fn concerns(fault: &Fault, attempts: &[&Attempt]) -> bool {
     !fault.kind.is_of_clients() && attempts.iter().any(|attempt| fault.whom.has(attempt.server))

@@ -127,8 +127,8 @@ impl Database {
         Urls { api: None, database: self.url.clone(), redis: self.redis.as_ref().map(RedisCluster::urls) }
     }
 
-    /// The URLs of a server, through proxies of the [entrances](Self::entrances), in their order. Behind PgBouncer these are the API's
-    /// own connections alone: what a server does at its start, and its worker, go directly to the database, as people configure it. A
+    /// The URLs of a server, through proxies of the [entrances](Self::entrances), in their order. Behind PgBouncer these are only the
+    /// API's own connections: what a server does at its start, and its worker, go directly to the database, as people configure it. A
     /// Redis Cluster tells its clients the addresses of its servers, so there are no proxies on the way to it.
     pub(crate) fn urls_through(&self, proxies: &[SocketAddr]) -> Urls {
         let through = |url: &str| {

@@ -28,7 +28,7 @@ pub struct Durability {
 }
 
 impl Durability {
-    /// Believes the primary alone. The default.
+    /// Believes the primary without replicas. The default.
     pub const fn primary() -> Self {
         Self::replicas(0)
     }
@@ -57,7 +57,7 @@ impl Durability {
         self.replicas
     }
 
-    /// Returns how long to wait: not at all for the primary alone.
+    /// Returns how long to wait: not at all without replicas.
     pub(crate) const fn time(&self) -> Duration {
         if self.is_primary() { Duration::ZERO } else { self.within }
     }

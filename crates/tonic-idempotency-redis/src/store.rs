@@ -128,7 +128,7 @@ impl RedisStore {
         Self { runner: self.runner.with_timeout(timeout), ..self }
     }
 
-    /// Sets the replicas that a write has to reach before the store believes it. Defaults to the primary alone.
+    /// Sets the replicas that a write has to reach before the store believes it. Defaults to none: only the primary.
     #[must_use]
     pub fn durability(self, durability: Durability) -> Self {
         Self { durability, ..self }

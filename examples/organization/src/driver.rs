@@ -55,7 +55,7 @@ pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {
 ///
 /// Its database is not.
 pub async fn set_up<D: driver::Driver>(store: SqlStore<D>, max_batch: Option<u16>) -> Result<SqlStore<D>, Error> {
-    // For the fault harness alone: half of its servers leave everything to the functions of the migrations.
+    // Only for the fault harness: half of its servers leave everything to the functions of the migrations.
     let store = store.common_path(std::env::var("IDEMPOTENCY_TEST_COMMON_PATH").as_deref() != Ok("off"));
     let store = match max_batch {
         Some(calls) => store.max_batch(calls.into()),

@@ -39,7 +39,7 @@ impl Guard {
         Self { authentication: self.authentication.clone(), idempotency }
     }
 
-    /// Puts authentication alone around a service.
+    /// Puts only authentication around a service.
     pub fn authenticating<S>(&self, service: S) -> InterceptedService<S, impl Interceptor + Clone + 'static> {
         InterceptedService::new(service, self.authentication.clone())
     }

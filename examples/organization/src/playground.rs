@@ -69,7 +69,7 @@ struct Users<'a> {
     tokens: &'a Tokens,
 }
 
-/// Returns the page with its files and the users whose tokens it uses, for these hosts alone.
+/// Returns the page with its files and the users whose tokens it uses, only for these hosts.
 pub(crate) fn site(ready: &Ready<'_>, hosts: Hosts) -> Result<Router, Error> {
     let users = Users { cluster_id: ready.cluster_id, tokens: &ready.tokens };
     let users = Bytes::from(serde_json::to_vec(&users)?);

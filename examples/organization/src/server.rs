@@ -82,7 +82,7 @@ impl<D: Driver> Service<D> {
     /// Serves until the first signal, and the calls that run then to their end.
     pub(crate) async fn serve(&self, listener: TcpListener, signals: Signals) -> Result<(), Error> {
         Server::builder()
-            .accept_http1(true) // browsers speak HTTP/2 over TLS alone
+            .accept_http1(true) // browsers speak HTTP/2 only over TLS
             .trace_fn(call_span)
             .add_routes(self.routes.clone())
             .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), async move {

@@ -65,7 +65,7 @@ impl Progress {
     }
 }
 
-/// The writes, locks and settings of a transaction. Others see the locks alone.
+/// The writes, locks and settings of a transaction. Others see only the locks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
     /// The rows that it has written, and locks; `None` for those that it has deleted.

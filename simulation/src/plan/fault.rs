@@ -103,7 +103,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether it is between clients and servers alone.
+    /// Returns whether it is only between clients and servers.
     pub fn is_of_clients(self) -> bool {
         matches!(
             self,

@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-/// A stream of random numbers, which depends on a seed and its name alone.
+/// A stream of random numbers, which depends only on a seed and its name.
 #[derive(Clone, Debug)]
 pub struct Random(fastrand::Rng);
 

@@ -64,7 +64,7 @@ async fn tells_the_application_of_an_outcome_before_the_entry_ends() {
     *handle.lock().expect("no panic") = Some(journal.clone());
     let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
     setup.leave(["k-1"]).await;
-    // The outcome of a call is its caller's alone.
+    // Only its caller gets the outcome of a call.
     setup.client.create_order(keyed("shop", "k-2")).await.expect("an order");
     setup.server.fails([Status::unavailable("away")]);
     setup.journal.resume(setup.service.clone()).await;

@@ -263,7 +263,7 @@ async fn a_retry_with_other_ignored_fields_is_replayed_by_a_server_with_another_
     }
 }
 
-/// A server of an earlier version of this crate, or with the Go interceptor, keeps the canonical hash alone.
+/// A server of an earlier version of this crate, or with the Go interceptor, keeps only the canonical hash.
 #[tokio::test]
 async fn a_record_without_the_hash_of_the_bytes_is_known_by_its_canonical_one() {
     let fleet = Fleet::new(false).await;

@@ -71,7 +71,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")
 }
 
-/// Returns the code as a reader sees it: without what concerns this repository alone.
+/// Returns the code as a reader sees it: without what concerns only this repository.
 fn shown(code: &str) -> String {
     let code = code.split_once("\n[dependencies]").map_or(code.to_owned(), |(_, code)| format!("[dependencies]{code}"));
     let code = code.replace("path = \"../..", "path = \"../tonic-idempotency");

@@ -19,7 +19,7 @@ use super::eventually::eventually;
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// The directory for the ready file and the logs of this process alone.
+    /// The directory for the ready file and the logs of only this process.
     directory: PathBuf,
 }
 

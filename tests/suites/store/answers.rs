@@ -40,7 +40,7 @@ async fn each_kind_of_failure_is_told_from_the_others() {
     let table = [
         // Lost: another server is away, as that of a dblink. This one answers on the same connection.
         ("08000 08003 08006 08P01 57P01 57P02 57P03", Overloaded, true, true),
-        // Lost as well: the server has ended the connection alone, or is broken.
+        // Lost as well: the server has ended only the connection, or is broken.
         ("40003 57P04 57P05 58000 58030 XX000 XX001 XX002", Refused, true, true),
         // A standby: another connection may lead to its primary.
         ("25006", Overloaded, false, true),
@@ -138,7 +138,7 @@ async fn what_the_client_fails_at_is_no_lost_connection() {
     }
 }
 
-/// tokio-postgres tells its kinds of errors by their texts alone, and the drivers on it by four of them: this fails if they change.
+/// tokio-postgres tells its kinds of errors only by their texts, and the drivers on it by four of them: this fails if they change.
 #[tokio::test]
 async fn the_kinds_of_errors_of_tokio_postgres_have_the_texts_that_are_known() {
     let database = Database::new().await;

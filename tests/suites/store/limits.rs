@@ -220,7 +220,7 @@ async fn count_an_open_transaction_and_keep_its_allowance() {
     until("the user has room again", async || store.claim(&claim).await.is_ok()).await;
 }
 
-/// Each sees its own user's alone.
+/// Each sees only its own user's.
 #[tokio::test]
 async fn tell_the_role_nothing_of_other_users_and_are_swept() {
     let database = partitioned().await;

@@ -6,7 +6,7 @@ use crate::prelude::*;
 
 /// A scope, a user, and their owner. Fixed: records are found by them.
 const VECTORS: [(Option<&str>, &str, &str); 10] = [
-    // A UUID in no scope is its own owner, in its usual form alone.
+    // A UUID in no scope is its own owner, only in its usual form.
     (None, "0198c0de-0000-7000-8000-00000000000a", "0198c0de-0000-7000-8000-00000000000a"),
     (None, "0198C0DE-0000-7000-8000-00000000000A", "ea036d03-9e36-8b72-91c5-0e176e84c254"),
     (Some("acme"), "0198c0de-0000-7000-8000-00000000000a", "f74e9af3-b08b-843b-a10c-4b20014747dc"),

@@ -242,7 +242,7 @@ async fn statements_are_given_up_if_a_later_connection_leads_through_a_pooler() 
     assert_eq!((found_behind(&pool).await, lines.count(GIVEN_UP)), (Vec::new(), 1));
 }
 
-/// The server is asked which statements still run as the login, and not as the role that its sessions have: for a transaction alone, as the
+/// The server is asked which statements still run as the login, and not as the role that its sessions have: only for a transaction, as the
 /// pooler gives the session to others after it.
 #[tokio::test]
 async fn a_question_about_statements_that_were_given_up_leaves_no_role_behind() {

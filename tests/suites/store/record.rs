@@ -220,7 +220,7 @@ pub(crate) async fn drop_roles(superuser: &Client, roles: &[&str]) {
     }
 }
 
-/// A database with the core's migrations alone, granted to the API's role.
+/// A database with only the core's migrations, granted to the API's role.
 pub(crate) async fn core_alone() -> (Database, Client) {
     let (database, mut owner) = Database::empty_with_owner().await;
     migrate(&mut owner, &Schema::default()).await;

@@ -62,7 +62,7 @@ async fn the_go_interceptors_statement_deletes_nothing() {
     assert_eq!(deleted.expect("the statement"), 0);
 }
 
-/// The settings that switch on the sight of the sweep and of the recovery count for the owner alone, and only inside of
+/// The settings that switch on the sight of the sweep and of the recovery count only for the owner, and only inside of
 /// their functions.
 #[tokio::test]
 async fn its_sight_cannot_be_switched_on_by_the_apis_role() {

@@ -105,7 +105,7 @@ async fn are_all_routines_and_each_that_is_missing_is_named() {
     assert_eq!(problems(&store).await, []);
 }
 
-/// Each change of owner, by a superuser: the whole, the table alone, and a function alone. {one} owns everything, and {other} nothing.
+/// Each change of owner, by a superuser: the whole, only the table, and only a function. {one} owns everything, and {other} nothing.
 const CHANGES: [&str; 8] = [
     "REASSIGN OWNED BY {one} TO {other}",
     "ALTER TABLE tenant.idempotency_keys OWNER TO {other}",

@@ -54,7 +54,7 @@ impl<S: Stack> fmt::Debug for RoundTrips<S> {
 /// How many round trips a driver takes, when the statements of the store are prepared.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// The handler alone: its transaction, the setting of the user, and an insert.
+    /// Only the handler: its transaction, the setting of the user, and an insert.
     pub bare: usize,
     /// Of these, the setting of the user.
     pub user: usize,

@@ -53,7 +53,7 @@ pub trait Stack: Send + Sync + Sized + 'static {
     /// Makes a pool, inside of a runtime. It connects when it is used, and waits no longer than about two seconds for a connection.
     fn pool(options: PoolOptions) -> Self::Pool;
 
-    /// Inserts a project for a user with the client library alone, in a transaction in which `app.current_user_id` is set: as a handler does
+    /// Inserts a project for a user with only the client library, in a transaction in which `app.current_user_id` is set: as a handler does
     /// without the layer.
     ///
     /// # Errors

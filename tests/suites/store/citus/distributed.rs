@@ -30,7 +30,7 @@ pub(super) struct Distributed {
 }
 
 impl Distributed {
-    /// Takes a database of the [shared cluster](Cluster::shared), without records, for this test alone. `None`, and the test is
+    /// Takes a database of the [shared cluster](Cluster::shared), without records, only for this test. `None`, and the test is
     /// skipped, where Citus is not installed.
     pub(super) async fn take() -> Option<Self> {
         static TURNS: Semaphore = Semaphore::const_new(DATABASES);

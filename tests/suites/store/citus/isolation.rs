@@ -116,7 +116,7 @@ async fn the_planner_has_no_values_that_belong_to_users() {
     }
 }
 
-/// The sweep and the recovery alone see rows of all users, and the API's role cannot take their sight.
+/// Only the sweep and the recovery see rows of all users, and the API's role cannot take their sight.
 #[tokio::test]
 async fn the_sight_of_the_sweep_is_not_for_the_api_role() {
     let Some(distributed) = Distributed::take().await else { return };

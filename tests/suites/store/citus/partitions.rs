@@ -23,7 +23,7 @@ async fn a_distributed_table_is_not_partitioned() {
     distributed.store().verify().await.expect("nothing has changed");
 }
 
-/// A table of the coordinator alone.
+/// A table of only the coordinator.
 async fn local(distributed: &Distributed) -> (Client, Schema) {
     let schema = Schema::new(format!("local_{}", Uuid::new_v4().simple())).expect("a name");
     let mut owner = distributed.connect(&distributed.coordinator, OWNER).await;

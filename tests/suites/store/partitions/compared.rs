@@ -119,7 +119,7 @@ async fn finds_the_changes_of_a_replica_mirrored() {
     assert_eq!(count(&owner, other).await, ROWS);
 }
 
-/// The lock of the switch is for some changes alone. Many are compared before, and their table is emptied: it would be read under the lock.
+/// The lock of the switch is only for some changes. Many are compared before, and their table is emptied: it would be read under the lock.
 #[tokio::test]
 async fn of_many_changes_is_not_made_under_the_lock_of_the_switch() {
     let database = plain().await;

@@ -92,7 +92,7 @@ async fn are_made_by_several_servers_at_once() {
     works(&database).await;
 }
 
-/// No role reads a partition past the policies of the table: neither the API's role, to which the table alone is granted, nor a role to
+/// No role reads a partition past the policies of the table: neither the API's role, to which only the table is granted, nor a role to
 /// which a partition is granted, nor the owner.
 #[tokio::test]
 async fn show_nobody_a_row_past_the_tables_policies() {

@@ -118,7 +118,7 @@ impl Pair {
         self.supervisor.order(format!("kill {}", 1 - self.primary)).await
     }
 
-    /// Makes the server that was killed a standby of the primary, and waits until it follows. What it alone had is undone.
+    /// Makes the server that was killed a standby of the primary, and waits until it follows. What only it had is undone.
     ///
     /// # Errors
     ///

@@ -62,7 +62,7 @@ impl Server {
         Self::start_in_background(sources, Durability::Disk, &[]).await
     }
 
-    /// Does the same as [`start_durable`](Self::start_durable), from installed binaries alone, with further settings: each is
+    /// Does the same as [`start_durable`](Self::start_durable), only from installed binaries, with further settings: each is
     /// `name=value`.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ const SCRIPT: &str = include_str!("patroni.sh");
 /// The servers for which a COMMIT of the primary waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
-    /// For the primary alone.
+    /// Only for the primary.
     Asynchronous,
     /// For one of the standbys, too, whatever happens (`synchronous_mode_strict`). Only that one is ever promoted.
     Synchronous,
