@@ -52,7 +52,11 @@ pub(crate) use self::{
     resource_id::IdField,
 };
 pub use crate::key::KeyFormat;
-use crate::{key::IdempotencyKey, status::IdKind, telemetry::ProcedureTelemetry};
+use crate::{
+    key::IdempotencyKey,
+    status::{IdKind, ResourceId},
+    telemetry::ProcedureTelemetry,
+};
 
 /// A procedure that takes idempotency keys.
 #[derive(Clone, PartialEq)]
@@ -108,6 +112,16 @@ impl Procedure {
     /// Returns the resource that the procedure creates; `None` if it creates none that is recorded.
     pub fn creates(&self) -> Option<&Creates> {
         self.creates.as_ref()
+    }
+
+    /// Returns the id of the created resource from the encoded response; `None` if the procedure creates no
+    /// resource.
+    ///
+    /// # Errors
+    ///
+    /// [`ResponseError`] if the response cannot be decoded, or its id field does not hold an id of the resource type's kind.
+    pub fn resource_id(&self, response: &[u8]) -> Result<Option<ResourceId>, ResponseError> {
+        self.id_field.as_ref().map(|field| field.id(response, self.id_kind)).transpose()
     }
 
     /// Returns the resource whose status the procedure's replays report.

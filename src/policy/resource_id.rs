@@ -5,7 +5,7 @@ use protobuf_canonical::FieldPath;
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::{Procedure, ProcedureError, field};
+use super::{ProcedureError, field};
 use crate::status::{IdKind, ResourceId};
 
 /// The field of the response message that has the id of the created resource.
@@ -44,7 +44,7 @@ impl IdField {
     }
 
     /// Returns the id in an encoded response message. The message may be large, and is not decoded.
-    fn id(&self, response: &[u8], wanted: Option<IdKind>) -> Result<ResourceId, ResponseError> {
+    pub(super) fn id(&self, response: &[u8], wanted: Option<IdKind>) -> Result<ResourceId, ResponseError> {
         let id = match self.kind {
             Kind::Bytes => Uuid::from_slice(self.text(response)?).ok().map(Into::into),
             Kind::String => {
@@ -74,18 +74,6 @@ impl IdField {
             Kind::Uint32 | Kind::Fixed32 => low.into(),
             _ => bits.into(),
         })
-    }
-}
-
-impl Procedure {
-    /// Returns the id of the created resource from the encoded response; `None` if the procedure creates no
-    /// resource.
-    ///
-    /// # Errors
-    ///
-    /// [`ResponseError`] if the response cannot be decoded, or its id field does not hold an id of the resource type's kind.
-    pub fn resource_id(&self, response: &[u8]) -> Result<Option<ResourceId>, ResponseError> {
-        self.id_field.as_ref().map(|field| field.id(response, self.id_kind)).transpose()
     }
 }
 
