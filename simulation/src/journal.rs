@@ -375,7 +375,7 @@ impl Client {
     }
 }
 
-fn name_of(outcome: &Outcome) -> &'static str {
+fn name_of(outcome: &EntryOutcome) -> &'static str {
     match outcome {
         EntryOutcome::Answered(_) => "answered",
         EntryOutcome::Expired { .. } => "expired",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 use tonic_idempotency::rejection::Reason;
-use tonic_idempotency_client::journal::Outcome;
+use tonic_idempotency_client::journal::EntryOutcome;
 
 /// The evidence about one journal.
 #[derive(Clone, Debug, Default)]
@@ -54,11 +54,11 @@ impl End {
         Self::Failed(status.code(), Reason::of(status))
     }
 
-    pub(crate) fn among(outcome: &Outcome) -> Option<Self> {
+    pub(crate) fn among(outcome: &EntryOutcome) -> Option<Self> {
         match outcome {
-            Outcome::Answered(_) => Some(Self::Answered),
-            Outcome::Expired { .. } => Some(Self::Expired),
-            Outcome::Failed(status) => Some(Self::of(status)),
+            EntryOutcome::Answered(_) => Some(Self::Answered),
+            EntryOutcome::Expired { .. } => Some(Self::Expired),
+            EntryOutcome::Failed(status) => Some(Self::of(status)),
             _ => None,
         }
     }

@@ -47,7 +47,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// see all responses.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
-    attempts: Attempts,
+    runner: CommandRunner,
     prefix: Prefix,
     durability: Durability,
     in_cluster: bool,
@@ -160,7 +160,7 @@ impl RedisStore {
     ///
     /// [`VerifyError`] lists all problems, or says that a server could not be asked.
     pub async fn verify(&self) -> Result<(), VerifyError> {
-        verify::verify(&self.attempts, self.durability, self.in_cluster).await?;
+        verify::verify(&self.runner, self.durability, self.in_cluster).await?;
         self.is_checked.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -190,9 +190,9 @@ impl Store for RedisStore {
             .arg(on_lease_ended)
             .waiting_once_written(self.durability)
             .with_deadline();
-        let deadline = self.attempts.deadline(&call);
-        verify::refuse_eviction(&self.attempts, &self.is_checked).await?;
-        let answer = self.attempts.run_until(&call, deadline).await?;
+        let deadline = self.runner.deadline(&call);
+        verify::refuse_eviction(&self.runner, &self.is_checked).await?;
+        let answer = self.runner.run_until(&call, deadline).await?;
         let outcome = answer::claimed(answer.value.clone())?;
         let token = claim.reservation.token;
         if let Some(late_until) = answer.late_until {

@@ -9,7 +9,7 @@ use std::{
 use redis::{Pipeline, Value, cmd};
 use tonic_idempotency::store::{StoreError, StoreErrorKind};
 
-use crate::{attempts::Attempts, connection::Primary, durability::Durability, error::Failure};
+use crate::{command_runner::CommandRunner, connection::Primary, durability::Durability, error::Failure};
 
 /// The oldest version with flags of scripts, `PEXPIRETIME`, and `PEXPIREAT … GT`.
 const OLDEST: u32 = 7;
@@ -76,12 +76,16 @@ fn advice(in_cluster: &bool) -> &'static str {
 }
 
 /// Checks every primary for a store with this durability, made for a cluster or not.
-pub(crate) async fn verify(attempts: &Attempts, durability: Durability, in_cluster: bool) -> Result<(), VerifyError> {
+pub(crate) async fn verify(
+    runner: &CommandRunner,
+    durability: Durability,
+    in_cluster: bool,
+) -> Result<(), VerifyError> {
     let mut problems = Vec::new();
-    for primary in attempts.primaries().await? {
+    for primary in runner.primaries().await? {
         let mut commands = Pipeline::with_capacity(1);
         commands.add_command(cmd("INFO"));
-        let text = text(attempts.read(&primary, &commands).await?)?;
+        let text = text(runner.read(&primary, &commands).await?)?;
         problems.extend(problems_of(&primary, &Info::parse(&text), durability, in_cluster));
     }
     if problems.is_empty() { Ok(()) } else { Err(VerifyError::Setup(problems)) }
@@ -93,18 +97,18 @@ pub(crate) async fn verify(attempts: &Attempts, durability: Durability, in_clust
 /// # Errors
 ///
 /// A primary evicts, or does not let itself be asked.
-pub(crate) async fn refuse_eviction(attempts: &Attempts, is_checked: &AtomicBool) -> Result<(), StoreError> {
+pub(crate) async fn refuse_eviction(runner: &CommandRunner, is_checked: &AtomicBool) -> Result<(), StoreError> {
     if is_checked.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let half = attempts.part() / 2;
-    let primaries = asked(attempts.try_to_find_primaries(half).await)?.unwrap_or_default();
+    let half = runner.part() / 2;
+    let primaries = asked(runner.try_to_find_primaries(half).await)?.unwrap_or_default();
     let time = half / u32::try_from(primaries.len()).unwrap_or(u32::MAX).max(1);
     let (mut is_answered, mut problems) = (false, Vec::new());
     let mut commands = Pipeline::with_capacity(1);
     commands.add_command(cmd("INFO").arg("memory").clone());
     for primary in primaries {
-        let Some(answers) = asked(attempts.try_to_read(&primary, &commands, time).await)? else { continue };
+        let Some(answers) = asked(runner.try_to_read(&primary, &commands, time).await)? else { continue };
         let text = text(answers)?;
         problems.extend(eviction(&primary, &Info::parse(&text)));
         is_answered = true;

@@ -10,8 +10,6 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
 use super::{attempt_plan::AttemptPlan, begun::Begun};
 use crate::store::{
     StoreError, StoreErrorKind,
@@ -205,7 +203,7 @@ impl<'a, D: ConnectionPool> Failures<'a, D> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::advance;
+    use tokio::time::{Instant, advance};
 
     use super::*;
     use crate::store::sql::batch::fake::Fake;
