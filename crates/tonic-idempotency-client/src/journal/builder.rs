@@ -7,6 +7,23 @@ use super::{
     inner::{Inner, Settings},
 };
 
+impl Journal {
+    /// Opens the journal in the file at this path, or makes it, with the default settings. Its directory has to exist. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::InUse`] if it is open already, in this process or in another; a different error if it cannot be made or read.
+    #[cfg(feature = "redb")]
+    pub fn open(path: impl Into<std::path::PathBuf>) -> Result<Self, JournalError> {
+        Self::builder().open(path)
+    }
+
+    /// Returns a builder.
+    pub fn builder() -> JournalBuilder {
+        JournalBuilder::default()
+    }
+}
+
 /// Builds a [`Journal`].
 #[must_use = "a builder does nothing until it opens a journal"]
 pub struct JournalBuilder {

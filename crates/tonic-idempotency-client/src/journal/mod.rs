@@ -124,21 +124,6 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal in the file at this path, or makes it, with the default settings. Its directory has to exist. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`JournalError::InUse`] if it is open already, in this process or in another; a different error if it cannot be made or read.
-    #[cfg(feature = "redb")]
-    pub fn open(path: impl Into<std::path::PathBuf>) -> Result<Self, JournalError> {
-        Self::builder().open(path)
-    }
-
-    /// Returns a builder.
-    pub fn builder() -> JournalBuilder {
-        JournalBuilder::default()
-    }
-
     /// Sends each entry once, with its own key, unless a call or a worker of this process is sending it. Returns the outcomes, in the
     /// order in which the entries were written. `service` is the client's service, with the layer. The layer's retries apply.
     ///
