@@ -3,7 +3,7 @@
 //! | module | measures |
 //! |---|---|
 //! | `hash` | the request hash, by message shape |
-//! | `layer` | the layer alone, without a database |
+//! | `layer` | the layer, without a database |
 //! | `database` | claim, complete and replay on PostgreSQL |
 //! | `operations` | operations that run at once |
 //! | `inbox` | a consumer of NATS JetStream |

@@ -96,7 +96,7 @@ impl Spread {
         Self::of(figures.iter().zip(to).map(|(figure, to)| figure / to))
     }
 
-    /// Writes `1.23 (1.10–1.40)`; a figure that was the same in all rounds stands alone.
+    /// Writes `1.23 (1.10–1.40)`; a figure that was the same in all rounds has no range.
     pub(crate) fn with_decimals(self, decimals: usize) -> String {
         let Self { median, min, max } = self;
         if min == max {

@@ -58,7 +58,7 @@ impl Network {
 }
 
 impl Network {
-    /// Returns to which server a proxy sends the request, too, if it does so. It leaves those alone that have no key.
+    /// Returns to which server a proxy sends the request, too, if it does so. It does not touch those that have no key.
     fn again(&self, request: &Request<Body>, pace: Pace) -> Option<Server> {
         let may_be_sent = pace == Pace::AtOnce && request.headers().contains_key("idempotency-key");
         (may_be_sent && self.link.repeats()).then(|| {

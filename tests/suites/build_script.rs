@@ -80,7 +80,7 @@ fn a_new_file_is_a_new_migration() {
     ] {
         assert!(written.contains(expected), "{expected} in {written}");
     }
-    // It may leave the called functions alone, and then the version.
+    // It may not look at the called functions, and then the version.
     files.push(("migrations/core/V4__new.sql", "SELECT 1;\n"));
     let written = code(&files);
     assert!(written.contains("FILES: [(&str, &str); 4]") && written.contains("VERSION: i32 = 7;"), "{written}");

@@ -1,4 +1,4 @@
-//! The request hash by message shape, compared with SHA-256 alone and with decoding and encoding again.
+//! The request hash by message shape, compared with SHA-256 of its bytes, and with decoding and encoding again.
 //!
 //! | module | holds |
 //! |---|---|

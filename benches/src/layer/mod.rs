@@ -1,4 +1,4 @@
-//! The layer alone, without a database.
+//! The layer, without a database.
 //!
 //! | module | holds |
 //! |---|---|

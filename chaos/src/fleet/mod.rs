@@ -44,7 +44,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts the servers, each with a way of its own, and waits until all of them serve. The first starts alone, so
+    /// Starts the servers, each with a way of its own, and waits until all of them serve. The first starts before the others, so
     /// that only one creates the tables.
     pub(crate) async fn start(setting: Setting, servers: u32, database: &Database) -> Result<Self, Error> {
         let mut fleet = Self {

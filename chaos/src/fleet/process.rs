@@ -31,7 +31,7 @@ const START: Duration = Duration::from_secs(20);
 const END: Duration = Duration::from_secs(10);
 
 /// A server process. It is killed when this is dropped, and also when the harness ends: then its standard input ends.
-/// If it is stopped at that time, POSIX sends it SIGHUP and wakes it, because it is alone in its process group, which
+/// If it is stopped at that time, POSIX sends it SIGHUP and wakes it, because nothing else is in its process group, which
 /// is then orphaned.
 #[derive(Debug)]
 pub(crate) struct Process {

@@ -33,7 +33,7 @@ type Again<B> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<B>>, Bo
 pin_project! {
     #[project = InnerProj]
     enum Inner<S, F, B> {
-        /// A call that the layer leaves alone.
+        /// A call that the layer does not touch.
         Passed { #[pin] future: F },
         /// The first attempt, which is the only one of most calls.
         First { #[pin] attempt: Timeout<AttemptFuture<F, B>>, call: Option<ClientCall<S>> },

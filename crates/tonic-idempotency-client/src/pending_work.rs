@@ -99,7 +99,7 @@ impl IntoFuture for PendingWork {
 ///
 /// # Cancel safety
 ///
-/// Dropping it ends the looks, and leaves the work alone.
+/// Dropping it ends the looks, and not the work.
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Completed {
     progress: ProgressStream,

@@ -77,7 +77,7 @@ pub enum ProgressEvent {
 ///
 /// # Cancel safety
 ///
-/// No step is lost if its future is dropped: the next one goes on with it. Dropping the stream ends the looks, and leaves the work alone.
+/// No step is lost if its future is dropped: the next one goes on with it. Dropping the stream ends the looks, and not the work.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct ProgressStream {
     steps: Pin<Box<dyn Stream<Item = Progress> + Send>>,

@@ -23,7 +23,7 @@ use crate::{error::ended, pool::SeaOrm, transaction_error::is_conflict};
 /// The answer of a statement.
 pub(crate) type StatementFuture<'c, T> = Pin<Box<dyn Future<Output = Result<T, sqlx::Error>> + Send + 'c>>;
 
-/// A connection in a transaction, which the handles of the transaction share until the call ends. Each statement has it alone.
+/// A connection in a transaction, which the handles of the transaction share until the call ends. One statement has it at a time.
 pub struct SeaOrmSession {
     exclusive: Arc<Exclusive<SeaOrm>>,
     levels: Mutex<Levels>,

@@ -1,4 +1,4 @@
-//! Whether handlers run when they may, alone, and to their end.
+//! Whether handlers run when they may, one at a time, and to their end.
 
 use std::time::Duration;
 

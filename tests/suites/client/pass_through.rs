@@ -1,4 +1,4 @@
-//! Calls that the layer leaves alone.
+//! Calls that the layer does not touch.
 
 use super::foreign::{CREATE_ORDER, Foreign, order};
 use super::prelude::*;

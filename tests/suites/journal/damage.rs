@@ -111,7 +111,7 @@ async fn is_noticed_and_loses_nothing_without_a_word() {
         let found = match opened.await.unwrap_or_else(|_| panic!("{what}: it panics")) {
             Ok(found) => found,
             Err::<_, JournalError>(error) => {
-                // Nothing of a journal is in it. It is left alone.
+                // Nothing of a journal is in it. It stays as it is.
                 assert_eq!(fs::read(directory.file()).expect("a file"), file, "{what}: {error}");
                 refused += 1;
                 continue;

@@ -75,7 +75,7 @@ impl Disk {
     pub(crate) fn crash(&self, random: &mut StdRng) -> Vec<u8> {
         let mut state = self.state();
         let mut writes = std::mem::take(&mut state.unsynced);
-        // Of a process that dies alone, the system makes all writes.
+        // If only a process dies, the system makes all writes.
         if random.random_bool(0.9) {
             let survive = [0.1, 0.5, 0.9, 1.0][random.random_range(0..4)];
             let torn = [0.0, 0.3][random.random_range(0..2)];

@@ -21,7 +21,7 @@ use super::{
 /// How many seeds are tried.
 const SEEDS: u64 = if cfg!(feature = "full") { 5_000 } else { 200 };
 
-/// The variable for a seed to try alone.
+/// The variable for the only seed to try.
 const SEED: &str = "TORN_SEED";
 
 /// The number of operations.

@@ -51,7 +51,7 @@ async fn a_completed_call_is_replayed_in_either_mode_whatever_its_status_does() 
     let owner = database.owner().await;
     for status in [SLOW_STATUS, BROKEN_STATUS, DEADLY_STATUS] {
         execute(&owner, status).await;
-        // Alone in its pool, the claim keeps its connection while the status is read.
+        // Without others in its pool, the claim keeps its connection while the status is read.
         for size in [4, 1] {
             match hasty(database.pool(size)).claim(&again(&claim)).await {
                 Ok(outcome) => drop(replayed(outcome).status.expect_err("the status is not known")),

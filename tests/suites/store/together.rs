@@ -1,4 +1,4 @@
-//! Calls that go together in one statement: each has the outcome that it would have alone.
+//! Calls that go together in one statement: each has the outcome that it would have by itself.
 
 use tcp_proxy::Direction;
 use tokio::task::yield_now;

@@ -73,7 +73,7 @@ fn calls(count: u128) -> impl Iterator<Item = Call> {
     (1..=count).map(Call::new)
 }
 
-/// Returns, for each call, the size of the statement that it was sent with; 0 if it was sent alone.
+/// Returns, for each call, the size of the statement that it was sent with; 0 if it was in no batch.
 async fn answers(queued: Vec<JoinHandle<EnterResult>>) -> Vec<usize> {
     let mut answers = Vec::new();
     for call in queued {

@@ -1,4 +1,4 @@
-//! Each call is answered as if it were alone, or not at all, and then its row is as it was.
+//! Each call is answered as by itself, or not at all, and then its row is as it was.
 
 use tonic_idempotency::store::StoredMessage;
 
