@@ -25,11 +25,11 @@ pub(crate) enum Outcome {
 /// A response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledgement {
-    /// The id of what was created; `None` if the response has no valid id.
+    /// The id of the created resource; `None` if the response has no valid id.
     pub(crate) id: Option<Uuid>,
     /// Whether the response is marked as a replay.
     pub(crate) replayed: bool,
-    /// Whether the layer took part, which the header `idempotency-status` shows.
+    /// Whether the layer took part: the header `idempotency-status` shows it.
     pub(crate) protected: bool,
 }
 

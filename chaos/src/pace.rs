@@ -9,18 +9,20 @@ use tokio::{sync::watch, time};
 
 use crate::{args::Args, choice::Topology};
 
-/// The longest that an operation waits for due faults. It must not wait longer: some faults need calls to happen.
+/// The longest time that an operation waits for due faults. It must not wait for all: some faults happen only during
+/// calls.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The number of due faults that may wait while operations go on.
 const BACKLOG: usize = 4;
 
-/// The same under Patroni and on a Redis Cluster, where a failover takes as long as many operations.
+/// The patience and the backlog under Patroni and on a Redis Cluster, where a failover takes as long as many
+/// operations.
 const PATIENCE_OF_FAILOVERS: Duration = Duration::from_secs(1);
 const BACKLOG_OF_FAILOVERS: usize = 0;
 
-/// Hands out the numbers of the operations, in step with the faults. Without it, on a fast machine, the clients would
-/// be done before most of the faults had begun.
+/// Hands out the numbers of the operations, in step with the faults. Otherwise, on a fast machine, the clients
+/// would be done before most of the faults had begun.
 #[derive(Debug)]
 pub(crate) struct Pace {
     backlog: usize,

@@ -42,7 +42,7 @@ impl Plan {
         }
     }
 
-    /// The flags of the sample, as a server has them.
+    /// The flags with which a server of the sample starts.
     pub(crate) fn server(&self, mode: Mode) -> Vec<String> {
         let flag = |flag: &str, value: String| [flag.to_owned(), value];
         let mut flags = vec![
@@ -52,7 +52,8 @@ impl Plan {
             flag("--lease", humantime::format_duration(self.args.lease).to_string()),
         ];
         if mode == Mode::Reserved {
-            // Nothing runs twice, whatever happens, and people find out what became of a call whose lease ended without an outcome.
+            // Nothing runs twice, whatever happens. If a lease ends without an outcome, people find out what became of
+            // the call.
             flags.push(flag("--on-lease-ended", "refuse".to_owned()));
         }
         flags.concat()

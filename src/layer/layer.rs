@@ -44,7 +44,7 @@ use crate::{
 /// ```
 ///
 /// The handler of a call with a key runs in a task of its own, which has none of the [task locals](tokio::task_local) of a middleware in front
-/// of the layer. One between the layer and the handler runs in the handler's task:
+/// of the layer. A middleware between the layer and the handler runs in the handler's task:
 ///
 /// ```
 /// use std::task::{Context, Poll};
@@ -101,12 +101,12 @@ impl IdempotencyLayer {
     /// process ends, while or after the server stops.
     ///
     /// New calls with a key, or to a procedure that is transactional or has a key field, are refused with `UNAVAILABLE`,
-    /// `IDEMPOTENCY_SHUTTING_DOWN`; so are calls that wait for another call. Then this waits until all running calls
-    /// have ended and their outcomes are recorded, for at most `bound`.
+    /// `IDEMPOTENCY_SHUTTING_DOWN`; so are calls that wait for another call. Then the method waits until all running
+    /// calls have ended and their outcomes are recorded, for at most `bound`.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, new calls are still refused. It can be called again.
+    /// If the future is dropped, new calls remain refused. The method can be called again.
     pub async fn shutdown(&self, bound: Duration) -> Shutdown {
         match &self.shared.engine {
             Some(engine) => engine.tracker.shutdown(bound).await,
@@ -114,7 +114,7 @@ impl IdempotencyLayer {
         }
     }
 
-    /// Returns what all calls share; `None` without a store.
+    /// Returns the state that all calls share; `None` without a store.
     pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {
         self.shared.engine.as_ref()
     }

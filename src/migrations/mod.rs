@@ -1,17 +1,17 @@
-//! Migrations of the table of keys, its row-level security and its functions. A [`Schema`](crate::store::Schema) says their names;
-//! by default the table is `tenant.idempotency_keys`.
+//! Migrations of the table of keys, its row-level security and its functions. A [`Schema`](crate::store::Schema) names
+//! them; by default the table is `tenant.idempotency_keys`.
 //!
 //! Run them with `run` (feature `postgres`), or with the application's own runner, such as sqlx, refinery, diesel, Flyway or psql:
 //! [`all`] returns their SQL, and the program `tonic-idempotency` writes it as files. Either way, the table
-//! `tenant.idempotency_migrations` records each migration, and one that is recorded changes nothing. So a database may be
-//! migrated both ways, in any order, and by several servers at once. The role that runs the migrations owns the tables. They
-//! need PostgreSQL 14 or later, and adopt a table made by the Go interceptor's migrations.
+//! `tenant.idempotency_migrations` records each migration, and a recorded migration changes nothing. So a database may
+//! be migrated both ways, in any order, and by several servers at once. The role that runs the migrations owns the
+//! tables. The migrations need PostgreSQL 14 or later, and adopt a table made by the Go interceptor's migrations.
 //!
-//! Optional parts are beside the core: [limits](limits_sql) of one user's records, [partitions](partition_sql) for a table that
+//! Further parts are optional: [limits](limits_sql) of one user's records, [partitions](partition_sql) for a table that
 //! will have many millions of rows, and the [distribution](distribution_sql) over a Citus cluster.
 //!
-//! Then [register](crate::store::ResourceType::registration_sql) the resource types, if there are any, and
-//! [grant](grant_sql) the API's role what it needs.
+//! After the migrations, [register](crate::store::ResourceType::registration_sql) the resource types, if there are any,
+//! and [grant](grant_sql) the API's role what it needs.
 #![cfg_attr(
     feature = "postgres",
     doc = r#"

@@ -6,15 +6,15 @@ use std::borrow::Cow;
 use super::{Schema, schema::literal};
 use crate::status::IdKind;
 
-/// The column of the types that have none of their own.
+/// The column that types without a column of their own share.
 const SHARED: &str = "resource_name";
 
-/// A type of resource that calls can create. A record refers to the created resource in a column of
-/// the table of keys, which references the `id` of the resource's own table; or names it in a column that such types share.
+/// A type of resource that calls can create. A record refers to the created resource in a column of the table of
+/// keys. A type's own column references the `id` of the resource's table; the shared column has the resource's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceType {
     name: String,
-    /// The column of its own and the table.
+    /// The type's own column, and the table that it references.
     reference: Option<(String, String)>,
     id_kind: IdKind,
     is_tracked: bool,
@@ -38,9 +38,10 @@ impl ResourceType {
         Self { name: name.into(), reference, id_kind: IdKind::Uuid, is_tracked: false }
     }
 
-    /// Makes a resource type without a column of its own: its records hold the name of the resource, `type/id`, and no foreign key. Nothing has to
-    /// be registered for it, its resources may be anywhere, and a call pays for no index and no foreign key: about 17 µs of PostgreSQL's time
-    /// for each type that has them. A record of a resource that was deleted keeps its name.
+    /// Makes a resource type without a column of its own: its records hold the name of the resource, `type/id`, and no
+    /// foreign key. Such a type needs no registration, and its resources may be anywhere. It has no index and no
+    /// foreign key: for each type that has them, a call pays about 17 µs of PostgreSQL's time. The record of a deleted
+    /// resource keeps the resource's name.
     ///
     /// ```
     /// use tonic_idempotency::store::{ResourceType, Schema};
@@ -52,7 +53,7 @@ impl ResourceType {
     ///
     /// # Panics
     ///
-    /// The name has a `/`, which would end it in a record.
+    /// The name has a `/`: in a record, it would end there.
     pub fn unreferenced(name: impl Into<String>) -> Self {
         let name = name.into();
         assert!(
@@ -77,10 +78,10 @@ impl ResourceType {
         self
     }
 
-    /// Says that the store knows the status of such resources: for `PostgresStore`, that the SQL function
-    /// `tenant.idempotency_resource_status`, which the application has replaced, returns it. Defaults to not: then a layer with a
-    /// procedure that creates such a resource needs a
-    /// [`status_resolver`](crate::layer::IdempotencyLayerBuilder::status_resolver), or the procedure says that
+    /// Says that the store knows the status of such resources. On `PostgresStore`, the SQL function
+    /// `tenant.idempotency_resource_status` has to return it: the application replaces this function. Defaults to
+    /// untracked: then a layer with a procedure that creates such a resource needs a
+    /// [`status_resolver`](crate::layer::IdempotencyLayerBuilder::status_resolver), unless the procedure says that
     /// [no asynchronous work follows](crate::policy::ProcedureBuilder::creates_untracked).
     ///
     /// ```
@@ -129,8 +130,8 @@ impl ResourceType {
     /// Returns the SQL that registers the type in this schema, for the application's own migration tool. It adds the column, the
     /// foreign key, its index and the check that at most one such column is set. The owner of the table runs it after the
     /// core migrations, and then `SELECT tenant.idempotency_validate();`, which checks the rows that were there before.
-    /// Running it again changes nothing and locks nothing. Empty for a type without a column of its own. `migrations::register` (feature
-    /// `postgres`) does the same for all types at once.
+    /// Running it again changes nothing and locks nothing. The SQL is empty for a type without a column of its own.
+    /// `migrations::register` (feature `postgres`) does the same for all types at once.
     pub fn registration_sql(&self, schema: &Schema) -> String {
         let Some((column, table)) = &self.reference else { return String::new() };
         let [name, column, table] = [&self.name, column, table].map(|name| literal(name));
@@ -169,7 +170,7 @@ impl ResourceTypes {
         known
     }
 
-    /// Makes an empty list: records do not refer to what their calls created.
+    /// Makes an empty list: records do not refer to the resources that their calls created.
     pub fn none() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! The layer on each driver, compared with the same handler without it on the same driver.
+//! The layer on each driver, compared with the bare handler on that driver.
 //!
 //! | module | holds |
 //! |---|---|
@@ -31,7 +31,7 @@ const CONCURRENCY: usize = 16;
 /// The bytes of the payload.
 const PAYLOAD: usize = 100;
 
-/// The drivers, with our own first, and what limits the others.
+/// The drivers, our own first; the others with the reason for their limit.
 const DRIVERS: [(&str, Option<&str>); 4] = [
     ("tokio-postgres", None),
     ("sqlx", Some(SQLX_LIMIT)),
@@ -97,7 +97,7 @@ async fn of_driver<H: Handler>(
 
 const TEXT: &str = "\
     The handler is written once for each driver, as an application on that driver has it: BEGIN, the user, one INSERT, COMMIT. The \
-    driver keeps its statements prepared. **× bare** is the throughput with the layer over that of the same handler on the same driver without it. \
+    driver keeps its statements prepared. **× bare** is the throughput with the layer, divided by that of the bare handler on the same driver. \
     Sixteen callers call over HTTP/2, as above, with 100 bytes; the pool of a driver has 16 connections, and the \
     store shares it with the handlers. All measurements take turns, in the same rounds.\n\n\
     The goal: a driver's ratio is not below that of tokio-postgres, which can send BEGIN with the claim, and the record with \
@@ -105,10 +105,10 @@ const TEXT: &str = "\
 
 const SQLX_LIMIT: &str = "\
     Not measured apart. Two round trips more than on tokio-postgres: sqlx sends one statement at a time, so a transactional call waits for BEGIN, the claim, the record and COMMIT, one after \
-    another; on tokio-postgres BEGIN rides with the claim and COMMIT with the record. The bare handlers differ by sqlx's ping alone. \
-    Claim and COMMIT could be sent as one text with literals, which the server would parse anew for each call, and log.";
+    another; on tokio-postgres BEGIN rides with the claim and COMMIT with the record. The bare handlers differ only by sqlx's ping. \
+    Claim and COMMIT could be sent as one text with literals; the server would parse that text anew for each call, and log it.";
 
 const DIESEL_LIMIT: &str = "\
-    Not measured apart. One round trip more than on tokio-postgres: BEGIN rides with the claim, but COMMIT waits for the record, as \
-    diesel-async cannot tell whether the record's statement is prepared on the connection, and a COMMIT sent behind it would overtake it if \
-    it is not. Compare the spread of the rounds, which is wider than what is missed if that is little.";
+    Not measured apart. One round trip more than on tokio-postgres: BEGIN rides with the claim, but COMMIT waits for the record: \
+    diesel-async cannot tell whether the record's statement is prepared on the connection. If it is not, a COMMIT sent behind the record \
+    would overtake it. If the goal is missed by little, the spread of the rounds is wider than that.";

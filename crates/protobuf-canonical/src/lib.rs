@@ -29,18 +29,18 @@
 //! 6. Enum values that are not declared are preserved. Numbers of 32 bits or fewer drop any excess bits. A signalling
 //!    NaN of a `float` becomes a quiet one in maps and extensions. Strings of proto3 must be UTF-8.
 //!
-//! If the options of a field contain `features`, as in a file in an edition, these determine its presence and the validation of its
-//! strings, instead of the file's syntax.
+//! If the options of a field contain `features`, as in a file in an edition, these determine the field's presence and
+//! the validation of its strings; the file's syntax does not.
 //!
 //! The encoding depends on the extensions in the descriptor pool: servers that share a table need the same extensions.
 //!
-//! It depends on the version of the schema, too: if the sender has a field that the server does not know, or knows
-//! as a member of a oneof or as a map, the same bytes are rewritten into different ones. Servers with different versions
+//! The encoding also depends on the version of the schema. Two servers may rewrite the same bytes in different ways if
+//! only one of them knows a field, or knows it as a member of a oneof or as a map. Servers with different versions
 //! compare [`RequestHashes`].
 //!
 //! Almost every real request is canonical on arrival. One pass over the wire bytes, driven by the descriptor, checks
 //! this without allocating, and the bytes are hashed in place. Other requests are rewritten: their fields, as spans of
-//! the wire bytes, are sorted and written out; map entries that are canonical by themselves are copied.
+//! the wire bytes, are sorted and written out; canonical map entries are copied.
 //!
 //! # Features
 //!
@@ -50,8 +50,9 @@
 //!
 //! # Costs
 //!
-//! A hostile message costs little more than another of its size: a rewritten message takes at most four times its size
-//! of memory, and time in proportion to it. A message that would exceed that is [refused](CanonicalErrorKind::TooCostly).
+//! A hostile message costs little more than another of its size: rewriting it takes memory of at most four times its
+//! size, and time in proportion to its size. A message that would take more is
+//! [refused](CanonicalErrorKind::TooCostly).
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -118,11 +119,12 @@ impl Canonical {
         Self::ignoring(message, &[])
     }
 
-    /// As [`new`](Self::new), for messages that are compared without the fields at these paths. A path has the numbers of the
-    /// fields along it, from this message on; it may lead into the elements of lists and the values of maps.
+    /// As [`new`](Self::new), for messages that are compared without the fields at these paths. A path is a list of
+    /// field numbers that begins in this message; it may lead into the elements of lists and the values of maps.
     ///
-    /// The fields are in neither of the hashes, nor in the canonical encoding. They have to be valid all the same. Whether a
-    /// message around them is set remains a part of the message, as does the number of elements of a list.
+    /// The canonical encoding and both hashes leave the fields out. The fields still have to be valid. Messages still
+    /// differ if only one of them has set the message around an ignored field, or if their lists have different
+    /// lengths.
     ///
     /// ```
     /// use prost_reflect::DescriptorPool;
@@ -164,7 +166,7 @@ impl Canonical {
         if check::is_canonical(&self.schema, wire)? { Ok(RequestHash::of(wire)) } else { self.rewritten(wire) }
     }
 
-    /// Returns the request hash, and the hash of the message as it arrived if that differs.
+    /// Returns the request hash, and the hash of the message as it arrived if the two differ.
     ///
     /// # Errors
     ///
@@ -181,9 +183,10 @@ impl Canonical {
         Ok(RequestHashes::new(canonical, as_arrived))
     }
 
-    /// Returns the hashes of a message that arrived in JSON: `wire` is the message as [`Json`](json::Json) decodes `json`.
+    /// Returns the hashes of a message that arrived in JSON: [`Json`](json::Json) has decoded `json` into `wire`.
     ///
-    /// The second hash, of the message as it arrived, is that of `json` after a prefix with which no binary message begins.
+    /// The second hash, of the message as it arrived, covers `json` behind a prefix. No binary message begins with this
+    /// prefix.
     ///
     /// # Errors
     ///

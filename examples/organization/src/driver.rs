@@ -1,4 +1,5 @@
-//! The abstraction over the client libraries of PostgreSQL. The sample has one; the fault harness runs it on the others.
+//! The abstraction over the client libraries of PostgreSQL. The sample uses one; the fault harness runs the sample on
+//! the others.
 
 use std::{fmt, time::Duration};
 
@@ -26,15 +27,15 @@ pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {
     /// The URL is invalid.
     fn new(database: &ApiDatabase, commit_delay: Duration) -> Result<Self, Error>;
 
-    /// The store of the idempotency layer. At most `max_batch` calls share a statement, if it has statements.
+    /// The store of the idempotency layer. If the store has statements, at most `max_batch` calls share one.
     ///
     /// # Errors
     ///
-    /// It is not set up as it has to be.
+    /// The store is not set up as it has to be.
     fn store(&self, max_batch: Option<u16>) -> impl Future<Output = Result<Self::Store, Error>> + Send;
 
-    /// Adds to the layer what it has not got from the store: nothing, for a store in the database of the handlers. `overrides` are the
-    /// command line's, for procedures of its own.
+    /// Adds the parts of the layer that the store does not provide: none, if the store is in the handlers' database.
+    /// The command line's `overrides` are for procedures that an implementation adds.
     fn complete(&self, builder: IdempotencyLayerBuilder, _overrides: Overrides) -> IdempotencyLayerBuilder {
         builder
     }
@@ -49,13 +50,13 @@ pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Returns a store on PostgreSQL with this setting, if its database is set up as it has to be.
+/// Returns a store on PostgreSQL with this setting, and checks its database.
 ///
 /// # Errors
 ///
-/// Its database is not.
+/// The database is not set up as it has to be.
 pub async fn set_up<D: driver::Driver>(store: SqlStore<D>, max_batch: Option<u16>) -> Result<SqlStore<D>, Error> {
-    // Only for the fault harness: half of its servers leave everything to the functions of the migrations.
+    // Only for the fault harness: in half of its servers, the functions of the migrations do everything.
     let store = store.common_path(std::env::var("IDEMPOTENCY_TEST_COMMON_PATH").as_deref() != Ok("off"));
     let store = match max_batch {
         Some(calls) => store.max_batch(calls.into()),
@@ -68,8 +69,8 @@ pub async fn set_up<D: driver::Driver>(store: SqlStore<D>, max_batch: Option<u16
 /// The database of the API's own connections.
 #[derive(Clone, Debug)]
 pub struct ApiDatabase {
-    /// The URL. The connections log in as a role of their own, with the password in it.
+    /// The URL, with the role that the connections log in as, and its password.
     pub url: String,
-    /// Whether they may take the way of a pooler in transaction mode, such as PgBouncer.
+    /// Whether the connections may go through a pooler in transaction mode, such as PgBouncer.
     pub is_pooled: bool,
 }

@@ -20,7 +20,7 @@ use crate::{
     world::{BEGINNING, Host, Keeps, Process, run},
 };
 
-/// One operation that has happened once, its ledger, and the effects of its transactions.
+/// An operation that has happened once, with its ledger and the effects of its transactions.
 struct Case {
     plan: Plan,
     evidence: Evidence,
@@ -65,7 +65,7 @@ impl Case {
         self.evidence.calls.push(Call { attempt, server: 0, process, arrived, left, is_behind: false });
     }
 
-    /// Notes a run of a call, for 50 ms, with its effect if it may have one.
+    /// Notes a run of a call. It takes 50 ms, and has an effect if `end` allows one.
     fn run(&mut self, call: usize, began: u64, end: End) {
         let effect = matches!(end, End::Response | End::ErrorAfterEffect).then(|| at(began + 40));
         let (process, count) = (self.process.clone(), self.evidence.runs.len());
@@ -91,7 +91,7 @@ impl Case {
         self.evidence.answers.push(Answer { operation: 0, attempt, sent, got: at(got), says });
     }
 
-    /// Has a further call that hears this.
+    /// Adds a call whose client hears this.
     fn hears(&mut self, says: Says) {
         self.call(5_000);
         self.hear(self.evidence.calls.len() - 1, 5_100, says);
@@ -107,7 +107,7 @@ impl Case {
         Says::Done { run, owner, text, is_replay, status: Some(status.to_owned()) }
     }
 
-    /// Has a further call that hears of the first run, and that the work behind it is so.
+    /// Adds a call whose client hears of the first run, and hears this status of the work behind it.
     fn hears_status(&mut self, status: &str) {
         let mut says = self.done(0, true);
         if let Says::Done { status: said, .. } = &mut says {
@@ -116,12 +116,12 @@ impl Case {
         self.hears(says);
     }
 
-    /// Has the work behind the first run end.
+    /// Ends the work behind the first run.
     fn complete(&mut self, time: u64) {
         self.evidence.statuses.push(StatusChange { run: 0, at: at(time), status: OutboxStatus::Completed });
     }
 
-    /// Has a key that was older by a minute than it may be when the call arrived.
+    /// Makes the key a minute older than a key may be when its call arrives.
     fn grow_old(&mut self) {
         let policies = &mut self.plan.settings.policies;
         (policies.expired_keys, policies.retention) = (ExpiredKeyPolicy::Refuse, Duration::from_secs(20));
@@ -131,7 +131,7 @@ impl Case {
         (operation.key, operation.stored, self.evidence.records[0].key) = (key, key, key);
     }
 
-    /// Has one record, in this state.
+    /// Makes one record in this state the only one.
     fn record(&mut self, state: &'static str, response: Option<Vec<u8>>) {
         let operation = &self.plan.operations[0];
         let user = operation.user.expect("a caller");
@@ -153,7 +153,7 @@ impl Case {
         self.evidence.faults.push(Strike { kind, trouble, process, from: at(4_900), to: at(5_050) });
     }
 
-    /// Has a crash lose the reservation of the first run, and a second one with an effect.
+    /// Lets a crash lose the reservation of the first run, and adds a second run with an effect.
     fn lose_reservation(&mut self) {
         let record = &self.evidence.records[0];
         self.evidence.lost.keys.insert((record.owner, record.key), vec![(at(1_055), Loss::Crash)]);
@@ -164,7 +164,7 @@ impl Case {
         self.record("completed", Some(self.reply(1).encode_to_vec()));
     }
 
-    /// Has the calls say that the work behind what they have created goes on.
+    /// Makes the answers say that the work behind the created resource goes on.
     fn create(&mut self) {
         for answer in &mut self.evidence.answers {
             if let Says::Done { status, .. } = &mut answer.says {
@@ -173,7 +173,7 @@ impl Case {
         }
     }
 
-    /// Has the call with its effects on the server of the records, at these times.
+    /// Makes the procedure one with its effects on the server of the records, at these times.
     fn insert(&mut self, effects: &[u64]) {
         self.create();
         let operation = &mut self.plan.operations[0];
@@ -184,7 +184,7 @@ impl Case {
         self.effects.extend(effects);
     }
 
-    /// Has the call in transactional mode.
+    /// Makes the procedure a transactional one.
     fn enter(&mut self) {
         self.create();
         let operation = &mut self.plan.operations[0];

@@ -1,4 +1,4 @@
-//! The statements beside the calls: `V8__operations.sql`, and the pack `limits.sql`.
+//! The statements that are no part of a call: those of `V8__operations.sql` and of the pack `limits.sql`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
     statement::Allowance,
 };
 
-/// More than any limit.
+/// The sum of an owner whose records are not counted yet: more than any limit.
 const UNKNOWN: i64 = 4_611_686_018_427_387_904;
 
 impl State {
@@ -30,7 +30,7 @@ impl State {
             (Some("abandoned" | "unknown"), None) => "unknown",
             (found, None) => found.unwrap_or("absent"),
         };
-        // Of a transaction that took no earlier call over, only the beginning is known.
+        // If a transaction has taken over no earlier call, only its beginning is known.
         let is_only_held = state == "running" && matches!(found, None | Some("expired"));
         let record = row.map(|row| &row.record).filter(|_| !is_only_held);
         let resource = record.and_then(|record| match &record.outcome {
@@ -71,7 +71,8 @@ impl State {
         vec![Row::default().with("status", status)]
     }
 
-    /// `tenant.idempotency_sweep`. It passes over rows that others have locked. Its place is a hint, which nothing needs here.
+    /// `tenant.idempotency_sweep`. It skips rows that others have locked. The place that it returns is a hint, and is
+    /// not needed here.
     pub(super) fn sweep(&mut self, session: u64, batch: usize) -> Vec<Row> {
         let now = self.now();
         let expired = self.rows.iter().filter(|(_, row)| !row.record.is_live(now));
@@ -89,7 +90,7 @@ impl State {
         vec![Row::default().with("deleted", deleted).with("reached", reached)]
     }
 
-    /// `tenant.idempotency_abandoned`. One page has all.
+    /// `tenant.idempotency_abandoned`. There is only one page.
     pub(super) fn abandoned(&mut self, session: u64, search: &AbandonedQuery) -> Vec<Row> {
         let now = self.now();
         let visible = self.rows.keys().filter_map(|&id| Some((id, self.visible(session, id)?)));
@@ -110,8 +111,8 @@ impl State {
         found.collect()
     }
 
-    /// `tenant.idempotency_allow`. It takes effect at once, also if its transaction is rolled back: then calls are counted twice, until the
-    /// owner's records are counted again.
+    /// `tenant.idempotency_allow`. It takes effect at once, even if its transaction is rolled back: then calls are
+    /// counted twice until the owner's records are counted again.
     pub(super) fn allow(&mut self, asked: Allowance) -> Vec<Row> {
         let Allowance { owner, server, most, in_flight, records: made, seconds } = asked;
         let now = self.now();

@@ -2,12 +2,12 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-/// A stream of random numbers, which depends only on a seed and its name.
+/// A stream of random numbers that depends only on a seed and on the name of the stream.
 #[derive(Clone, Debug)]
 pub struct Random(fastrand::Rng);
 
 impl Random {
-    /// Makes the stream of a seed with this name.
+    /// Makes the stream that has this name under this seed.
     pub fn new(seed: u64, of: &str) -> Self {
         let name = of
             .bytes()
@@ -15,7 +15,7 @@ impl Random {
         Self(fastrand::Rng::with_seed(seed ^ name.rotate_left(32)))
     }
 
-    /// Returns another stream, which continues apart from this one.
+    /// Returns another stream, which is independent of this one from then on.
     pub fn fork(&mut self) -> Self {
         Self(self.0.fork())
     }
@@ -30,18 +30,18 @@ impl Random {
         chance > 0.0 && self.0.f64() < chance
     }
 
-    /// Returns a number of a range.
+    /// Returns a number from a range.
     pub fn number(&mut self, range: RangeInclusive<u64>) -> u64 {
         self.0.u64(range)
     }
 
-    /// Returns a duration of a range. Short ones are as frequent as long ones, of each order of magnitude.
+    /// Returns a duration from a range. All orders of magnitude are equally frequent.
     pub fn duration(&mut self, range: RangeInclusive<Duration>) -> Duration {
         let [least, most] = [range.start(), range.end()].map(|end| end.as_secs_f64().max(1e-6));
         Duration::from_secs_f64(self.magnitude(least..=most))
     }
 
-    /// Returns a number of a range of positive ones. Small ones are as frequent as large ones, of each order of magnitude.
+    /// Returns a number from a range of positive numbers. All orders of magnitude are equally frequent.
     pub fn magnitude(&mut self, range: RangeInclusive<f64>) -> f64 {
         range.start() * (range.end() / range.start()).powf(self.0.f64())
     }
@@ -50,7 +50,7 @@ impl Random {
     ///
     /// # Panics
     ///
-    /// There are none.
+    /// `several` is empty.
     pub fn one_of<'a, T>(&mut self, several: &'a [T]) -> &'a T {
         self.0.choice(several).expect("at least one")
     }

@@ -31,7 +31,8 @@ impl DeadpoolConnection {
         }
     }
 
-    /// As [`begin`](Connection::begin), in one round trip. (A statement is prepared before.)
+    /// As [`begin`](Connection::begin), in one round trip. A statement that is not prepared yet takes another one,
+    /// before.
     async fn begun(
         &self,
         begin: &str,
@@ -45,20 +46,20 @@ impl DeadpoolConnection {
             return begun.and(rows);
         };
         let (begun, rows, savepoint) = join3(begin, first, self.batch_execute(savepoint)).await;
-        // After a failure of the first statement, the savepoint fails too, for that reason.
+        // If the first statement fails, so does the savepoint: the first error has the reason.
         let rows = begun.and(rows)?;
         savepoint.map(|()| rows)
     }
 
-    /// As [`commit`](Connection::commit), in one round trip. An error of the record comes first: after it, COMMIT rolls back,
-    /// but succeeds.
+    /// As [`commit`](Connection::commit), in one round trip. If the record fails, its error is returned: COMMIT
+    /// then rolls back, but succeeds.
     async fn committed(
         &self,
         roll_back: Option<&str>,
         record: Option<Statement<'_>>,
     ) -> Result<(), tokio_postgres::Error> {
-        // First, even before the statement of the record is prepared: after a failed statement of the handler, nothing
-        // can be prepared.
+        // Sent first, even before the statement of the record is prepared: if a statement of the handler has failed,
+        // nothing can be prepared before the rollback.
         let rolled_back = async {
             match roll_back {
                 Some(roll_back) => self.batch_execute(roll_back).await,
@@ -67,7 +68,7 @@ impl DeadpoolConnection {
         };
         let committed = async {
             let Some(record) = record else {
-                // Fails in a transaction that has failed, and outside of one.
+                // Fails in a transaction that has failed, and outside of any transaction.
                 let alive = self.batch_execute("SAVEPOINT idempotency_end");
                 let (alive, committed) = join(alive, self.batch_execute("COMMIT")).await;
                 return alive.and(committed);
@@ -107,7 +108,7 @@ impl Connection for DeadpoolConnection {
         self.committed(roll_back, record).await.map_err(driver_error)
     }
 
-    /// A request to cancel is not encrypted, as it was in libpq before version 17; with `sslmode=require` it is not sent.
+    /// A request to cancel is not encrypted, just as in libpq before version 17. With `sslmode=require` it is not sent.
     async fn cancel(&self) {
         if self.statements.cannot_be_cancelled() {
             return;

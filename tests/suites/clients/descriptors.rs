@@ -8,11 +8,11 @@ use std::{
 use prost_reflect::DescriptorPool;
 use uuid::Uuid;
 
-/// The descriptors of a service, usually the sample's, and of error details, in a file, for clients without reflection.
+/// A file with the descriptors of a service, usually the sample's, and of error details.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     pub(crate) pool: DescriptorPool,
-    /// A `FileDescriptorSet`, removed when this is dropped.
+    /// The path of the file, a `FileDescriptorSet`. Dropping this removes it.
     path: PathBuf,
 }
 
@@ -21,7 +21,7 @@ impl Descriptors {
         Self::of(organization::FILE_DESCRIPTOR_SET)
     }
 
-    /// Those of another service.
+    /// Writes the descriptors of this service.
     pub(crate) fn of(service: &[u8]) -> Self {
         let mut pool = DescriptorPool::new();
         for set in [service, tonic_types::pb::FILE_DESCRIPTOR_SET] {

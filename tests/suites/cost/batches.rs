@@ -21,9 +21,9 @@ use tonic_idempotency_tests::{Database, Proxy};
 
 use crate::prelude::*;
 
-/// The calls at once, and the statements that they need: one call goes alone, and of the others each statement takes as many as it
-/// may, which is 64 by default. Where a statement takes long, up to three more calls go alone; and a large one may count twice, if the
-/// proxy reads its second half after the end of the answer before.
+/// The calls at once, and the statements that they need: one for the first call, which goes alone, and one for every 64
+/// others, the default maximum. If a statement takes long, up to three more calls go alone. A large statement may count
+/// twice, if the proxy reads its second half after the end of the previous answer.
 const CALLS: usize = 257;
 const STATEMENTS: usize = 1 + (CALLS - 1) / 64;
 const MOST_STATEMENTS: usize = 2 * STATEMENTS + 3;
@@ -32,7 +32,8 @@ const MOST_STATEMENTS: usize = 2 * STATEMENTS + 3;
 const WAITING: usize = 2000;
 const HELD: f64 = 14_000.0;
 
-/// The calls that leave, and the bytes that they may hold until their turn would come: those of the longest queue.
+/// The calls that leave, and the bytes that they may hold until their turn would have come: as many as the longest
+/// queue has.
 const LEAVING: usize = 20_000;
 const MOST_HELD: i64 = 4 << 20;
 
@@ -44,7 +45,7 @@ const BOUNDS: [u64; 3] = [36, 22, 37];
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A store on one thread, whose allocations are then all there are, with its connections behind a proxy.
+/// A store on one thread, so that all allocations are the store's, with its connections behind a proxy.
 struct Stage {
     runtime: Runtime,
     database: Database,
@@ -57,7 +58,7 @@ impl Stage {
         let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (database, proxy, pool) = runtime.block_on(async {
             let database = Database::new().await;
-            // One connection: each would prepare each statement.
+            // Only one connection, because each prepares all statements.
             let (proxy, pool) = database.pool_through_proxy(1).await;
             drop(pool.get().await.expect("a connection"));
             (database, proxy, pool)
@@ -73,12 +74,12 @@ impl Stage {
         (output, self.proxy.round_trips() - before)
     }
 
-    /// Runs the calls, none of which has an answer before all wait for one, and returns their round trips.
+    /// Runs the calls, and returns their round trips. No call gets an answer before all of them wait for one.
     fn trips_together(&self, calls: impl Iterator<Item = impl Future>) -> usize {
         let together = async {
             let mut calls = pin!(join_all(calls));
             self.proxy.hold();
-            // The runtime lets a future that is polled do so much at a time; one of these calls at least.
+            // The runtime limits the work of one poll. It is enough for at least one of these calls.
             for _ in 0..CALLS {
                 assert!(poll!(&mut calls).is_pending(), "no call has an answer");
                 yield_now().await;
@@ -99,7 +100,7 @@ impl Stage {
         self.runtime.block_on(count)
     }
 
-    /// The fewest allocations of several of these.
+    /// The fewest allocations of several runs.
     fn allocations(&self, run: impl AsyncFn(usize)) -> u64 {
         let counts = (0..ROUNDS).map(|round| {
             let measured = allocation_counter::measure(|| self.runtime.block_on(run(round)));
@@ -169,12 +170,12 @@ fn are_one_for_many_calls_at_once() {
         let replayed = stage.trips_together(claims.iter().map(|claim| stage.replay(claim)));
         let begun = stage.trips_together(claims.iter().map(|claim| stage.replay_in_transactional_mode(claim)));
         trips = vec![claimed, completed, replayed, begun];
-        // First calls again, which it takes some of to be expected.
+        // After some first calls, the store expects first calls again.
         stage.runtime.block_on(join_all((0..CALLS).map(|_| async { stage.acquire(&claim()).await })));
     }
     let expected = STATEMENTS..=MOST_STATEMENTS;
     let within = trips.iter().all(|trips| expected.contains(trips));
-    assert!(within, "{trips:?} for claims, completions, replays, and those in transactional mode");
+    assert!(within, "{trips:?} for claims, completions, replays, and replays in transactional mode");
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn of_one_call_at_a_time_are_as_many_as_alone() {
                 let most = counts.iter().max().copied();
                 (max_batch, what.to_owned(), most.unwrap_or_default())
             };
-            // Whatever was expected, first calls are expected after some of them.
+            // After some first calls, the store expects first calls, whatever it expected before.
             stage.runtime.block_on(async {
                 for _ in 0..16 {
                     stage.acquire(&claim()).await;
@@ -208,7 +209,7 @@ fn of_one_call_at_a_time_are_as_many_as_alone() {
     assert!(trips.iter().all(|(.., most)| *most == 1), "{trips:?}");
 }
 
-/// The bounds are measured values: those of a call that goes alone by the single statement, without anything to share.
+/// The bounds were measured for a call that goes alone, by the single statement, with nothing to share.
 #[test]
 fn of_a_call_that_goes_alone_do_not_allocate_more() {
     let stage = &Stage::new();
@@ -226,7 +227,7 @@ fn of_a_call_that_goes_alone_do_not_allocate_more() {
     assert!(within, "{counts:?} allocations of a claim, a completion and a replay, and the bounds are {BOUNDS:?}");
 }
 
-/// Calls that wait for the next statement while the one before is under way, and many that leave at once.
+/// Some calls wait for the next statement while the first is under way; many others leave at once.
 #[test]
 fn that_calls_wait_for_cost_little_memory_and_none_for_calls_that_have_left() {
     let stage = &Stage::new();

@@ -15,7 +15,7 @@ fn quick() -> JournalBuilder {
     Journal::builder().pauses(Duration::from_millis(1), Duration::from_millis(10))
 }
 
-/// A grant that is missing: the layer says that the call has failed, and nothing of it is recorded.
+/// The error of a missing grant: the layer says that the call has failed, and records nothing.
 fn denied() -> Status {
     Status::with_details_and_metadata(Code::PermissionDenied, "no grant", b"details"[..].into(), freed())
 }
@@ -31,7 +31,8 @@ fn freed() -> MetadataMap {
     metadata
 }
 
-/// A client whose worker has had this error for these calls.
+/// A client whose calls with these keys are in the journal: they found the server away, and their next attempts are
+/// denied.
 async fn setup(journal: Journal, keys: &[&str]) -> Setup {
     let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
     setup.server.fails(std::iter::repeat_n(away(), keys.len()));
@@ -119,7 +120,8 @@ async fn ends_when_the_application_has_been_told() {
     assert_eq!(*told.lock().expect("no panic"), [key("k-1")]);
 }
 
-/// A client, what its application is told, and a resumption of `k-1` that is sent when the sender is used.
+/// A client, the outcomes that its application is told, and a resumption of `k-1`, which is sent once the sender is
+/// used.
 async fn resuming() -> (Setup, Arc<Mutex<Vec<Resumed>>>, oneshot::Sender<()>, tokio::task::JoinHandle<Vec<Resumed>>) {
     let told: Arc<Mutex<Vec<Resumed>>> = Arc::default();
     let telling = Arc::clone(&told);
@@ -146,7 +148,7 @@ async fn resuming() -> (Setup, Arc<Mutex<Vec<Resumed>>>, oneshot::Sender<()>, to
 #[tokio::test]
 async fn is_left_to_a_caller_who_waits() {
     let (setup, told, go, resumed) = resuming().await;
-    // The resumption gets the first answer that is left.
+    // The call gets this answer, and the resumption the one that is left.
     let mut client = setup.client.clone();
     setup.server.answers_first(Answer::Nothing);
     let call = tokio::spawn(async move { client.create_order(keyed("shop", "k-1")).await });
@@ -174,7 +176,7 @@ async fn is_no_failure_of_its_caller_while_the_journal_sends_it() {
     assert_eq!((told.lock().expect("no panic").len(), left), (1, 0));
 }
 
-/// The attempt that was given up may run when the key is free again.
+/// An attempt that was given up may still run, once the key is free again.
 #[tokio::test(start_paused = true)]
 async fn is_no_failure_until_an_attempt_that_was_given_up_is_over() {
     let answers = Arc::new(Mutex::new(vec![denied(), denied(), Status::unavailable("lost")]));

@@ -9,7 +9,7 @@ use tonic_idempotency::maintenance::Recovered;
 use crate::prelude::*;
 use crate::reconcile::scene;
 
-/// Abandons this many keys, like servers that die; the oldest comes first.
+/// Abandons this many keys, like servers that die. Returns the oldest first.
 async fn abandoned(shop: &Shop, store: &impl Store, keys: usize) -> Vec<Shop> {
     let mut shops = Vec::new();
     for _ in 0..keys {
@@ -32,7 +32,7 @@ fn keys_asked(witness: &Witness) -> Vec<Option<Uuid>> {
 async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     let witness = Witness::new(Answer::Unknown);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
-    // Of several users, none of whom retries.
+    // Abandoned calls of several users, none of whom retries.
     let mut shops = abandoned(&shop, &store, 2).await;
     for answer in [Answer::found("found"), Answer::NotExecuted, Answer::Fails, Answer::Panics] {
         let shop = shop.by_another_user();
@@ -41,7 +41,7 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
         shops.push(shop);
     }
     witness.says_of(shops[1].key, Answer::found("found too"));
-    // A running call, one that has ended, and two of procedures with other policies.
+    // A running call, a call that has ended, and two abandoned calls of procedures with other policies.
     let running = shop.with_new_key();
     let call = running.run_create("hold").await;
     let completed = shop.with_new_key();
@@ -104,7 +104,7 @@ async fn asks_about_at_most_a_batch_and_the_oldest_first() {
     assert_eq!(counts(&shop.layer.recovery().batch(0).recover().await.expect("the store answers")), [1, 0, 0]);
 }
 
-/// The call that died was the first attempt. One of one would be none: it is asked once at least.
+/// The call that died counts as the first attempt. The reconciler is asked at least once.
 #[tokio::test(start_paused = true)]
 async fn stops_asking_about_a_key_after_max_attempts() {
     for (attempts, asked) in [(4, 3), (0, 1)] {
@@ -160,7 +160,7 @@ async fn runs_at_each_interval_until_it_is_stopped() {
     assert_eq!(witness.asked().len(), 3, "it was stopped");
 }
 
-/// Of any procedure, whatever its policy, and at each run anew.
+/// The gauge counts the keys of all procedures, whatever their policies, at each run anew.
 #[tokio::test(start_paused = true)]
 async fn shows_how_many_keys_are_left_without_an_outcome() {
     let recorder = DebuggingRecorder::new();

@@ -1,4 +1,4 @@
-//! A reconciler that answers as a test sets it to.
+//! A reconciler whose answers a test sets.
 
 use std::sync::MutexGuard;
 
@@ -17,7 +17,7 @@ pub(crate) struct Witness {
 #[derive(Debug)]
 struct State {
     usually: Answer,
-    /// By key.
+    /// The answers for single keys.
     of: HashMap<Uuid, Answer>,
     asked: Vec<Abandoned>,
 }
@@ -39,7 +39,7 @@ impl Witness {
         Self { gate: Arc::new(Semaphore::new(0)), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Sets the answer from now on.
+    /// Sets the answer for all keys without one of their own.
     pub(crate) fn says(&self, answer: Answer) {
         self.lock().usually = answer;
     }

@@ -23,7 +23,7 @@ const VERSIONS: [&[u8]; 2] = [
 const INSERT: &str = "INSERT INTO tenant.projects (cluster_id, organization_id, name)
                       SELECT id, organization_id, 'order' FROM tenant.clusters RETURNING id";
 
-/// The handler of both procedures: it writes a row, and waits for a permit first if it is told to.
+/// The handler of both procedures: it writes a row. If the message contains `hold`, it waits for a permit first.
 #[derive(Clone)]
 struct Orders {
     pool: Pool,
@@ -125,7 +125,8 @@ impl Fleet {
     }
 }
 
-/// Orders with this name that the two versions rewrite in different ways, as several clients encode them.
+/// Orders with this name, in the encodings of several clients. The two versions of the schema rewrite each in different
+/// ways.
 fn orders(name: &str) -> Vec<(Protocol, Vec<u8>)> {
     let (name, card) = (text(1, name), text(3, "card"));
     let (note, amount) = (text(2, "note"), [0x28, 0x05]);
@@ -139,7 +140,7 @@ fn orders(name: &str) -> Vec<(Protocol, Vec<u8>)> {
     ]
 }
 
-/// The same in JSON. Servers ignore fields that they do not know.
+/// The same orders in JSON. Servers ignore fields that they do not know.
 fn orders_in_json(name: &str) -> Vec<(Protocol, Vec<u8>)> {
     let note = format!(r#"{{ "name":"{name}", "note": "a", "card": "1" }}"#);
     let zero = format!(r#"{{"amount": "0", "name": "{name}"}}"#);
@@ -158,7 +159,7 @@ fn all(name: &str, translated: bool) -> Vec<(Protocol, Vec<u8>)> {
     orders(name).into_iter().chain(orders_in_json(name)).filter(|(protocol, _)| can_be_translated(*protocol)).collect()
 }
 
-/// Each procedure, from each server to the other, with each of these messages.
+/// All combinations of a procedure, a direction from one server to the other, and one of these messages.
 fn each(messages: &[(Protocol, Vec<u8>)]) -> Vec<([usize; 2], Order<'_>)> {
     let mut each = Vec::new();
     for procedure in PROCEDURES {
@@ -224,7 +225,7 @@ async fn a_retry_to_a_server_with_another_version_is_in_progress_while_the_first
                     assert_eq!(answer.error().code(), Code::Aborted, "{first} then {server}: {order:?} {answer:?}");
                     assert_eq!(Reason::of(answer.error()), Some(Reason::InProgress), "{order:?}");
                     let answer = fleet.send(server, key, Order { message: other, ..order }).await;
-                    // A transaction does not reveal its request.
+                    // The request of an open transaction is not known.
                     let is_transactional = order.procedure == "PlaceInTransaction";
                     let expected = if is_transactional { Reason::InProgress } else { Reason::KeyReused };
                     let reason = Reason::of(answer.error());
@@ -240,7 +241,7 @@ async fn a_retry_to_a_server_with_another_version_is_in_progress_while_the_first
     }
 }
 
-/// The time of sending is ignored by both versions.
+/// Both versions ignore the time of sending.
 #[tokio::test]
 async fn a_retry_with_other_ignored_fields_is_replayed_by_a_server_with_another_version() {
     let fleet = Fleet::new(false).await;

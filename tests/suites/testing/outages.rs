@@ -68,7 +68,7 @@ async fn does_not_let_calls_run_unprotected_while_it_is_there() {
     assert!(said.contains("but the handler ran once, and the call succeeded"), "{said}");
 }
 
-/// The client has its response, and the layer goes on until the store takes the outcome.
+/// The client has its response, and the layer tries to record the outcome until the store takes it.
 #[tokio::test]
 async fn takes_the_outcome_of_a_reserved_call_when_it_is_back() {
     let gate = Arc::new(Semaphore::new(0));
@@ -99,7 +99,7 @@ async fn commits_no_transaction_that_was_open_before() {
     call(&harness, &orders, key, "lamp").await.executed_once();
 }
 
-/// A transactional call without a key has no record, and its writes need the store as well.
+/// A transactional call without a key has no record, but its writes still need the store.
 #[tokio::test]
 async fn commits_no_transaction_without_a_key() {
     let gate = Arc::new(Semaphore::new(0));

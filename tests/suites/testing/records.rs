@@ -58,7 +58,7 @@ async fn is_not_stored_if_the_response_is_too_large() {
     harness.call(key, lamp(), |request| client.create_order(request)).await.refused_with(Reason::NotStored);
 }
 
-/// The look of a test changes nothing.
+/// A test that looks at a record changes nothing.
 #[tokio::test]
 async fn stays_as_it_is_when_a_test_looks() {
     let harness = Harness::new(FILE_DESCRIPTOR_SET, shop::server(Counting::default()));

@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 const SAID: &str = "the transactions of this procedure idle for longer than they work";
 
-/// The work of a handler that has nothing to do with its transaction.
+/// The time that a handler works without its transaction.
 const ELSEWHERE: Duration = Duration::from_millis(200);
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn a_procedure_whose_transactions_idle_for_longer_than_they_work_is_named_
     };
     calls("slow statement", 4, true).await;
     calls("shop", 4, true).await;
-    assert_eq!(lines.count(SAID), 0, "of few calls nothing is known");
+    assert_eq!(lines.count(SAID), 0, "a few calls say nothing");
     calls("shop", 5, false).await;
     let said = lines.take();
     assert!(said.contains(SAID) && said.contains(CREATE_PROJECT), "{said}");

@@ -1,4 +1,4 @@
-//! The files of `tonic-idempotency migrations`: their names, their texts, and what is never overwritten.
+//! The files of `tonic-idempotency migrations`: their names, their texts, and that they are never overwritten.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{run, stderr, stdout};
 const INVOICE: &str = "--resource-type=invoice:invoice_id:billing.invoices";
 const ROLE: &str = "--grant=my_api_role";
 
-/// The names of the library's migrations, and of those of the type and the role, in their order.
+/// The names of the library's migrations, and then of those for the resource type and the role.
 fn names() -> Vec<String> {
     let library = migrations::all(&Schema::default());
     let names = library.iter().map(|known| format!("tonic_idempotency_{}_{}", known.version(), known.name()));
@@ -44,7 +44,7 @@ fn put(folder: &TempDir, path: &str) {
     fs::write(path, "SELECT 1;").expect("the file");
 }
 
-/// The paths below `migrations`, sorted, without the application's own.
+/// The sorted paths of the files below `migrations`, without the application's own files.
 fn files(folder: &TempDir) -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<String>, root: &Path) {
         for entry in fs::read_dir(folder).expect("the folder") {
@@ -64,7 +64,8 @@ fn files(folder: &TempDir) -> Vec<String> {
     found
 }
 
-/// The versions of files such as `V7__name.sql` and `7_name.sql`, in the order of the names that they have to have.
+/// The sorted versions of files such as `V7__name.sql` and `7_name.sql`. In this order, the files have to have the
+/// `names`.
 fn versions(files: &[String], separator: &str, suffix: &str) -> Vec<String> {
     let mut parts: Vec<_> = files
         .iter()
@@ -76,7 +77,8 @@ fn versions(files: &[String], separator: &str, suffix: &str) -> Vec<String> {
     parts.into_iter().map(|(version, _)| version.to_owned()).collect()
 }
 
-/// The moment that a version of 14 digits names. One second after it may be in the next minute, so versions are no numbers to count.
+/// The time that a version of 14 digits stands for. One second later may be in the next minute, so versions cannot be
+/// subtracted.
 fn time(version: &str) -> SystemTime {
     let (date, clock) = version.split_at(8);
     let date = format!("{}-{}-{}", &date[..4], &date[4..6], &date[6..]);
@@ -100,7 +102,7 @@ fn for_sqlx_are_numbered_by_the_time() {
     assert!(said.ends_with(&summary), "{said}");
 }
 
-/// After the library's, and before the types, whose foreign keys are quickly made then.
+/// They come before those of the types, too: then the foreign keys of the types are made quickly.
 #[test]
 fn of_partitions_come_after_the_librarys() {
     let folder = folder();
@@ -114,7 +116,7 @@ fn of_partitions_come_after_the_librarys() {
     }
 }
 
-/// After the library's, and before the grants, which the role needs for them, too.
+/// They come before the grants, because the role needs grants for the limits, too.
 #[test]
 fn of_limits_come_after_the_librarys() {
     let folder = folder();
@@ -161,7 +163,7 @@ fn for_sqlx_are_reversible_if_the_others_are() {
     assert_eq!(files(&folder), written);
 }
 
-/// A version that another migration has, or that is before one that was run, stops the runner.
+/// A runner stops at a version that another migration has, or that is lower than one that was run.
 #[test]
 fn come_after_those_of_the_application_in_its_own_numbering() {
     for (format, theirs, first) in [
@@ -179,12 +181,12 @@ fn come_after_those_of_the_application_in_its_own_numbering() {
         put(&folder, theirs);
         put(&folder, "README.md");
         stdout(&write(&folder, format, &[]));
-        // The library's first; V10 is sorted before V4.
+        // The first migration of the library, by its name: the paths are sorted, and V10 is before V4.
         let files = files(&folder);
         let written = files.iter().find(|file| file.contains("tonic_idempotency_1_"));
         assert_eq!(written.map(String::as_str), Some(first), "{format} after {theirs}");
     }
-    // The time, if theirs are times.
+    // If the application's versions are times, ours are the time.
     let folder = folder();
     put(&folder, "00000000000000_diesel_initial_setup/up.sql");
     stdout(&write(&folder, "diesel", &[]));
@@ -205,7 +207,7 @@ fn begin_with_the_version_that_is_asked_for() {
     assert!(files(&other).is_empty());
     stderr(&write(&other, "sqlx", &["--first-version", "x"]));
 
-    // Diesel compares texts.
+    // Diesel compares versions as texts.
     put(&other, "8_users/up.sql");
     let said = stderr(&write(&other, "diesel", &[]));
     assert!(said.contains("diesel runs 10 before"), "{said}");
@@ -246,7 +248,7 @@ fn are_written_once() {
         let folder = folder();
         stdout(&write(&folder, format, &[INVOICE, ROLE]));
         let written = files(&folder);
-        // As Git checks them out on Windows.
+        // The file as Git checks it out on Windows.
         let path = folder.path().join("migrations").join(written.last().expect("a file"));
         let text = fs::read_to_string(&path).expect("the file");
         fs::write(&path, text.replace('\n', "\r\n")).expect("the file");
@@ -257,7 +259,7 @@ fn are_written_once() {
     }
 }
 
-/// After an upgrade, or with another option.
+/// There are new files after an upgrade, or with another option.
 #[test]
 fn that_are_new_are_added_after_the_newest() {
     let folder = folder();
@@ -318,7 +320,7 @@ fn of_another_runner_in_the_folder_are_not_written_again() {
         assert!(message.to_lowercase().contains(&format!("for {there} already")), "{message}");
         assert_eq!(files(&folder), before);
     }
-    // Both name their files in the same way.
+    // refinery and Flyway name their files in the same way.
     let folder = folder();
     stdout(&write(&folder, "refinery", &[]));
     let before = files(&folder);

@@ -1,4 +1,4 @@
-//! The statements, with the parameters of the calls that share one.
+//! The statements that several calls share, with the parameters of those calls.
 
 use crate::prelude::*;
 
@@ -37,7 +37,7 @@ impl Reservations {
     }
 }
 
-/// Whether each reservation's token is among those of a column.
+/// Returns for each reservation whether its token is in this column.
 fn changed(row: &Row, column: &str, reservations: &[Reservation]) -> Vec<bool> {
     let changed: Option<&[u8]> = row.get(column);
     let tokens = changed.unwrap_or_default().chunks(16).map(|token| Uuid::from_slice(token).expect("a token"));
@@ -57,7 +57,8 @@ pub(crate) async fn complete(
     Ok(write(client, &[], reservations, outcomes).await?.1)
 }
 
-/// Reserves keys and completes others. Returns for each whether it was reserved, and whether it was completed.
+/// Reserves the keys of claims and completes other keys. Returns which claims reserved their keys, and which keys were
+/// completed.
 pub(crate) async fn write(
     client: &Client,
     claims: &[&Claim],
@@ -108,7 +109,7 @@ pub(crate) async fn write(
     Ok((changed(&row[0], "reserved", &reservations), changed(&row[0], "completed", done)))
 }
 
-/// Looks at the keys of claims. Returns the row of each that has one.
+/// Looks at the keys of claims. Returns their rows; `None` for a key without one.
 pub(crate) async fn look(client: &Client, claims: &[&Claim]) -> Result<Vec<Option<Row>>, Error> {
     let reservations: Vec<_> = claims.iter().map(|claim| claim.reservation).collect();
     let ids = Reservations::new(&reservations);

@@ -8,7 +8,7 @@ struct Citus;
 /// The database with the store's table.
 enum Place {
     Distributed(Distributed),
-    /// The skip is reported. A case of the suite cannot be left out, so it runs without Citus.
+    /// Without Citus. The skip is reported, but a case of the suite cannot be left out: it runs on one server.
     OneServer(Database),
 }
 

@@ -22,15 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The text in the log of a server that found its port taken.
 pub(crate) const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
 
-/// Creates, runs and removes the server; described in the file.
+/// The script that creates, runs and removes the server. The file describes it.
 const SCRIPT: &str = include_str!("installed.sh");
 
 /// Starts a server from these binaries, with further settings (`name=value`) beside its own. Dropping or ending the returned
-/// supervisor removes it.
+/// supervisor removes the server.
 ///
 /// # Errors
 ///
-/// There is no user to run them as, or the server does not answer within 120 s; the error then has the last lines of the log.
+/// There is no user to run the binaries as, or the server does not answer within 120 s: then the error has the last
+/// lines of the log.
 pub(crate) async fn start(
     binaries: &Binaries,
     durability: Durability,
@@ -45,7 +46,7 @@ pub(crate) async fn start(
 ///
 /// # Errors
 ///
-/// The script has ended, or could not do it.
+/// The script has ended, or could not kill the server.
 pub(crate) fn kill(supervisor: &mut Supervisor) -> Result<(), Cause> {
     match supervisor.ask("kill")?.as_str() {
         "killed" => Ok(()),
@@ -54,8 +55,8 @@ pub(crate) fn kill(supervisor: &mut Supervisor) -> Result<(), Cause> {
     }
 }
 
-/// Starts a server that was killed or upgraded, with its data and its port, unless it runs already, and waits until it answers. Returns its
-/// version.
+/// Starts a server that was killed or upgraded, with its data and its port, unless it runs already. Waits until it
+/// answers, and returns its version.
 ///
 /// # Errors
 ///
@@ -71,8 +72,8 @@ pub(crate) async fn restart(supervisor: &mut Supervisor, url: &str) -> Result<St
     }
 }
 
-/// Stops the server, moves its data to the version of the binaries in the directory `to` with their `pg_upgrade`, and lets that start. Blocks
-/// the thread.
+/// Stops the server, upgrades its data with the `pg_upgrade` in the directory `to`, and starts a server from the
+/// binaries there. Blocks the thread.
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use crate::error::StartError;
 pub(crate) const SERVER: &str = "redis-server";
 const CLIENT: &str = "redis-cli";
 
-/// Servers of a busy machine answer within this time.
+/// The time within which servers answer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the reason why servers cannot be started here; `None` if they can.
@@ -23,13 +23,14 @@ pub fn missing() -> Option<String> {
     Some(format!("there is no program {program} on PATH (Debian: redis-server, redis-tools)"))
 }
 
-/// Sends a server one command, and returns its answer as `redis-cli` prints it; an error as an empty one.
+/// Sends a server one command, and returns its answer as `redis-cli` prints it; empty if there is none.
 pub(crate) fn ask(port: u16, command: &[&str]) -> String {
     let output = Command::new(CLIENT).args(["-h", "127.0.0.1", "-p", &port.to_string()]).args(command).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
-/// Runs `redis-cli --cluster create`, which waits without end for a node that has missed its invitation.
+/// Runs `redis-cli --cluster create`, and ends it in time: it would wait forever for a node that has missed its
+/// invitation.
 pub(crate) fn create_cluster(ports: &[u16], replicas: u16) -> Result<(), StartError> {
     let mut creation = Command::new(CLIENT)
         .args(["--cluster", "create"])
