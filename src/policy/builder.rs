@@ -1,7 +1,8 @@
 //! The settings of a procedure, and the builder that takes them.
 //!
-//! A new setting is a row of the table below, and the field of the same name in `procedure.proto`. From the row follow the field
-//! of [`Policies`], its default, the method of [`ProcedureBuilder`], the reading of the option, and the check of its value.
+//! A new setting that is an enum or a duration is a row of the table below, on one line, and the field of the same name in
+//! `procedure.proto`. From the row follow the field of [`Policies`], its default, the method of [`ProcedureBuilder`], the reading of
+//! the option, and the check of its value. For a value of another type, add a kind of row beside `choice!` and `duration!`.
 
 use std::time::Duration;
 

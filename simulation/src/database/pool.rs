@@ -93,7 +93,6 @@ impl Pool {
     }
 
     pub(super) async fn connect_wire(&self) -> Result<Wire, AcquireError> {
-        let unreachable = |why: &'static str| AcquireError::new(AcquireErrorKind::Unreachable, why);
         let cut = self.0.link.next_cut();
         let connecting = async {
             self.0.process.gate().await;
@@ -104,17 +103,16 @@ impl Pool {
         select! {
             biased;
             connected = timeout(PATIENCE, connecting) => match connected {
-                Ok(Ok(wire)) => wire,
-                Ok(Err(Cut)) => Err(unreachable("the connection was cut")),
+                Ok(wire) => wire,
                 Err(_) => Err(unreachable("the server does not answer")),
             },
-            () = cut => Err(unreachable("the connection was cut")),
+            () = cut => Err(was_cut(Cut)),
         }
     }
 
-    async fn logged_in(&self) -> Result<Result<Wire, AcquireError>, Cut> {
+    async fn logged_in(&self) -> Result<Wire, AcquireError> {
         let Shared { database, process, link, .. } = &*self.0;
-        link.carry().await?;
+        link.carry().await.map_err(was_cut)?;
         let cut = link.next_cut();
         let made = match database.log_in() {
             Login::Session(number) => {
@@ -129,10 +127,10 @@ impl Pool {
             Login::Refused(code) => {
                 Err(AcquireError::new(AcquireErrorKind::Login(code.to_owned()), "the login was refused"))
             }
-            Login::Unreachable => Err(AcquireError::new(AcquireErrorKind::Unreachable, "connection refused")),
+            Login::Unreachable => Err(unreachable("connection refused")),
         };
-        link.carry().await?;
-        Ok(made)
+        link.carry().await.map_err(was_cut)?;
+        made
     }
 
     pub(super) fn idle(&self) -> MutexGuard<'_, Vec<Wire>> {
@@ -157,4 +155,12 @@ impl fmt::Debug for Pool {
             .field("in_use", &self.in_use())
             .finish_non_exhaustive()
     }
+}
+
+fn was_cut(_: Cut) -> AcquireError {
+    unreachable("the connection was cut")
+}
+
+fn unreachable(why: &'static str) -> AcquireError {
+    AcquireError::new(AcquireErrorKind::Unreachable, why)
 }
