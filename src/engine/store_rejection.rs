@@ -27,7 +27,7 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
         }
         StoreErrorKind::UserLimit => Rejection::Limit(Exceeded { limit: LimitKind::Transactions, of: Party::Caller }),
     };
-    telemetry.refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
+    telemetry.rejected_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
     if let Rejection::Limit(exceeded) = &rejection {
         exceeded.count(telemetry);
     }

@@ -119,11 +119,11 @@ impl ProcedureTelemetry {
     }
 
     /// Counts a call that is refused because of an error of the store.
-    pub(crate) fn refused_by_store(&self, reason: &'static str, kind: &'static str, error: &dyn fmt::Display) {
+    pub(crate) fn rejected_by_store(&self, reason: &'static str, kind: &'static str, error: &dyn fmt::Display) {
         self.rejected(reason);
         counter!("idempotency_store_errors_total", "procedure" => self.path.to_string(), "kind" => kind).increment(1);
         let procedure = &*self.path;
-        let Some(calls) = self.rare.calls("refused_by_store", kind) else { return };
+        let Some(calls) = self.rare.calls("rejected_by_store", kind) else { return };
         if kind == "corrupt" || kind == "refused" {
             tracing::error!(procedure, kind, %error, calls, "refused calls: the idempotency store is not set up right, or corrupt");
         } else {
