@@ -126,10 +126,13 @@ async fn run<A: Answer>(
     let (key, outcome) = execute(engine, &call, key, handler).await;
     tracked.set_stage(Stage::Recording);
     telemetry::step(Step::BeforeSettle);
-    let response = match Box::pin(settle(engine, &call, key, claimed, outcome, leader)).await {
-        Settled::Answered(response) => response,
-        Settled::Superseded => Box::pin(look_again(engine, &call)).await,
+    let settled = async {
+        match settle(engine, &call, key, claimed, outcome, leader).await {
+            Settled::Answered(response) => response,
+            Settled::Superseded => look_again(engine, &call).await,
+        }
     };
+    let response = Box::pin(settled).await;
     telemetry::step(Step::AfterSettle);
     RunOutcome::Answered(response)
 }
