@@ -31,7 +31,7 @@ impl DeadpoolConnection {
         }
     }
 
-    /// As [`begin`](Connection::begin), in one round trip. A statement that is not prepared yet takes another one,
+    /// As [`begin`](Connection::begin), in one round trip. A statement that is not prepared yet takes one more,
     /// before.
     async fn begun(
         &self,
