@@ -129,7 +129,7 @@ async fn run<A: Answer>(
     let settled = async {
         match settle(engine, &call, key, claimed, outcome, leader).await {
             Settled::Answered(response) => response,
-            Settled::Superseded => look_again(engine, &call).await,
+            Settled::Superseded => Box::pin(look_again(engine, &call)).await,
         }
     };
     let response = Box::pin(settled).await;
