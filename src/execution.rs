@@ -37,13 +37,19 @@ pub struct Execution {
 }
 
 impl Execution {
-    pub(crate) fn new(deadline: Option<Instant>, caller: Option<&Caller>, key: KeyId, nesting: Nesting) -> Self {
-        let origin = caller.map(|caller| (caller.clone(), key));
-        Self { state: Arc::new(State { origin, nesting, ..State::default() }), deadline }
+    /// The execution of a handler that has to end at this time. `origin` is `None` for a call without a key.
+    pub(crate) fn new(
+        deadline: Option<Instant>,
+        ends: tokio::time::Instant,
+        origin: Option<(Caller, KeyId)>,
+        nesting: Nesting,
+    ) -> Self {
+        let state = State { ends: Some(ends), origin, nesting, ..State::default() };
+        Self { state: Arc::new(state), deadline }
     }
 
-    /// Returns the execution of the call that this request belongs to. The execution of a call without a key has no
-    /// effect.
+    /// Returns the execution of the call that this request belongs to. That of a call without a key has no effect, but for its
+    /// [`time_left`](Self::time_left) and [`effect_committed`](Self::effect_committed) in a transaction.
     pub fn from_request<T>(request: &Request<T>) -> Self {
         Self::from_extensions(request.extensions())
     }
@@ -64,8 +70,16 @@ impl Execution {
         self.deadline
     }
 
+    /// Returns the time that the handler has left until the layer ends it
+    /// ([`handler_timeout`](crate::policy::Policies::handler_timeout)); `None` in a call that the layer passes through. It counts from the
+    /// first begin of the handler, which may be before this one: a transactional handler runs again if its transaction has lost against
+    /// another one. Zero if the time is up.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.state.ends.map(|ends| ends.saturating_duration_since(tokio::time::Instant::now()))
+    }
+
     /// Returns a token that is cancelled when the call loses the lease of its reservation: another call took it over,
-    /// or it could not be renewed in time. From then on another call may run the same operation, and if it does, the
+    /// it could not be renewed in time, or the time of the handler is up ([`time_left`](Self::time_left)). From then on another call may run the same operation, and if it does, the
     /// outcome of this one is not recorded. The handler should stop if it still can. Never cancelled for a transactional call: its
     /// statements fail instead.
     pub fn lease_lost(&self) -> &CancellationToken {
@@ -78,7 +92,9 @@ impl Execution {
     /// `IDEMPOTENCY_OUTCOME_UNKNOWN` otherwise. Nothing is recorded at this point, so a crash afterwards is handled
     /// like any other crash.
     ///
-    /// Has no effect in a transactional call: an error rolls back everything that was written in its transaction.
+    /// In a transactional call an error rolls back everything that was written in its transaction all the same. There it says that the handler
+    /// must not run again: if its transaction then loses against another one, the call is refused with `IDEMPOTENCY_CONFLICT`, and the
+    /// client decides. As the first line of a handler it turns reruns off.
     pub fn effect_committed(&self) {
         self.change(|say| say.effect_committed = true);
     }
@@ -104,6 +120,11 @@ impl Execution {
     /// next call with it runs the handler. A transaction is committed without a record. Has no effect if the handler fails.
     pub fn do_not_record(&self) {
         self.change(|say| say.do_not_record = true);
+    }
+
+    /// Returns the time at which the handler has to have ended: now, for one that the layer does not run.
+    pub(crate) fn ends(&self) -> tokio::time::Instant {
+        self.state.ends.unwrap_or_else(tokio::time::Instant::now)
     }
 
     /// Returns the caller and the key of the call; `None` for a call without a key.
@@ -155,6 +176,8 @@ pub(crate) struct Say {
 
 #[derive(Default)]
 struct State {
+    /// The time at which the handler has to have ended; `None` in a call that the layer passes through.
+    ends: Option<tokio::time::Instant>,
     /// `None` for a call without a key.
     origin: Option<(Caller, KeyId)>,
     nesting: Nesting,

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     caller::Caller,
-    engine::time::key_age,
+    engine::{attempts::Attempts, time::key_age},
     nesting::Nesting,
     policy::Procedure,
     status::IdempotencyStatus,
@@ -39,6 +39,8 @@ pub(crate) struct ProtectedCall {
     pub(crate) deadline: Option<Instant>,
     /// Cancelled when the client disconnects; `None` if the procedure's policy ignores that.
     pub(crate) disconnected: Option<CancellationToken>,
+    /// The attempts at it before this one.
+    pub(crate) attempts: Attempts,
 }
 
 impl ProtectedCall {
@@ -66,8 +68,13 @@ impl ProtectedCall {
 
     /// Returns the call for a further claim of its key.
     pub(super) fn with_a_new_token(&self) -> Arc<Self> {
+        self.after(self.attempts)
+    }
+
+    /// Returns the call for a further claim of its key, after these attempts.
+    pub(super) fn after(&self, attempts: Attempts) -> Arc<Self> {
         let Reservation { owner, key, .. } = self.reservation;
-        Arc::new(Self { reservation: Reservation::new(owner, key), ..self.clone() })
+        Arc::new(Self { reservation: Reservation::new(owner, key), attempts, ..self.clone() })
     }
 
     /// Returns the call without its request, which may be large.

@@ -8,7 +8,8 @@ use crate::{
         call::ProtectedCall,
         execute::execute_unprotected,
         handler::Handler,
-        held_key::Lease,
+        held_key::{HeldKey, Lease},
+        overrun::overrun,
         record::{disposition, record_in_background, release_lost_claim, settle::for_followers},
         shared::{shutdown::Stage, single_flight::Leader, state::Engine, tracker::TrackedCall},
         store_rejection::reject,
@@ -32,7 +33,7 @@ use crate::{
 /// that runs is recorded like any other, and the key of a call that is rejected is freed.
 pub(in crate::engine) async fn degrade<A: Answer>(
     engine: &Engine,
-    call: Arc<ProtectedCall>,
+    call: &Arc<ProtectedCall>,
     error: &StoreError,
     handler: Handler<A>,
     tracked: &TrackedCall,
@@ -42,24 +43,28 @@ pub(in crate::engine) async fn degrade<A: Answer>(
     if !proceeds(policies, error)
         || key_age::rejection(&call.procedure, call.reservation.key, engine.clock.now()).is_some()
     {
-        release_lost_claim(engine, &call, error);
+        release_lost_claim(engine, call, error);
         return reject(&call.procedure, error);
     }
     tracked.set_stage(Stage::Handler);
     call.procedure.telemetry().unprotected(Unprotected::Store(error.kind().as_str()), &Chain(error));
     let mut lease = error.may_have_happened().then(|| Lease::unconfirmed(policies.lease));
-    let outcome = execute_unprotected(engine, &call, lease.as_mut(), handler).await;
+    let ends = call.attempts.ends(policies.handler_timeout);
+    let outcome = match execute_unprotected(engine, call, lease.as_mut(), handler, ends).await {
+        Ok(outcome) => outcome,
+        Err(late) => return overrun(engine, call, lease.map(HeldKey::Reservation), late).await,
+    };
     let has_followers = leader.is_some_and(Leader::has_followers);
     if lease.is_some() || has_followers {
-        let disposition = disposition::of(engine, &call, &outcome);
+        let disposition = disposition::of(engine, call, &outcome);
         // Otherwise each follower would run unprotected, too.
         if let Some(leader) = leader
-            && let Some(recorded) = for_followers(engine, &call, &disposition, leader)
+            && let Some(recorded) = for_followers(engine, call, &disposition, leader)
         {
             leader.publish(&recorded);
         }
         if let Some(lease) = lease {
-            record_in_background(engine, call, disposition, lease);
+            record_in_background(engine, Arc::clone(call), disposition, lease);
         }
     }
     outcome.answer

@@ -113,9 +113,9 @@ async fn lead<A: Answer>(
             let Some(task) = spawn(engine, Arc::clone(&call), handler, Some(Arc::clone(&leader)), admitted) else {
                 return Some(A::reject(&call, Rejection::ShuttingDown));
             };
-            (handler, admitted) = match task.await.ok()? {
+            (call, handler, admitted) = match task.await.ok()? {
                 (RunOutcome::Answered(answer), _) => return Some(answer),
-                (RunOutcome::InFlight(_, handler), admitted) => (handler, admitted),
+                (RunOutcome::InFlight(call, handler), admitted) => (call, handler, admitted),
             };
             // A late attempt of this claim may have taken the key over, and was released. Its token is on a row without a lease then.
             call = call.with_a_new_token();

@@ -1,6 +1,6 @@
 //! A key that a call holds while its handler runs.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use tokio::time::Instant;
 
@@ -20,6 +20,11 @@ impl HeldKey {
     /// Returns whether its lease has ended before it was renewed. A transaction holds its key until it ends.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self, Self::Reservation(lease) if lease.ends <= Instant::now())
+    }
+
+    /// Returns whether its transaction has lost against another one. `answer` is the handler's error.
+    pub(super) fn is_in_conflict(&self, answer: Option<&(dyn Error + 'static)>) -> bool {
+        matches!(self, Self::Transaction(transaction) if transaction.is_in_conflict(answer))
     }
 }
 

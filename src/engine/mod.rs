@@ -6,13 +6,14 @@
 //! | rooms, each of which imports only those below it | hold |
 //! |---|---|
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
-//! | `degrade`, `reconcile`, `look_again`, `without_key` | the ways of a call that put several steps together |
-//! | `claim`, `execute`, `record`, `replay` | the steps: the key, the handler, the outcome, or the answer without a handler |
+//! | `degrade`, `reconcile`, `look_again`, `overrun`, `without_key` | the ways of a call that put several steps together |
+//! | `claim`, `execute`, `record`, `replay`, `rerun` | the steps: the key, the handler, the outcome, or the answer without a handler; the wait for a further attempt |
 //! | `shared` | the state that all calls share: calls in flight, single flight, shutdown |
 //! | `limits`, `replays`, `store_rejection` | limits of calls and outcomes, replays in memory, the rejection for an error of the store |
-//! | `answer`, `call`, `handler`, `held_key`, `time` | data; `answer` is what a front of the engine, such as the gRPC layer, answers with |
+//! | `answer`, `attempts`, `call`, `handler`, `held_key`, `time` | data; `answer` is what a front of the engine, such as the gRPC layer, answers with |
 
 pub(crate) mod answer;
+pub(crate) mod attempts;
 pub(crate) mod call;
 pub(crate) mod claim;
 pub(crate) mod degrade;
@@ -31,6 +32,8 @@ pub(crate) mod without_key;
 
 mod execute;
 mod look_again;
+mod overrun;
+mod rerun;
 
 use std::sync::Arc;
 
@@ -44,95 +47,146 @@ use self::{
     handler::Handler,
     held_key::{ClaimAnswer, HeldKey},
     look_again::look_again,
+    overrun::overrun,
     reconcile::Verdict,
     record::{
         disposition::Disposition,
         settle::{Settled, settle},
     },
-    shared::{shutdown::Stage, single_flight::Leader, state::Engine},
+    shared::{shutdown::Stage, single_flight::Leader, state::Engine, tracker::TrackedCall},
+    store_rejection::lost,
     time::key_age,
 };
 use crate::{
     policy::Mode,
     rejection::Rejection,
-    store::{ClaimOutcome, ExtendOutcome},
+    store::{ClaimOutcome, ExtendOutcome, StoreError},
     telemetry::{self, HeldKeyCount, Step},
 };
 
-/// The outcome of an attempt to run a call.
+/// The outcome of a call that was run.
 enum RunOutcome<A> {
     Answered(A),
     /// Another call holds the key, and this one waits for it. The handler has not run.
     InFlight(Arc<ProtectedCall>, Handler<A>),
 }
 
+/// The outcome of an attempt at a call.
+enum AttemptOutcome<A> {
+    Answered(A),
+    /// As [`RunOutcome::InFlight`].
+    InFlight(Handler<A>),
+    /// The transaction has lost against another one, and is rolled back. Its handler had to end at this time.
+    Lost {
+        ends: Instant,
+        error: Option<StoreError>,
+    },
+}
+
+/// Runs a call: again, with a new claim, if its transaction has lost against another one.
+async fn run<A: Answer>(
+    engine: &Engine,
+    mut call: Arc<ProtectedCall>,
+    mut handler: Handler<A>,
+    leader: Option<&Leader>,
+) -> RunOutcome<A> {
+    let tracked = engine.tracker.claiming(&call);
+    loop {
+        // Before the handler uses its request up, and before anything is put into it.
+        let is_transactional = call.procedure.policies().mode == Mode::Transactional;
+        let again = is_transactional.then(|| handler.repeated()).flatten();
+        let (ends, error) = match attempt(engine, &call, handler, leader, &tracked).await {
+            AttemptOutcome::Answered(answer) => return RunOutcome::Answered(answer),
+            AttemptOutcome::InFlight(handler) => return RunOutcome::InFlight(call, handler),
+            AttemptOutcome::Lost { ends, error } => (ends, error),
+        };
+        tracked.set_stage(Stage::Claiming);
+        let Some(again) = again else { return RunOutcome::Answered(A::reject(&call, lost(&call.procedure, error))) };
+        let Some(attempts) = Box::pin(rerun::wait(engine, call.attempts, ends, call.disconnected.as_ref())).await
+        else {
+            return RunOutcome::Answered(A::reject(&call, lost(&call.procedure, error)));
+        };
+        call.procedure.telemetry().rerun();
+        (call, handler) = (call.after(attempts), again);
+    }
+}
+
 /// Runs the handler, unless the record of the key shows that it has run before.
 ///
 /// Runs in a task of its own: if it were dropped in the middle, the key would stay reserved until the lease ends. Steps that
 /// do not run beside the handler are boxed, so that they take no memory while it runs.
-async fn run<A: Answer>(
+async fn attempt<A: Answer>(
     engine: &Engine,
-    call: Arc<ProtectedCall>,
+    call: &Arc<ProtectedCall>,
     handler: Handler<A>,
     leader: Option<&Leader>,
-) -> RunOutcome<A> {
-    if call.procedure.policies().mode == Mode::Reserved
+    tracked: &TrackedCall,
+) -> AttemptOutcome<A> {
+    let policies = call.procedure.policies();
+    if policies.mode == Mode::Reserved
         && let Err(exceeded) = engine.backlog.check(Some(call.reservation.owner))
     {
-        return RunOutcome::Answered(A::exceeds(&call, exceeded));
+        return AttemptOutcome::Answered(A::exceeds(call, exceeded));
     }
     telemetry::step(Step::BeforeClaim);
-    let tracked = engine.tracker.claiming(&call);
     let claimed = Instant::now();
-    let mut key = match claim(engine, &call).await {
+    let mut key = match claim(engine, call).await {
         Ok(ClaimAnswer::Acquired(key)) => key,
-        Ok(ClaimAnswer::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, &call, key)).await {
+        Ok(ClaimAnswer::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, call, key)).await {
             Verdict::NotExecuted(key) => key,
-            Verdict::NotRecorded => return RunOutcome::Answered(A::reject(&call, Rejection::StoreUnavailable)),
-            Verdict::Recorded => return RunOutcome::Answered(Box::pin(look_again(engine, &call)).await),
-            Verdict::Unknown => return RunOutcome::Answered(A::reject(&call, Rejection::OutcomeUnknown)),
+            Verdict::NotRecorded => return AttemptOutcome::Answered(A::reject(call, Rejection::StoreUnavailable)),
+            Verdict::Recorded => return AttemptOutcome::Answered(Box::pin(look_again(engine, call)).await),
+            Verdict::Unknown => return AttemptOutcome::Answered(A::reject(call, Rejection::OutcomeUnknown)),
         },
         Ok(ClaimAnswer::NotAcquired { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
-            return RunOutcome::InFlight(call, handler);
+            return AttemptOutcome::InFlight(handler);
         }
         Ok(ClaimAnswer::NotAcquired { outcome, asked }) => {
-            return RunOutcome::Answered(replay::answer(engine, &call, outcome, asked, leader).await);
+            return AttemptOutcome::Answered(replay::answer(engine, call, outcome, asked, leader).await);
         }
         Err(error) => {
-            return RunOutcome::Answered(
-                Box::pin(degrade::degrade(engine, call, &error, handler, &tracked, leader)).await,
+            return AttemptOutcome::Answered(
+                Box::pin(degrade::degrade(engine, call, &error, handler, tracked, leader)).await,
             );
         }
     };
     if let Some(rejection) = key_age::rejection(&call.procedure, call.reservation.key, engine.clock.now()) {
-        Box::pin(record::let_go(engine, &call, key, Disposition::Release)).await;
-        return RunOutcome::Answered(A::reject(&call, rejection));
+        Box::pin(record::let_go(engine, call, key, Disposition::Release)).await;
+        return AttemptOutcome::Answered(A::reject(call, rejection));
     }
     if key.has_ended() {
-        match Box::pin(renew_late(&*engine.store, &call, &mut key)).await {
+        match Box::pin(renew_late(&*engine.store, call, &mut key)).await {
             Ok(ExtendOutcome::Extended) => {}
-            Ok(ExtendOutcome::NotHeld) if leader.is_some() => return RunOutcome::InFlight(call, handler),
-            Ok(ExtendOutcome::NotHeld) => return RunOutcome::Answered(A::reject(&call, Rejection::in_progress())),
+            Ok(ExtendOutcome::NotHeld) if leader.is_some() => return AttemptOutcome::InFlight(handler),
+            Ok(ExtendOutcome::NotHeld) => return AttemptOutcome::Answered(A::reject(call, Rejection::in_progress())),
             Err(error) => {
-                record::free(engine, &call, key);
-                return RunOutcome::Answered(store_rejection::reject(&call.procedure, &error));
+                record::free(engine, call, key);
+                return AttemptOutcome::Answered(store_rejection::reject(&call.procedure, &error));
             }
         }
     }
     telemetry::step(Step::AfterClaim);
-    call.procedure.telemetry().first();
+    if call.attempts.reruns() == 0 {
+        call.procedure.telemetry().first();
+    }
     let _count = HeldKeyCount::new(matches!(key, HeldKey::Transaction(_)));
     tracked.set_stage(Stage::Handler);
-    let (key, outcome) = execute(engine, &call, key, handler).await;
+    let ends = call.attempts.ends(policies.handler_timeout);
+    let (key, ended) = execute(engine, call, key, handler, ends).await;
     tracked.set_stage(Stage::Recording);
     telemetry::step(Step::BeforeSettle);
     let settled = async {
-        match settle(engine, &call, key, claimed, outcome, leader).await {
-            Settled::Answered(response) => response,
-            Settled::Superseded => Box::pin(look_again(engine, &call)).await,
+        let outcome = match ended {
+            Ok(outcome) => outcome,
+            Err(late) => return AttemptOutcome::Answered(Box::pin(overrun(engine, call, Some(key), late)).await),
+        };
+        match settle(engine, call, key, claimed, outcome, leader).await {
+            Settled::Answered(response) => AttemptOutcome::Answered(response),
+            Settled::Lost(error) => AttemptOutcome::Lost { ends, error },
+            Settled::Superseded => AttemptOutcome::Answered(Box::pin(look_again(engine, call)).await),
         }
     };
-    let response = Box::pin(settled).await;
+    let settled = Box::pin(settled).await;
     telemetry::step(Step::AfterSettle);
-    RunOutcome::Answered(response)
+    settled
 }

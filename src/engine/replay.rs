@@ -21,7 +21,7 @@ use crate::{
     policy::Procedure,
     rejection::Rejection,
     status::{IdempotencyStatus, OutboxStatus, Resource, ResourceId},
-    store::{ClaimOutcome, Replay, StatusError, StoredMessage, StoredResponse},
+    store::{ClaimOutcome, Replay, STATUS_TIMEOUT, StatusError, StoredMessage, StoredResponse},
     telemetry::Chain,
 };
 
@@ -128,7 +128,7 @@ pub(crate) async fn work_status(
             let resource = Resource { resource_type: creates.resource_type.clone(), id: id.clone() };
             let asked = async { resolver.status(caller, &resource).await };
             // Boxed, so that it takes no memory while a handler runs.
-            match Box::pin(timeout(engine.status_timeout, AssertUnwindSafe(asked).catch_unwind())).await {
+            match Box::pin(timeout(STATUS_TIMEOUT, AssertUnwindSafe(asked).catch_unwind())).await {
                 Ok(Ok(status)) => status.map_err(|error| Chain(&*error).to_string()),
                 Ok(Err(_panic)) => Err("the status resolver panicked".to_owned()),
                 Err(_) => Err("the status resolver took too long".to_owned()),

@@ -50,6 +50,12 @@ pub(in crate::engine) fn not_committed(procedure: &Procedure, error: &StoreError
     }
 }
 
+/// The rejection of a call whose transaction has lost against another one, and that does not run again. The error is that of its record or
+/// COMMIT.
+pub(in crate::engine) fn lost(procedure: &Procedure, error: Option<StoreError>) -> Rejection {
+    error.map_or(Rejection::Conflict, |error| not_committed(procedure, &error))
+}
+
 /// The rejection of a call whose transaction was lost with its connection, before its handler returned an error.
 pub(in crate::engine) fn transaction_lost(procedure: &Procedure) -> Rejection {
     not_committed(procedure, &StoreError::new(StoreErrorKind::Unreachable, "the transaction's connection was lost"))

@@ -21,7 +21,7 @@ pub(crate) use self::{
     compression::{AcceptedEncodings, CompressionEncoding as Encoding, GRPC_ACCEPT_ENCODING, MAX_RATIO},
     frame::WireError,
     metadata::{MetadataFilter, Provenance, encode_codec, encode_traceparent, is_never_replayed},
-    request::{RequestError, UnaryRequest, buffer, drain_for, is_grpc, lower_case_content_type},
+    request::{RequestError, UnaryRequest, WholeBody, buffer, drain_for, is_grpc, lower_case_content_type},
     request_limits::RequestLimits,
     response::{GRPC_RETRY_PUSHBACK, Replayed, UnaryResponse},
     stored_error::{

@@ -15,6 +15,9 @@ use super::{
     frame::{Frame, Header},
 };
 
+/// A body that was read completely. Clones share it.
+pub(crate) type WholeBody = Full<Bytes>;
+
 /// A unary request, read completely.
 #[derive(Debug)]
 pub(crate) struct UnaryRequest {
@@ -61,7 +64,7 @@ impl UnaryRequest {
 
     /// Returns the uncompressed request for the handler. It accepts only enabled encodings, so that the layer can
     /// decompress the response and store it uncompressed.
-    pub(crate) fn into_request(self) -> Result<Request<Body>, WireError> {
+    pub(crate) fn into_request(self) -> Result<Request<WholeBody>, WireError> {
         let mut request = self.into_unprotected()?;
         let headers = request.headers_mut();
         if !Encoding::all_enabled(headers) {
@@ -75,7 +78,7 @@ impl UnaryRequest {
     }
 
     /// Returns the uncompressed request for a handler whose response the layer does not read.
-    pub(crate) fn into_unprotected(self) -> Result<Request<Body>, WireError> {
+    pub(crate) fn into_unprotected(self) -> Result<Request<WholeBody>, WireError> {
         let Self { mut parts, message, body } = self;
         parts.headers.remove(GRPC_ENCODING);
         let body = match body {
@@ -85,7 +88,7 @@ impl UnaryRequest {
                 Frame::encode(&message)?
             }
         };
-        Ok(Request::from_parts(parts, Body::new(Full::new(body))))
+        Ok(Request::from_parts(parts, WholeBody::new(body)))
     }
 
     pub(crate) fn extensions_mut(&mut self) -> &mut http::Extensions {
@@ -94,10 +97,10 @@ impl UnaryRequest {
 }
 
 /// Reads a request whose message has at most `limit` bytes, compressed or not. Returns it unchanged, but with its whole body.
-pub(crate) async fn buffer(request: Request<Body>, limit: usize) -> Result<Request<Body>, RequestError> {
+pub(crate) async fn buffer(request: Request<Body>, limit: usize) -> Result<Request<WholeBody>, RequestError> {
     let (parts, body) = receive(request, limit).await?;
     Frame::decode(body.clone())?;
-    Ok(Request::from_parts(parts, Body::new(Full::new(body))))
+    Ok(Request::from_parts(parts, WholeBody::new(body)))
 }
 
 /// The reason why a request cannot be read.

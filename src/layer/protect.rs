@@ -17,7 +17,7 @@ use tower_service::Service;
 
 use super::{
     read::{KeyedCall, ReadCall, UnreadRequest, read, read_and_find_key, read_without_key},
-    ready_service::ReadyService,
+    ready_service::{ReadyService, ServiceCall},
     route::{KnownCaller, Route, route},
     shared::{ProtectedProcedure, Shared},
 };
@@ -131,7 +131,7 @@ fn protect<S, R>(
     service: S,
 ) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
 where
-    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     S::Error: Send + 'static,
     S::Future: Send + 'static,
     R: http_body::Body<Data = Bytes> + Send + 'static,
@@ -160,7 +160,7 @@ async fn find_key<S, R>(
     mut service: S,
 ) -> Result<Response<Body>, S::Error>
 where
-    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     S::Error: Send + 'static,
     S::Future: Send + 'static,
     R: http_body::Body<Data = Bytes> + Send + 'static,
@@ -170,10 +170,12 @@ where
     let procedure = Arc::clone(&protected.procedure);
     match Box::pin(read_and_find_key(protected, key, caller, head.deadline(), unread, admitted)).await {
         Ok(ReadCall::Keyed(keyed)) => run(engine, keyed, head, service).await,
-        Ok(ReadCall::PassThrough(request)) => service.call(request).await.map(|response| response.map(Body::new)),
+        Ok(ReadCall::PassThrough(request)) => {
+            service.call(request.map(Body::new)).await.map(|response| response.map(Body::new))
+        }
         Ok(ReadCall::WithoutKey { request, caller, admitted: _admitted }) => {
             let (owner, session) = KnownCaller::owner_and_session(caller);
-            let handler = Box::new(ReadyService { service, request });
+            let handler = Box::new(ReadyService(ServiceCall { service, request }));
             run_without_key(&engine, &procedure, owner, &session, handler).await.map(UnaryResponse::into_response)
         }
         Err(status) => Ok(UnaryResponse::failed(status).into_response()),
@@ -188,7 +190,7 @@ fn run<S, R>(
     service: S,
 ) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
 where
-    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     S::Error: Send + 'static,
     S::Future: Send + 'static,
     R: http_body::Body<Data = Bytes> + Send + 'static,
@@ -197,7 +199,8 @@ where
     // Dropped together with the future when the client disconnects.
     let disconnected = call.disconnected.clone().map(CancellationToken::drop_guard);
     let compress_from = engine.compress_replays_from;
-    let response = dispatch(engine, call, Box::new(ReadyService { service, request }), head.timeout, admitted);
+    let response =
+        dispatch(engine, call, Box::new(ReadyService(ServiceCall { service, request })), head.timeout, admitted);
     response.map(move |response| {
         let _disconnected = disconnected;
         match response {
@@ -221,7 +224,7 @@ async fn without_key<S, R>(
     service: S,
 ) -> Result<Response<Body>, S::Error>
 where
-    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     S::Error: Send + 'static,
     S::Future: Send + 'static,
     R: http_body::Body<Data = Bytes> + Send + 'static,
@@ -229,7 +232,7 @@ where
 {
     let procedure = &protected.procedure;
     let handler = match read_without_key(&protected, unread).await {
-        Ok(request) => Box::new(ReadyService { service, request }),
+        Ok(request) => Box::new(ReadyService(ServiceCall { service, request })),
         Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
     };
     let (owner, session) = KnownCaller::owner_and_session(caller);

@@ -18,8 +18,10 @@ use super::{
 };
 use crate::{
     blocking::read_message,
-    engine::{call::ProtectedCall, limits::admission::CountedCall},
-    grpc::{RequestError, RequestLimits, UnaryRequest, WireError, WrittenMessage, buffer, encode_traceparent},
+    engine::{attempts::Attempts, call::ProtectedCall, limits::admission::CountedCall},
+    grpc::{
+        RequestError, RequestLimits, UnaryRequest, WholeBody, WireError, WrittenMessage, buffer, encode_traceparent,
+    },
     key::{IdempotencyKey, InvalidKey},
     nesting::Nesting,
     policy::{DisconnectPolicy, KeyFieldError, Procedure},
@@ -40,7 +42,7 @@ pub(super) struct UnreadRequest {
 pub(super) struct KeyedCall {
     pub(super) call: Arc<ProtectedCall>,
     /// The request for the handler.
-    pub(super) request: Request<Body>,
+    pub(super) request: Request<WholeBody>,
     /// Knows the size of the request.
     pub(super) admitted: CountedCall,
 }
@@ -49,10 +51,10 @@ pub(super) struct KeyedCall {
 pub(super) enum ReadCall {
     Keyed(KeyedCall),
     /// It has no key, or no user.
-    PassThrough(Request<Body>),
+    PassThrough(Request<WholeBody>),
     /// It has no key, or no user, and its handler requires a transaction.
     WithoutKey {
-        request: Request<Body>,
+        request: Request<WholeBody>,
         caller: Option<KnownCaller>,
         admitted: CountedCall,
     },
@@ -133,6 +135,7 @@ async fn keyed(
         metadata: telemetry::traceparent(request.headers()).map(encode_traceparent),
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),
+        attempts: Attempts::default(),
     });
     let mut request = request.into_request().map_err(|error| reject(procedure, malformed(error)))?;
     // A server that enforces the timeout would drop the handler, which has to run to its end.
@@ -165,7 +168,7 @@ async fn find_key(
 pub(super) async fn read_without_key(
     protected: &ProtectedProcedure,
     UnreadRequest { request, limits }: UnreadRequest,
-) -> Result<Request<Body>, Status> {
+) -> Result<Request<WholeBody>, Status> {
     within(limits.time, buffer(request, limits.bytes)).await.map_err(|error| reject_unread(protected, error))
 }
 

@@ -1,38 +1,84 @@
 //! The inner service, as the handler of a call.
 
+use std::future::poll_fn;
+
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Extensions, Request, Response};
 use tonic::{body::Body, codegen::StdError};
 use tower_service::Service;
 
-use crate::{engine::handler::DynHandler, grpc::UnaryResponse};
+use crate::{
+    engine::handler::{DynHandler, Handler},
+    grpc::{UnaryResponse, WholeBody},
+};
 
 /// A service that was polled ready, and the request for it.
-pub(super) struct ReadyService<S> {
+pub(super) struct ReadyService<S>(pub(super) ServiceCall<S>);
+
+/// A service that is yet to be polled ready, and the request for it.
+struct UnreadyService<S>(ServiceCall<S>);
+
+/// A service, and the request for it.
+#[derive(Clone)]
+pub(super) struct ServiceCall<S> {
     pub(super) service: S,
-    pub(super) request: Request<Body>,
+    pub(super) request: Request<WholeBody>,
 }
 
 impl<S, R> DynHandler<Result<UnaryResponse, S::Error>> for ReadyService<S>
 where
-    S: Service<Request<Body>, Response = Response<R>> + Send,
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
     S::Error: Send,
     S::Future: Send + 'static,
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<StdError>,
 {
     fn extensions_mut(&mut self) -> &mut Extensions {
-        self.request.extensions_mut()
+        self.0.request.extensions_mut()
+    }
+
+    fn repeated(&self) -> Option<Handler<Result<UnaryResponse, S::Error>>> {
+        Some(Box::new(UnreadyService(self.0.clone())))
     }
 
     fn run(self: Box<Self>) -> BoxFuture<'static, Result<UnaryResponse, S::Error>> {
-        let Self { mut service, request } = *self;
-        let response = service.call(request);
+        let Self(ServiceCall { mut service, request }) = *self;
+        Box::pin(read(service.call(request.map(Body::new))))
+    }
+}
+
+impl<S, R> DynHandler<Result<UnaryResponse, S::Error>> for UnreadyService<S>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Send,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    fn extensions_mut(&mut self) -> &mut Extensions {
+        self.0.request.extensions_mut()
+    }
+
+    fn repeated(&self) -> Option<Handler<Result<UnaryResponse, S::Error>>> {
+        Some(Box::new(Self(self.0.clone())))
+    }
+
+    fn run(self: Box<Self>) -> BoxFuture<'static, Result<UnaryResponse, S::Error>> {
+        let Self(ServiceCall { mut service, request }) = *self;
         Box::pin(async move {
-            let response = response.await?;
-            let response = UnaryResponse::read(response).await;
-            Ok(response.map_or_else(UnaryResponse::failed, UnaryResponse::without_outcome))
+            poll_fn(|cx| service.poll_ready(cx)).await?;
+            read(service.call(request.map(Body::new))).await
         })
     }
+}
+
+/// Reads the response of a handler.
+async fn read<R, E>(response: impl Future<Output = Result<Response<R>, E>>) -> Result<UnaryResponse, E>
+where
+    R: http_body::Body<Data = Bytes>,
+    R::Error: Into<StdError>,
+{
+    let response = UnaryResponse::read(response.await?).await;
+    Ok(response.map_or_else(UnaryResponse::failed, UnaryResponse::without_outcome))
 }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::background::Background;
 use crate::{
     engine::{
+        attempts::Attempts,
         call::ProtectedCall,
         claim::claim,
         held_key::ClaimAnswer,
@@ -237,6 +238,7 @@ impl Recovery {
             can_be_final: false,
             deadline: None,
             disconnected: None,
+            attempts: Attempts::default(),
         });
         let key = match claim(engine, &call).await {
             Ok(ClaimAnswer::TakenOver(key)) => key,

@@ -15,7 +15,7 @@ use super::{
 use crate::{duration::from_proto, key::KeyFormat, proto::v1};
 
 /// The maximum lease and retention, ten years: longer ones are mistakes, and clocks would overflow.
-const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The maximum wait for a running call, one hour: no client waits longer.
 const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
@@ -148,6 +148,11 @@ settings! {
     expired_keys: ExpiredKeyPolicy = choice { Refuse, Run };
     /// The isolation level of transactions. Defaults to [`Isolation::ReadCommitted`].
     isolation: Isolation = choice { ReadCommitted, RepeatableRead, Serializable };
+    /// The time within which the handler has to end, from its first begin, whatever the caller's deadline. Afterwards the call is answered with
+    /// `IDEMPOTENCY_HANDLER_TIMEOUT`: a transaction is rolled back; a reserved handler is told ([`Execution::lease_lost`](crate::Execution::lease_lost))
+    /// and aborted, and its lease is renewed no more. More than zero, at most ten years. Defaults to 1 hour; of an
+    /// [operation](super::Procedure::operation) to ten years, whatever the layer's default.
+    handler_timeout: Duration = duration { Duration::from_secs(60 * 60), MAX_DURATION };
     /// The form of the keys. Defaults to [`KeyFormat::Uuid`].
     key_format: KeyFormat = choice { Any, Uuid };
     /// The policy for calls without a key. Defaults to [`KeyPolicy::Optional`].

@@ -7,6 +7,9 @@ use uuid::Uuid;
 use super::{ProcedureError, field};
 use crate::key::{IdempotencyKey, InvalidKey, KeyFormat};
 
+/// `google.api.FieldInfo.Format.UUID4`
+const UUID4: i32 = 1;
+
 /// The field of the request message that has the key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyField {
@@ -26,6 +29,20 @@ impl KeyField {
             }
             _ => Err(ProcedureError::KeyFieldNotText { procedure: procedure.to_owned(), field: path.to_owned() }),
         }
+    }
+
+    /// Returns the name of a field that looks like one ([AIP-155](https://google.aip.dev/155)): a string whose
+    /// `(google.api.field_info).format` is `UUID4`. It is not taken for one: the message of every call would be read.
+    pub(super) fn of_aip_155(method: &MethodDescriptor) -> Option<String> {
+        let info = method.parent_pool().get_extension_by_name("google.api.field_info")?;
+        let is_uuid = |field: &FieldDescriptor| {
+            let options = field.options();
+            let format = options.get_extension(&info);
+            let format = format.as_message()?.get_field_by_name("format")?.as_enum_number()?;
+            Some(format == UUID4 && field.kind() == Kind::String && !field.is_list())
+        };
+        let field = method.input().fields().find(|field| is_uuid(field).unwrap_or_default())?;
+        Some(field.name().to_owned())
     }
 
     /// Returns the dotted path.

@@ -27,7 +27,6 @@ use std::{fmt, sync::Arc};
 
 use prost_reflect::MethodDescriptor;
 
-use self::ignore::IgnoredFields;
 pub use self::{
     authorizer::{ReplayAuthorizer, ReplayRequest},
     builder::{Creates, Policies, ProcedureBuilder},
@@ -44,6 +43,7 @@ pub use self::{
     replayed_metadata::ReplayedMetadata,
     resource_id::ResponseError,
 };
+use self::{builder::MAX_DURATION, ignore::IgnoredFields};
 pub(crate) use self::{
     key_field::{KeyField, KeyFieldError},
     option::{read_options, read_service_options},
@@ -86,7 +86,8 @@ impl Procedure {
     /// Declares an operation that is no procedure of a service, such as `billing.v1/ChargeOrder`: [`run`](crate::run) runs it. It has no
     /// descriptor: of the settings that name fields, only [`creates`](ProcedureBuilder::creates) is possible.
     pub fn operation(name: impl Into<String>) -> ProcedureBuilder {
-        ProcedureBuilder { is_operation: true, ..Self::builder(name) }
+        // Jobs run for hours.
+        ProcedureBuilder { is_operation: true, ..Self::builder(name) }.handler_timeout(MAX_DURATION)
     }
 
     /// Returns the path with its leading slash, as in requests and in the table:

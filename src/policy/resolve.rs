@@ -47,6 +47,11 @@ pub(crate) fn resolve(
     }
     let path: Arc<str> = path.into();
     let telemetry = ProcedureTelemetry::new(Arc::clone(&path));
+    if key_field.is_none()
+        && let Some(field) = KeyField::of_aip_155(&method)
+    {
+        telemetry.may_have_key_field(&field);
+    }
     let canonical = Canonical::ignoring(&method.input(), ignore.numbers());
     let procedure = Procedure {
         path,

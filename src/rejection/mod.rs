@@ -10,7 +10,7 @@ pub use self::mismatch::Mismatch;
 pub(crate) use self::{
     limit::{Exceeded, LimitKind, Party},
     malformed::{MalformedRequest, TooCostly},
-    rejection::Rejection,
+    rejection::{Rejection, TimedOutEffect},
 };
 pub use crate::key::InvalidKey;
 pub use tonic_idempotency_wire::{DOMAIN, Reason, UnknownReason};

@@ -23,6 +23,12 @@ pub(crate) enum Rejection {
     CallerInvalid,
     #[error("the call conflicted with another call and had no effect; retry with the same key")]
     Conflict,
+    #[error("{}", .effect.message())]
+    HandlerTimeout {
+        effect: TimedOutEffect,
+        /// What is left of the lease, which is not renewed; zero without one.
+        lease_left: Duration,
+    },
     #[error("the first call with this idempotency key is still running; retry with the same key")]
     InProgress { lease_left: Duration },
     #[error(
@@ -97,6 +103,9 @@ pub(crate) enum Rejection {
 
 /// The delay in `RetryInfo` after a conflict, which rarely happens twice.
 const RETRY_CONFLICT: Duration = Duration::from_millis(100);
+
+/// The delay in `RetryInfo` after a handler that took too long and holds no lease.
+const RETRY_TIMED_OUT: Duration = Duration::from_secs(1);
 
 /// The delay in `RetryInfo` while a limit is reached.
 const RETRY_OVERLOADED: Duration = Duration::from_secs(1);
@@ -173,6 +182,7 @@ impl Rejection {
         let rejections = [
             Self::CallerInvalid,
             Self::Conflict,
+            Self::HandlerTimeout { effect: TimedOutEffect::RolledBack, lease_left: Duration::ZERO },
             Self::InProgress { lease_left: Duration::ZERO },
             Self::KeyExpired,
             Self::KeyInvalid(InvalidKey::NotAUuid),
@@ -205,6 +215,12 @@ impl Rejection {
         match self {
             Self::CallerInvalid => (Reason::CallerInvalid, Code::Internal, Never(LATER)),
             Self::Conflict => (Reason::Conflict, Code::Aborted, After(RETRY_CONFLICT)),
+            Self::HandlerTimeout { lease_left: Duration::ZERO, .. } => {
+                (Reason::HandlerTimeout, Code::DeadlineExceeded, After(RETRY_TIMED_OUT))
+            }
+            Self::HandlerTimeout { lease_left, .. } => {
+                (Reason::HandlerTimeout, Code::DeadlineExceeded, After(*lease_left))
+            }
             Self::InProgress { lease_left } => {
                 (Reason::InProgress, Code::Aborted, After(RETRY_IN_PROGRESS.min(*lease_left)))
             }
@@ -251,6 +267,7 @@ impl Rejection {
             details.set_retry_info(Some(delay));
         }
         match self {
+            Self::HandlerTimeout { effect, .. } => metadata.push(("outcome".to_owned(), effect.as_str().to_owned())),
             Self::KeyFieldInvalid { field, key } => {
                 details.add_bad_request_violation(field, self.to_string());
                 if *key == InvalidKey::Mismatch {
@@ -293,6 +310,37 @@ impl Rejection {
             headers.insert(GRPC_RETRY_PUSHBACK, pushback);
         }
         MetadataMap::from_headers(headers)
+    }
+}
+
+/// The effect of a handler that took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimedOutEffect {
+    /// None: its transaction is rolled back.
+    RolledBack,
+    /// It may still come.
+    Unknown,
+}
+
+impl TimedOutEffect {
+    /// The value of `outcome` in the metadata of the `ErrorInfo`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::RolledBack => "rolled_back",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The message for the client.
+    fn message(self) -> &'static str {
+        match self {
+            Self::RolledBack => {
+                "the call took longer than the server lets it, and had no effect; retry with the same key"
+            }
+            Self::Unknown => {
+                "the call took longer than the server lets it, and may still take effect; retry with the same key, which stays reserved meanwhile"
+            }
+        }
     }
 }
 

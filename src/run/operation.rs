@@ -13,7 +13,13 @@ use super::{
 };
 use crate::{
     Caller, Execution, IdempotencyKey, IdempotencyLayer,
-    engine::{self, dispatch::dispatch, handler::DynHandler, shared::state::Engine},
+    engine::{
+        self,
+        attempts::Attempts,
+        dispatch::dispatch,
+        handler::{DynHandler, Handler},
+        shared::state::Engine,
+    },
     grpc::encode_codec,
     layer::route::KnownCaller,
     nesting::Nesting,
@@ -245,6 +251,7 @@ impl<C: Codec> Operation<C> {
             nesting: nesting.unwrap_or_default(),
             deadline: None,
             disconnected: disconnected.clone(),
+            attempts: Attempts::default(),
         };
         let call_of_handler = Call { caller, key, extensions: Extensions::new() };
         let handler = Ready { handler, call: call_of_handler, mode: policies.mode };
@@ -319,6 +326,11 @@ where
 {
     fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.call.extensions
+    }
+
+    /// A redelivery runs it again.
+    fn repeated(&self) -> Option<Handler<RunAnswer<C, E>>> {
+        None
     }
 
     fn run(self: Box<Self>) -> BoxFuture<'static, RunAnswer<C, E>> {

@@ -10,6 +10,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pub struct StoreError {
     kind: StoreErrorKind,
     may_have_happened: bool,
+    is_guess: bool,
     source: Option<BoxError>,
 }
 
@@ -23,6 +24,17 @@ impl StoreError {
     /// attempt.
     pub fn after_a_lost_answer(self) -> Self {
         Self { may_have_happened: true, ..self }
+    }
+
+    /// Says that the kind is a guess, because the server's answer does not tell it. The layer does not repeat a call because of one.
+    pub fn by_a_guess(self) -> Self {
+        Self { is_guess: true, ..self }
+    }
+
+    /// Returns whether the server has said that the transaction lost against another one: the call had no effect, and may succeed if it runs
+    /// again.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.kind == StoreErrorKind::Conflict && !self.is_guess && !self.may_have_happened
     }
 
     /// Returns the kind of the error.
@@ -40,7 +52,7 @@ impl StoreError {
 
 impl From<StoreErrorKind> for StoreError {
     fn from(kind: StoreErrorKind) -> Self {
-        Self { kind, may_have_happened: kind == StoreErrorKind::Interrupted, source: None }
+        Self { kind, may_have_happened: kind == StoreErrorKind::Interrupted, is_guess: false, source: None }
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::policy::Limits;
 
-/// The default of [`StoreSettings::status_timeout`], and of a status resolver's time.
+/// How long a replay waits for the status of the created resource, from the store or from a resolver. Nobody would tune it: a slower status is
+/// `processing`.
 pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The settings of a layer that its store keeps: [`Store::set_up`](super::Store::set_up).
@@ -13,6 +14,4 @@ pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 pub struct StoreSettings {
     /// The limits of the layer. A store keeps those of transactions and of records.
     pub limits: Limits,
-    /// How long a claim waits for the status of the created resource; `None` for the store's default.
-    pub status_timeout: Option<Duration>,
 }

@@ -10,7 +10,7 @@ enum Kind {
 use Kind::{Counter, Gauge, Histogram};
 
 /// The kind, the name, the unit and the description of each metric.
-const METRICS: [(Kind, &str, Unit, &str); 29] = [
+const METRICS: [(Kind, &str, Unit, &str); 32] = [
     (Counter, "idempotency_calls_total", Unit::Count, "Calls with a key, by how the layer answered."),
     (
         Counter,
@@ -21,6 +21,7 @@ const METRICS: [(Kind, &str, Unit, &str); 29] = [
     (Counter, "idempotency_cached_replays_total", Unit::Count, "Replays from memory, without a request to the store."),
     (Counter, "idempotency_dead_letters_total", Unit::Count, "Messages that belong to the dead letters."),
     (Counter, "idempotency_degraded_total", Unit::Count, "Replays without their status or metadata."),
+    (Counter, "idempotency_handler_timeouts_total", Unit::Count, "Handlers that took longer than handler_timeout."),
     (
         Counter,
         "idempotency_lease_lost_total",
@@ -30,6 +31,12 @@ const METRICS: [(Kind, &str, Unit, &str); 29] = [
     (Counter, "idempotency_outcomes_given_up_total", Unit::Count, "Outcomes that will not be recorded."),
     (Counter, "idempotency_overloaded_total", Unit::Count, "Calls refused because of a limit of the layer."),
     (Counter, "idempotency_rejected_total", Unit::Count, "Refused calls, by the reason that the client got."),
+    (
+        Counter,
+        "idempotency_reruns_total",
+        Unit::Count,
+        "Further attempts at calls whose transaction lost against another one.",
+    ),
     (Counter, "idempotency_settle_failures_total", Unit::Count, "Attempts to record an outcome that failed."),
     (
         Counter,
@@ -53,6 +60,12 @@ const METRICS: [(Kind, &str, Unit, &str); 29] = [
     ),
     (Counter, "idempotency_unprotected_total", Unit::Count, "Calls with a key that ran unprotected."),
     (Counter, "idempotency_withheld_replays_total", Unit::Count, "Replays that the application's hooks did not give."),
+    (
+        Gauge,
+        "idempotency_handlers_left",
+        Unit::Count,
+        "Handlers that took too long and still run, because they block their threads.",
+    ),
     (Gauge, "idempotency_in_flight", Unit::Count, "Calls in flight."),
     (Gauge, "idempotency_outcomes_waiting", Unit::Count, "Outcomes that are being recorded in the background."),
     (Gauge, "idempotency_reserved", Unit::Count, "Calls that hold their key."),

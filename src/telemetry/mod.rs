@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key to procedures that are opted in, by how the layer answered: `first`, `replayed`, `rejected`, `unprotected`; and refused requests of the [`OperationService`](crate::operations) |
 //! | `idempotency_abandoned_total` | `procedure`, `verdict` | decisions about calls whose lease ended without an outcome: `rerun`, or a reconciler's `completed`, `not_executed`, `unknown`; retries that are refused do not count |
+//! | `idempotency_handler_timeouts_total` | `procedure` | handlers that took longer than [`handler_timeout`](crate::policy::Policies::handler_timeout) |
 //! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
 //! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the [reason](crate::rejection::Reason) that the client got |
 //! | `idempotency_overloaded_total` | `limit`, `of` | calls that were refused because of one of the [limits](crate::policy::Limits) of the layer, by its name, and whose it is: `server` or `caller` |
@@ -14,6 +15,7 @@
 //! | `idempotency_dead_letters_total` | `procedure`, `cause` | messages of [operations](crate::run) that belong to the dead letters ([`DeadLetter`](crate::run::DeadLetter)) |
 //! | `idempotency_cached_replays_total` | `procedure` | replays from memory, without a request to the store; `idempotency_calls_total` counts them as `replayed`, too |
 //! | `idempotency_withheld_replays_total` | `procedure`, `hook` | replays that the application's hooks did not give: `authorizer`, `rebuilder` |
+//! | `idempotency_reruns_total` | `procedure` | further attempts at calls whose transaction lost against another one |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_outcomes_given_up_total` | `procedure`, `step` | outcomes that will not be recorded: `complete`, `release` or `abandon` |
 //! | `idempotency_shared_statement_failures_total` | `kind` | statements for several calls that the store in PostgreSQL has refused: their calls are repeated one by one |
@@ -23,6 +25,7 @@
 //!
 //! | gauge | shows |
 //! |---|---|
+//! | `idempotency_handlers_left` | reserved and unprotected handlers that took too long, were answered for, and still run, because they block their threads |
 //! | `idempotency_in_flight` | calls with a key, or in a transaction, from their heads to the records of their outcomes |
 //! | `idempotency_waiting` | calls that wait for the call that holds their key |
 //! | `idempotency_watching` | requests that wait for the end of a call with [`WaitOperation`](crate::operations) |
@@ -50,12 +53,14 @@
 //! | span | lasts | `outcome` |
 //! |---|---|---|
 //! | `idempotency.claim` | until the store has answered a claim | `acquired`, `taken_over`, `replay`, `in_progress`, `mismatch`, `unknown`; or the [kind](crate::store::StoreErrorKind) of the store's error |
-//! | `idempotency.execute` | as long as the handler | `Ok`, or the code of its error, such as `NotFound`; `panicked` |
-//! | `idempotency.record` | until the outcome is recorded | reserved: `completed`, `released`, `abandoned`, or `not_yet` if it is tried again in the background. Transactional: `committed`, `rolled_back`, `superseded`, `refused` |
+//! | `idempotency.execute` | as long as the handler | `Ok`, or the code of its error, such as `NotFound`; `panicked`; `dropped` when its time was up, or its client gone |
+//! | `idempotency.record` | until the outcome is recorded | reserved: `completed`, `released`, `abandoned`, or `not_yet` if it is tried again in the background. Transactional: `committed`, `rolled_back`, `lost`, `superseded`, `refused` |
 //! | `idempotency.replay` | no time | it has none, but `first_call.traceparent`: the `traceparent` of the call that is replayed, if that had one |
 //!
 //! A request of the [`OperationService`](crate::operations) has a span `idempotency.look_up` for each question to the store; its `outcome`
 //! is the state of the key (`absent`, `running`, `completed`, `failed`, `unknown`, `expired`), or the kind of the store's error.
+//!
+//! A handler that runs again has the number of attempts before it in the field `reruns` of its span.
 //!
 //! All have the field `procedure`, and `key` if the layer has a secret to hash keys with
 //! ([`log_key_hashes_with`](crate::layer::IdempotencyLayerBuilder::log_key_hashes_with), [`key_hash`]). Without a subscriber that takes them
@@ -71,6 +76,7 @@ mod chain;
 mod held_key_count;
 mod idle_transactions;
 mod key_hash;
+mod left_handler_count;
 mod procedure;
 mod rare_lines;
 mod spans;
@@ -84,6 +90,7 @@ pub(crate) use self::{
     catalogue::describe,
     chain::Chain,
     held_key_count::HeldKeyCount,
+    left_handler_count::LeftHandlerCount,
     procedure::{ProcedureTelemetry, Unprotected},
     rare_lines::rarely,
     spans::{Spans, ended, executed, traceparent},

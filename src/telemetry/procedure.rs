@@ -46,6 +46,15 @@ impl ProcedureTelemetry {
         Self { path, first, rejected, replayed, unprotected, times, rare, idle_transactions }
     }
 
+    /// Logs that a field of the request looks like one that has the key.
+    pub(crate) fn may_have_key_field(&self, field: &str) {
+        tracing::info!(
+            procedure = &*self.path,
+            field,
+            "a field of the request has the format UUID4, as AIP-155 has it for a request id; if clients send the key there, set key_field to it"
+        );
+    }
+
     /// Measures a step that has ended.
     pub(crate) fn took(&self, step: TimedStep, since: Instant) {
         self.times.took(step, since);
@@ -54,6 +63,25 @@ impl ProcedureTelemetry {
     pub(crate) fn first(&self) {
         count(&self.first);
         tracing::debug!(procedure = &*self.path, "acquired the idempotency key; running the handler");
+    }
+
+    /// Counts a call that runs again, because its transaction has lost against another one.
+    pub(crate) fn rerun(&self) {
+        counter!("idempotency_reruns_total", "procedure" => self.path.to_string()).increment(1);
+        tracing::debug!(procedure = &*self.path, "the transaction lost against another one; running the handler again");
+    }
+
+    /// Counts a handler that took too long.
+    pub(crate) fn handler_timed_out(&self) {
+        counter!("idempotency_handler_timeouts_total", "procedure" => self.path.to_string()).increment(1);
+        if let Some(calls) = self.rare.calls("handler_timed_out", "") {
+            tracing::warn!(
+                procedure = &*self.path,
+                calls,
+                "handlers took longer than handler_timeout; a transaction is rolled back, and a reserved key is decided when its lease has ended \
+                 (on_lease_ended)"
+            );
+        }
     }
 
     pub(crate) fn replayed(&self) {

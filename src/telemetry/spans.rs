@@ -41,8 +41,11 @@ impl Spans {
         span!("idempotency.look_up", self, procedure, key)
     }
 
-    pub(crate) fn execute(&self, procedure: &str, key: &Uuid) -> Span {
-        span!("idempotency.execute", self, procedure, key)
+    /// `reruns` is the number of attempts before this one.
+    pub(crate) fn execute(&self, procedure: &str, key: &Uuid, reruns: u32) -> Span {
+        let reruns = Some(reruns).filter(|&reruns| reruns > 0);
+        let span = info_span!(target: TARGET, "idempotency.execute", procedure, key = Empty, outcome = Empty, reruns);
+        self.keyed(span, key)
     }
 
     pub(crate) fn record(&self, procedure: &str, key: &Uuid) -> Span {

@@ -72,6 +72,7 @@ macro_rules! reasons {
         ///         Reason::of(status),
         ///         Some(
         ///             Reason::Conflict
+        ///                 | Reason::HandlerTimeout
         ///                 | Reason::InProgress
         ///                 | Reason::Overloaded
         ///                 | Reason::RequestTimeout
@@ -127,6 +128,8 @@ reasons! {
     CallerInvalid = "IDEMPOTENCY_CALLER_INVALID", [Internal], NotLookedAt;
     /// the call conflicted with another call and had no effect | `RetryInfo`
     Conflict = "IDEMPOTENCY_CONFLICT", [Aborted], Again;
+    /// the handler took longer than `handler_timeout` | `RetryInfo`; metadata `outcome` = `rolled_back`: it had no effect; or `unknown`: it may still take effect
+    HandlerTimeout = "IDEMPOTENCY_HANDLER_TIMEOUT", [DeadlineExceeded], Again;
     /// the first call is still running | `RetryInfo`
     InProgress = "IDEMPOTENCY_IN_PROGRESS", [Aborted], Running;
     /// the key is a UUID of version 7 older than the retention, it has no record, and the policy is to refuse

@@ -22,13 +22,15 @@ use crate::{
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
     rejection::Rejection,
-    store::{CommitOutcome, Completion, RollBackOutcome, StoreTransaction, StoredResponse},
+    store::{CommitOutcome, Completion, RollBackOutcome, StoreError, StoreTransaction, StoredResponse},
     telemetry::{self, TimedStep},
 };
 
 /// A call whose outcome was to be recorded.
 pub(in crate::engine) enum Settled<A> {
     Answered(A),
+    /// The transaction has lost against another one, and is rolled back: the call may run again. The error is that of its record or COMMIT.
+    Lost(Option<StoreError>),
     /// The record is another call's, which the caller has to be answered with.
     Superseded,
 }
@@ -43,16 +45,24 @@ pub(in crate::engine) async fn settle<A: Answer>(
     outcome: Outcome<A>,
     leader: Option<&Leader>,
 ) -> Settled<A> {
+    let began = std::time::Instant::now();
+    let span = engine.spans.record(call.procedure.path(), call.reservation.key.as_uuid());
+    let may_run_again = !outcome.say.effect_committed;
+    // Checked first: whatever the handler has said and answered, a further attempt may succeed.
+    if key.is_in_conflict(outcome.answer.error()) {
+        Box::pin(record::let_go(engine, call, key, Disposition::Release)).instrument(span.clone()).await;
+        telemetry::ended(&span, &CallEnd::LOST);
+        call.procedure.telemetry().took(TimedStep::Record, began);
+        return if may_run_again {
+            Settled::Lost(None)
+        } else {
+            Settled::Answered(A::reject(call, Rejection::Conflict))
+        };
+    }
     let disposition = disposition::of(engine, call, &outcome);
     let expiry =
         disposition.retention().map(|retention| Expiry::of_new_record(claimed, ClockReading::now(), retention));
     let mut for_followers = leader.and_then(|leader| for_followers(engine, call, &disposition, leader));
-    let in_conflict = match &key {
-        HeldKey::Reservation(_) => false,
-        HeldKey::Transaction(transaction) => transaction.is_in_conflict(outcome.answer.error()),
-    };
-    let began = std::time::Instant::now();
-    let span = engine.spans.record(call.procedure.path(), call.reservation.key.as_uuid());
     let past = disposition.past();
     let outcome_of_error = match disposition {
         Disposition::Complete(_) => Some(ErrorOutcome::Kept),
@@ -67,7 +77,7 @@ pub(in crate::engine) async fn settle<A: Answer>(
                 if progress == RecordProgress::Recorded { CallEnd::Recorded } else { CallEnd::AsAnswered }
             }
             HeldKey::Transaction(transaction) => {
-                let ended = end(call, transaction, disposition, in_conflict).await;
+                let ended = end(call, transaction, disposition).await;
                 telemetry::ended(&span, &ended.name());
                 ended
             }
@@ -80,6 +90,8 @@ pub(in crate::engine) async fn settle<A: Answer>(
         CallEnd::AsAnswered => (outcome.answer, None),
         CallEnd::Recorded => (outcome.answer, outcome_of_error),
         CallEnd::RolledBack => (outcome.answer, Some(ErrorOutcome::Freed)),
+        CallEnd::Lost(error) if may_run_again => return Settled::Lost(Some(error)),
+        CallEnd::Lost(error) => return Settled::Answered(A::reject(call, not_committed(&call.procedure, &error))),
         CallEnd::Rejected(rejection) => return Settled::Answered(A::reject(call, rejection)),
         CallEnd::Superseded => return Settled::Superseded,
     };
@@ -119,6 +131,8 @@ enum CallEnd {
     Recorded,
     /// As the handler's response says: the transaction is rolled back.
     RolledBack,
+    /// Rolled back, because it has lost against another transaction.
+    Lost(StoreError),
     /// Rolled back, or unknown.
     Rejected(Rejection),
     /// Rolled back, because another call is recorded.
@@ -126,10 +140,14 @@ enum CallEnd {
 }
 
 impl CallEnd {
+    /// The name of the end of a transaction that has lost.
+    const LOST: &str = "lost";
+
     /// The name of the end of a transaction, for the span.
     fn name(&self) -> &'static str {
         match self {
             Self::AsAnswered | Self::RolledBack => "rolled_back",
+            Self::Lost(_) => Self::LOST,
             Self::Recorded => "committed",
             Self::Rejected(_) => "refused",
             Self::Superseded => "superseded",
@@ -138,17 +156,7 @@ impl CallEnd {
 }
 
 /// Commits a transaction, or rolls it back.
-async fn end(
-    call: &ProtectedCall,
-    transaction: Box<dyn StoreTransaction>,
-    disposition: Disposition,
-    in_conflict: bool,
-) -> CallEnd {
-    // Checked first: whatever response the handler made of the conflict, a retry may succeed.
-    if in_conflict {
-        transaction.roll_back().await;
-        return CallEnd::Rejected(Rejection::Conflict);
-    }
+async fn end(call: &ProtectedCall, transaction: Box<dyn StoreTransaction>, disposition: Disposition) -> CallEnd {
     let completion = match disposition {
         Disposition::Complete(completion) => Some(completion),
         Disposition::Forget => None,
@@ -166,6 +174,7 @@ async fn end(
     match transaction.commit(completion).await {
         Ok(CommitOutcome::Committed) => CallEnd::Recorded,
         Ok(CommitOutcome::Superseded) => CallEnd::Superseded,
+        Err(error) if error.has_lost() => CallEnd::Lost(error),
         Err(error) => CallEnd::Rejected(not_committed(&call.procedure, &error)),
     }
 }

@@ -1,6 +1,6 @@
 //! The state that the calls of one layer share.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use crate::{
     engine::{
@@ -20,8 +20,6 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<dyn DynStore>,
     /// Reports the status of a resource; `None`: the store reports it with the claim.
     pub(crate) status_resolver: Option<Box<dyn DynStatusResolver>>,
-    /// The longest time that a status may take.
-    pub(crate) status_timeout: Duration,
     pub(crate) reconcilers: Reconcilers,
     pub(crate) replay_hooks: ReplayHooks,
     pub(crate) responses: ResponseSettings,

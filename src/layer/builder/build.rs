@@ -19,7 +19,7 @@ use crate::{
     },
     layer::{layer::IdempotencyLayer, shared::Shared, unprotected::UnprotectedKeys},
     policy::{Limits, ProcedureBuilder},
-    store::{DynStore, STATUS_TIMEOUT, StoreSettings},
+    store::{DynStore, StoreSettings},
     telemetry,
 };
 #[cfg(feature = "connect")]
@@ -71,13 +71,12 @@ impl IdempotencyLayerBuilder {
             translator(&pool, self.request_limits, self.ignore_unknown_fields, &unprotected_keys, &procedures);
         telemetry::describe();
         let engine = self.store.map(|store| {
-            store.set_up(&StoreSettings { limits: self.limits, status_timeout: self.status_timeout });
+            store.set_up(&StoreSettings { limits: self.limits });
             let capacity = store.transaction_capacity();
             let lines = Lines::new(&self.limits, capacity.map_or(usize::MAX, |capacity| capacity.of_a_caller));
             Arc::new(Engine {
                 store,
                 status_resolver: self.status_resolver,
-                status_timeout: self.status_timeout.unwrap_or(STATUS_TIMEOUT),
                 reconcilers: self.reconcilers,
                 replay_hooks: self.replay_hooks,
                 responses: ResponseSettings { metadata_filter, max_bytes: self.max_response_bytes },

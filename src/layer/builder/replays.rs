@@ -74,19 +74,12 @@ impl IdempotencyLayerBuilder {
 
     /// Sets how the layer finds out the status of created resources. Defaults to the status that the store's claim
     /// returns, if its resource types are [tracked](crate::store::ResourceType::tracked).
+    ///
+    /// A replay waits for its status for 250 milliseconds, and reports `processing` after that, with a warning in the log. The store asks for the
+    /// status together with the claim, and waits for at most a quarter of its `timeout`. If that takes longer, the claim is sent again without
+    /// it, on another connection; while a quarter of the pool waits for statuses that are overdue, further claims do not ask for theirs.
     pub fn status_resolver(mut self, resolver: impl StatusResolver) -> Self {
         self.status_resolver = Some(Box::new(resolver));
-        self
-    }
-
-    /// Sets how long a replay waits for the status of the created resource, from the [status resolver](Self::status_resolver) or
-    /// from the store. After that the replay reports `processing`, with a warning in the log. From 1 millisecond to 1 hour; the store in
-    /// PostgreSQL waits for at most a quarter of its `timeout`. Defaults to 250 milliseconds.
-    ///
-    /// The store asks for the status together with the claim. If that takes longer, the claim is sent again without it, on another
-    /// connection; while a quarter of the pool waits for statuses that are overdue, further claims do not ask for theirs.
-    pub fn status_timeout(mut self, timeout: Duration) -> Self {
-        self.status_timeout = Some(timeout);
         self
     }
 }

@@ -56,7 +56,7 @@ impl<D: Driver> SqlStore<D> {
         self.with_connections(|connections| connections.common_path(is_on))
     }
 
-    /// Sets how long a claim waits for the status. Only for tests: it is a setting of the layer.
+    /// Sets how long a claim waits for the status. Only for tests.
     #[doc(hidden)]
     pub fn status_timeout(self, timeout: Duration) -> Self {
         self.with_connections(|connections| connections.status_timeout(timeout))

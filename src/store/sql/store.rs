@@ -385,9 +385,6 @@ impl<D: Driver> Store for SqlStore<D> {
     fn set_up(&self, settings: &StoreSettings) {
         self.limits.set_records(settings.limits.records);
         self.permits.limit(settings.limits.transactions);
-        if let Some(timeout) = settings.status_timeout {
-            self.connections.set_status_timeout(timeout);
-        }
     }
 
     fn transaction_capacity(&self) -> Option<TransactionCapacity> {

@@ -83,7 +83,7 @@ async fn takes_no_lock() {
         client.batch_execute("BEGIN").await.expect("a transaction");
         let take = take.replace("$1", &format!("'{id}'::uuid")).replace("$2", &format!("'{id}'::uuid"));
         let take = take.replace("$3", &format!("'{id}'")).replace("$4", "60").replace("$5", "NULL");
-        let take = take.replace("$6", "NULL::text[]").replace("$7", &until);
+        let take = take.replace("$6", "NULL::text[]").replace("$7", &until).replace("$8", "false");
         assert_eq!(client.query_typed_one(&take, &[]).await.expect("an answer").get::<_, bool>("is_free"), locks == 1);
         let held = "pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
         assert_eq!(count(&client, held).await, locks, "{state}");

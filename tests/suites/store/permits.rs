@@ -68,7 +68,7 @@ async fn no_more_transactions_are_open_than_the_layer_allows() {
     let (_, store) = pool_of(&database, 8);
     let limits = Limits { transactions: Limit::new(3, 1), ..Limits::default() };
     // Clones share them.
-    store.clone().set_up(&StoreSettings { limits, status_timeout: None });
+    store.clone().set_up(&StoreSettings { limits });
     let user = Uuid::new_v4();
     let open = [begin(&store, user).await, begin(&store, Uuid::new_v4()).await];
     assert_eq!(kind(begin(&hasty(&store), user).await), StoreErrorKind::UserLimit);

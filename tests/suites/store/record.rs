@@ -266,7 +266,7 @@ pub(crate) async fn count(client: &Client, from: &str) -> i64 {
 /// The store with a limit of the records that one user may have.
 pub(crate) fn limited(store: PostgresStore, records: u64) -> PostgresStore {
     let limits = Limits { records: Some(records), ..Limits::default() };
-    store.set_up(&StoreSettings { limits, status_timeout: None });
+    store.set_up(&StoreSettings { limits });
     store
 }
 

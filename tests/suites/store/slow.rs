@@ -7,7 +7,6 @@ use futures_util::{
     future::{Either, select},
 };
 use tokio::time::timeout;
-use tonic_idempotency::store::StatusError;
 use tonic_idempotency_tests::Lines;
 use tracing::level_filters::LevelFilter;
 
@@ -63,19 +62,6 @@ async fn a_completed_call_is_replayed_in_either_mode_whatever_its_status_does() 
             replayed(refused).status.expect_err("the status is not known");
         }
     }
-}
-
-/// The time is a setting of the layer, which tells its store. Here it is less than the status takes, and the store's own would be more.
-#[tokio::test]
-async fn a_status_has_the_time_that_the_layer_gives_it() {
-    let database = Database::new().await;
-    let claim = completed(&database).await;
-    let owner = database.owner().await;
-    owner.batch_execute(&SLOW_STATUS.replace("600", "20")).await.expect("a slow status");
-    let store = patient(database.pool(4));
-    store.clone().set_up(&StoreSettings { limits: Limits::default(), status_timeout: Some(Duration::from_millis(50)) });
-    let outcome = store.claim(&again(&claim)).await.expect("the store answers");
-    assert!(matches!(replayed(outcome).status, Err(StatusError::TimedOut)));
 }
 
 /// The connection of the slow status goes back to the pool when it has answered, and not before.

@@ -615,6 +615,11 @@ pub struct Procedure {
     /// EXPIRED_KEY_POLICY_RUN. Keys of other forms have no age.
     #[prost(enumeration = "ExpiredKeyPolicy", tag = "23")]
     pub expired_keys: i32,
+    /// The time within which the handler has to end, from its first begin, whatever the caller's deadline. Afterwards the call is
+    /// answered with IDEMPOTENCY_HANDLER_TIMEOUT, and a transaction rolled back. More than zero, at most ten years. Defaults to the
+    /// layer's (1 hour).
+    #[prost(message, optional, tag = "24")]
+    pub handler_timeout: ::core::option::Option<::prost_types::Duration>,
     /// Types of error details that are not stored with a final error: full names such as `google.rpc.DebugInfo`, or `*`
     /// for all details and the message. The first caller gets them, a replay does not. Defaults to none.
     #[prost(string, repeated, tag = "30")]

@@ -99,6 +99,15 @@ pub(in crate::store::sql) async fn look<D: ConnectionPool>(
     claim: &Claim,
     options: TransactionOptions,
 ) -> Result<ClaimOutcome, StoreError> {
+    look_for_row(connections, claim, options).await.map(|(outcome, _)| outcome)
+}
+
+/// As [`look`]. Returns also whether the key has a row.
+pub(in crate::store::sql) async fn look_for_row<D: ConnectionPool>(
+    connections: &Connections<D>,
+    claim: &Claim,
+    options: TransactionOptions,
+) -> Result<(ClaimOutcome, bool), StoreError> {
     let operation = &StoreOperation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
     operation.run(|attempt| look_alone(operation, claim, options, attempt), |_| true).await
 }
@@ -116,7 +125,7 @@ pub(in crate::store::sql) async fn look_for_record<D: ConnectionPool>(
         if attempt.together {
             return find(operation, lanes, queued, attempt).await;
         }
-        look_alone(operation, claim, options, attempt).await.map(Some)
+        look_alone(operation, claim, options, attempt).await.map(|(outcome, _)| Some(outcome))
     };
     let found = operation.run(ask, |_| true).await?;
     Ok(found.filter(|outcome| !outcome.holds_key()))
@@ -130,12 +139,14 @@ async fn look_alone<D: ConnectionPool>(
     claim: &Claim,
     options: TransactionOptions,
     attempt: AttemptPlan,
-) -> Result<ClaimOutcome, Failure> {
-    let begin = Begin::new(claim, options, attempt, LOOK);
+) -> Result<(ClaimOutcome, bool), Failure> {
+    let begin = Begin::new(claim, options, attempt.status_of(claim), LOOK);
     let sql = &operation.connections().sql().begin;
     let rows = operation.call(attempt, Statement { sql, parameters: &begin.parameters() }, false).await?;
     let row = only_row(rows).map_err(Failure::of_answer)?;
-    claim_outcome(claim, &row, attempt.with_status).map_err(Failure::Corrupt)
+    let outcome = claim_outcome(claim, &row, attempt.with_status).map_err(Failure::Corrupt)?;
+    let recorded: Option<&str> = column(&row, "recorded_procedure").map_err(Failure::Corrupt)?;
+    Ok((outcome, recorded.is_some()))
 }
 
 /// Looks for the claim's record by the first attempt, together with other claims; `None` if the claim itself has to decide.
@@ -217,7 +228,7 @@ impl<'a> Begin<'a> {
     pub(in crate::store::sql) fn new(
         claim: &'a Claim,
         options: TransactionOptions,
-        attempt: AttemptPlan,
+        resource_type: Option<&'a str>,
         until: f64,
     ) -> Self {
         Self {
@@ -228,7 +239,7 @@ impl<'a> Begin<'a> {
             idle: options.idle.as_secs_f64(),
             on_lease_ended: on_lease_ended(claim),
             on_foreign_reservation: on_foreign_reservation(claim),
-            resource_type: attempt.status_of(claim),
+            resource_type,
             settings: settings(&claim.session),
             until,
         }

@@ -1,13 +1,6 @@
 //! Connections from a pool, and the settings of the operations on them.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -47,8 +40,7 @@ pub(in crate::store::sql) struct Connections<D: ConnectionPool> {
     contact: Arc<Contact>,
     reconnection: Arc<Reconnection>,
     timeout: Duration,
-    /// In microseconds. Clones have the same, since the layer sets it last.
-    status_timeout: Arc<AtomicU64>,
+    status_timeout: Duration,
     /// How many statuses may be overdue at once: each keeps a connection from the others.
     overdue_statuses: Arc<Semaphore>,
 }
@@ -57,7 +49,6 @@ impl<D: ConnectionPool> Connections<D> {
     pub(in crate::store::sql) fn new(driver: D, resource_types: Arc<ResourceTypes>) -> Self {
         let overdue_statuses = Arc::new(Semaphore::new(quarter(&driver)));
         let sql = Arc::new(Sql::new(Schema::default(), resource_types));
-        let status_timeout = Arc::new(AtomicU64::new(micros(STATUS_TIMEOUT)));
         Self {
             driver,
             sql,
@@ -67,7 +58,7 @@ impl<D: ConnectionPool> Connections<D> {
             contact: Arc::default(),
             reconnection: Arc::default(),
             timeout: TIMEOUT,
-            status_timeout,
+            status_timeout: STATUS_TIMEOUT,
             overdue_statuses,
         }
     }
@@ -92,12 +83,7 @@ impl<D: ConnectionPool> Connections<D> {
     }
 
     pub(in crate::store::sql) fn status_timeout(self, timeout: Duration) -> Self {
-        Self { status_timeout: Arc::new(AtomicU64::new(micros(timeout))), ..self }
-    }
-
-    /// Sets the time that a status may take, for all clones.
-    pub(in crate::store::sql) fn set_status_timeout(&self, timeout: Duration) {
-        self.status_timeout.store(micros(timeout), Ordering::Relaxed);
+        Self { status_timeout: timeout, ..self }
     }
 
     /// Returns the same settings for another pool, whose parked connections and turns these are.
@@ -167,8 +153,7 @@ impl<D: ConnectionPool> Connections<D> {
     /// Returns how long a claim waits for the status before it is sent again without it; `None` if it is to be sent
     /// without it at once, because too many statuses are overdue.
     pub(in crate::store::sql) fn time_for_status(&self) -> Option<Duration> {
-        (self.overdue_statuses.available_permits() > 0)
-            .then(|| Duration::from_micros(self.status_timeout.load(Ordering::Relaxed)))
+        (self.overdue_statuses.available_permits() > 0).then_some(self.status_timeout)
     }
 
     /// Counts a status as overdue until the permit is dropped.
@@ -229,12 +214,6 @@ impl<D: ConnectionPool> fmt::Debug for Connections<D> {
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
-}
-
-/// Returns a time in microseconds, from 1 millisecond to 1 hour.
-fn micros(time: Duration) -> u64 {
-    let [shortest, longest] = TIMEOUTS;
-    u64::try_from(time.clamp(shortest, longest).as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Returns the share of an operation's time after which a further attempt is made beside one that has not answered.

@@ -1,4 +1,4 @@
-SELECT CASE WHEN t.held THEN tenant.idempotency_is_free($1, $2) ELSE false END AS is_free,
+SELECT CASE WHEN t.held AND NOT $8 THEN tenant.idempotency_is_free($1, $2) ELSE coalesce(t.held, false) END AS is_free,
        pg_catalog.pg_backend_pid() AS pid,
        pg_catalog.date_part('epoch', pg_catalog.now()) AS begun
 FROM (

@@ -13,10 +13,11 @@ use super::{
     in_transaction::InTransaction,
     lookup::look_up,
     record::{ClaimedKey, Record},
-    take::{BegunTransaction, start, take},
+    take::{BegunTransaction, ask, start, take},
 };
 use crate::{
     caller::OwnerId,
+    policy::Isolation,
     store::{
         BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, RollBackOutcome,
         StoreError, StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions, TransactionTimes,
@@ -25,7 +26,7 @@ use crate::{
             batch::Lanes,
             calls::{
                 AdmittedCall,
-                claim::{look, look_for_record},
+                claim::{Begin, look, look_for_record, look_for_row},
             },
             connections::{Connections, Permits, Reset},
             driver::{Connection as _, Driver, DriverError, Session, Statement, Value},
@@ -66,6 +67,30 @@ pub(in crate::store::sql) struct Transactions<D: Driver> {
     pub(in crate::store::sql) look_ups: Connections<D>,
     pub(in crate::store::sql) lanes: Lanes<D>,
     pub(in crate::store::sql) permits: Permits,
+}
+
+/// Looks at a key whose lock a serializable transaction holds: outside of it, so that it has read nothing of a key that has no row. No other
+/// transaction can record it now. Returns also whether it has no row.
+async fn look_beside<D: Driver>(
+    connection: &mut InTransaction<D>,
+    look_ups: &Connections<D>,
+    claim: &Claim,
+    options: TransactionOptions,
+) -> Result<(ClaimOutcome, bool), StoreError> {
+    let deadline = look_ups.deadline();
+    match look_for_row(look_ups, claim, options).await? {
+        (_, false) => return Ok((ClaimOutcome::Acquired, true)),
+        (final_one @ (ClaimOutcome::Mismatch(_) | ClaimOutcome::Replay(_)), true) => return Ok((final_one, false)),
+        // It may be replaced, and is read in the transaction. The lock, which looks like another call's, is the transaction's own.
+        (_, true) => {}
+    }
+    // It is not late either: its lock is held.
+    let any = Begin::new(claim, options, None, f64::INFINITY);
+    match timeout_at(deadline, ask(&mut **connection, look_ups.sql(), any, options)).await {
+        Ok(Ok(row)) => claim_outcome(claim, &row, false).map(|outcome| (outcome, false)),
+        Ok(Err(error)) => Err(StoreError::new(Fault::of(&error).kind(), error)),
+        Err(elapsed) => Err(StoreError::new(StoreErrorKind::Unreachable, elapsed)),
+    }
 }
 
 /// An open transaction.
@@ -114,10 +139,16 @@ impl<D: Driver> OpenTransaction<D> {
         let begin = |attempt| Box::pin(take(operation, claim, options, attempt));
         let BegunTransaction { asked, found } =
             operation.run(begin, |taken| !taken.may_be_held_by_another_attempt()).await?;
-        let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
-        let outcome = match &found {
-            None => Ok(ClaimOutcome::Acquired),
-            Some((row, attempt)) => claim_outcome(claim, row, attempt.with_status),
+        let mut connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
+        let (outcome, was_free) = match &found {
+            None if options.isolation == Isolation::Serializable => {
+                match Box::pin(look_beside(&mut connection, look_ups, claim, options)).await {
+                    Ok((outcome, is_free)) => (Ok(outcome), is_free),
+                    Err(error) => (Err(error), false),
+                }
+            }
+            None => (Ok(ClaimOutcome::Acquired), true),
+            Some((row, attempt)) => (claim_outcome(claim, row, attempt.with_status), false),
         };
         outcome.iter().for_each(|outcome| lanes.prediction.note(!outcome.holds_key()));
         let taken_over = match outcome {
@@ -135,7 +166,7 @@ impl<D: Driver> OpenTransaction<D> {
         let claimed = ClaimedKey {
             claim: claim.clone(),
             resource_types: Arc::clone(resource_types),
-            was_free: found.is_none(),
+            was_free,
             _admitted: admitted,
         };
         let session = Arc::new(D::Session::new(connection));
@@ -200,7 +231,7 @@ impl<D: Driver> OpenTransaction<D> {
                         self.of_violation(error).await
                     }
                     Some(code) if FAILED.contains(&code) && self.session.has_unanswered() => {
-                        Err(StoreError::new(StoreErrorKind::Conflict, error))
+                        Err(StoreError::new(StoreErrorKind::Conflict, error).by_a_guess())
                     }
                     Some(NO_TRANSACTION) => Err(StoreError::new(StoreErrorKind::Refused, ENDED_BY_HANDLER)),
                     // The handler has made it so, and does it each time: the transaction could write when it began.

@@ -2,14 +2,17 @@
 
 use tokio::time::Instant;
 
-use crate::store::{
-    Claim, TransactionOptions,
-    sql::{
-        calls::claim::{Begin, in_time},
-        connections::{AttemptConnection, Connections, Failure, Reset, clock},
-        driver::{Connection as _, Driver, Statement, Value},
-        operation::{AttemptPlan, StoreOperation},
-        statements::{RowOf, begin, column, only_row, settings},
+use crate::{
+    policy::Isolation,
+    store::{
+        Claim, TransactionOptions,
+        sql::{
+            calls::claim::{Begin, in_time},
+            connections::{AttemptConnection, Connections, Failure, Reset, clock},
+            driver::{Connection, Driver, DriverError, Statement, Value},
+            operation::{AttemptPlan, StoreOperation},
+            statements::{RowOf, Sql, begin, column, only_row, settings},
+        },
     },
 };
 
@@ -35,7 +38,8 @@ impl<D: Driver> BegunTransaction<'_, D> {
 }
 
 /// Begins a transaction as an attempt, and claims the key. A free key is taken in one round trip, if the driver can; for any other
-/// key, `tenant.idempotency_begin` decides.
+/// key, `tenant.idempotency_begin` decides. A serializable transaction takes the lock, and does not look: what it reads of the index, and others
+/// write beside it, would be a conflict.
 pub(super) async fn take<'a, D: Driver>(
     operation: &'a StoreOperation<'a, D>,
     claim: &Claim,
@@ -50,7 +54,7 @@ pub(super) async fn take<'a, D: Driver>(
     };
     let sql = connections.sql();
     let settings = settings(&claim.session);
-    let any = || Begin::new(claim, options, attempt, until);
+    let any = || Begin::new(claim, options, attempt.status_of(claim), until);
     let sent = Instant::now();
     // Boxed, because it is uncommon: each call has a place for the largest of its steps.
     if !sql.has_common_path() || settings.is_some_and(|settings| settings.len() > MAX_SETTINGS) {
@@ -64,6 +68,7 @@ pub(super) async fn take<'a, D: Driver>(
         claim.session.user.into(),
         settings.into(),
         until.into(),
+        (options.isolation == Isolation::Serializable).into(),
     ];
     let (asked, row) = start(asked, options, Statement { sql: &sql.take, parameters }).await?;
     clock::read(connections.clock(), sent, &row, "begun");
@@ -109,22 +114,29 @@ async fn find<'a, D: Driver>(
     options: TransactionOptions,
     attempt: AttemptPlan,
 ) -> Result<BegunTransaction<'a, D>, Failure> {
-    let statement = Statement { sql: &connections.sql().begin, parameters: &any.parameters() };
-    let found = async {
-        let row = asked.query(statement).await.and_then(only_row)?;
-        // A rollback to an earlier savepoint would end the settings and locks of the function.
-        if let Some(savepoint) = savepoint(options) {
-            asked.execute(savepoint).await?;
-        }
-        Ok(row)
-    };
-    match found.await {
+    match ask(&mut *asked, connections.sql(), any, options).await {
         Ok(row) => {
             in_time(&row)?;
             Ok(BegunTransaction { asked, found: Some((row, attempt)) })
         }
         Err(error) => Err(asked.failed(error).await),
     }
+}
+
+/// Asks for a key that is not free, in a transaction that may hold its lock.
+pub(super) async fn ask<C: Connection>(
+    connection: &mut C,
+    sql: &Sql,
+    any: Begin<'_>,
+    options: TransactionOptions,
+) -> Result<C::Row, DriverError> {
+    let statement = Statement { sql: &sql.begin, parameters: &any.parameters() };
+    let row = connection.query(statement).await.and_then(only_row)?;
+    // A rollback to an earlier savepoint would end the settings and locks of the function.
+    if let Some(savepoint) = savepoint(options) {
+        connection.execute(savepoint).await?;
+    }
+    Ok(row)
 }
 
 fn savepoint(options: TransactionOptions) -> Option<&'static str> {
