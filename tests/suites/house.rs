@@ -60,7 +60,7 @@ const NO_SETTINGS: [&str; 14] = [
 
 /// The steps of a claim from the engine to its SQL: the file, the code by which it hands the call over, and the file to which.
 const CLAIM: [(&str, &str, &str); 7] = [
-    ("src/engine/mod.rs", "claim(engine, &call).await", "src/engine/claim.rs"),
+    ("src/engine/mod.rs", "claim(engine, call).await", "src/engine/claim.rs"),
     ("src/engine/claim.rs", "engine.store.claim(", "src/store/erased.rs"),
     ("src/store/erased.rs", "Store::claim(self, claim)", "src/store/sql/store.rs"),
     ("src/store/sql/store.rs", "claim::claim(&self.connections", "src/store/sql/calls/claim.rs"),
@@ -71,7 +71,7 @@ const CLAIM: [(&str, &str, &str); 7] = [
 
 /// The same of a claim that begins a transaction.
 const BEGIN: [(&str, &str, &str); 7] = [
-    ("src/engine/mod.rs", "claim(engine, &call).await", "src/engine/claim.rs"),
+    ("src/engine/mod.rs", "claim(engine, call).await", "src/engine/claim.rs"),
     ("src/engine/claim.rs", "engine.store.begin(", "src/store/erased.rs"),
     ("src/store/erased.rs", "Store::begin(self, claim", "src/store/sql/store.rs"),
     ("src/store/sql/store.rs", "OpenTransaction::<D>::begin(", "src/store/sql/transaction/open.rs"),

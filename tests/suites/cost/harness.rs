@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use tokio::runtime::{self, Runtime};
 use tonic_idempotency::{
     layer::IdempotencyLayerBuilder,
-    policy::{Limit, Limits, Procedure},
+    policy::{Limit, Limits, Mode, Procedure},
     store::MemoryStore,
 };
 use tonic_idempotency_tests::shop::proto::shop_server::ShopServer;
@@ -20,7 +20,7 @@ pub(crate) const CREATE: &str = "/shop.v1.Shop/CreateOrder";
 /// Lets its duplicates wait, and creates no tracked resource.
 pub(crate) const CANCEL: &str = "/shop.v1.Shop/Cancel";
 
-/// Not opted in.
+/// Not opted in, but by [`with_transactions`].
 pub(crate) const GET: &str = "/shop.v1.Shop/GetOrder";
 
 /// A service that tonic's server takes.
@@ -56,10 +56,20 @@ pub(crate) fn with_key_field(handler: &Counting, key_field: bool) -> impl Server
     around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(procedure))
 }
 
+/// The same with [`GET`] opted in, in transactional mode.
+pub(crate) fn with_transactions(handler: &Counting) -> impl Server + use<> {
+    let get = Procedure::builder(GET).mode(Mode::Transactional);
+    around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(get))
+}
+
 fn around(handler: &Counting, builder: IdempotencyLayerBuilder) -> impl Server + use<> {
     // Many calls of one user, in flight at once.
     let builder = builder.limits(Limits { in_flight: Limit::new(2000, 2000), ..Limits::default() });
-    builder.store(MemoryStore::new()).build().expect("the layer can be built").layer(bare(handler))
+    builder
+        .store(MemoryStore::new().accept_transactions())
+        .build()
+        .expect("the layer can be built")
+        .layer(bare(handler))
 }
 
 /// A runtime on this thread, whose allocations are then all there are.

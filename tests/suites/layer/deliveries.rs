@@ -119,9 +119,10 @@ async fn whose_ids_have_expired_or_are_ahead_do_not_run() {
 }
 
 /// The reasons for which an operation may be refused, beside an empty id.
-const REFUSALS: [&str; 15] = [
+const REFUSALS: [&str; 16] = [
     "CALLER_INVALID",
     "CONFLICT",
+    "HANDLER_TIMEOUT",
     "IN_PROGRESS",
     "KEY_EXPIRED",
     "KEY_REQUIRED",

@@ -42,6 +42,18 @@ async fn protect_a_call_like_a_uuid() {
     create(&shop, &["Order-17"]).await.expect("another key").assert("processing", false);
 }
 
+/// Firefox, behind a preference, adds a number to each POST without a key.
+#[tokio::test]
+async fn that_firefox_has_chosen_are_keys_only_if_any_text_is_one() {
+    let keys = ["\"18446744073709551615\""];
+    let refused = create(&on(MemoryStore::new(), KeyFormat::Uuid).await, &keys).await;
+    assert_refused(refused, Code::InvalidArgument, Reason::KeyInvalid);
+    let shop = shop().await;
+    let first = create(&shop, &keys).await.expect("the first call");
+    first.assert("processing", false);
+    create(&shop, &keys).await.expect("a replay").assert_replays("processing", &first);
+}
+
 #[tokio::test]
 async fn reach_the_handler_as_their_caller_wrote_them() {
     let shop = shop().await;

@@ -1,7 +1,10 @@
 //! Keys in a field of the message.
 
+use std::{fs, path::PathBuf};
+
 use tonic_idempotency::policy::KeyPolicy;
-use tonic_idempotency_tests::shop::proto::Client;
+use tonic_idempotency_tests::{Lines, shop::proto::Client};
+use tracing::level_filters::LevelFilter;
 
 use crate::prelude::*;
 use crate::raw;
@@ -263,4 +266,37 @@ async fn is_not_looked_for_in_a_message_that_cannot_be_read() {
         assert_eq!(Reason::of(&answer.status()), Some(reason), "{content_type}");
     }
     assert_eq!(shop.handler.started(), 0);
+}
+
+/// As Google's APIs have it. It is not taken for the key: every call without one would be read.
+#[test]
+fn that_has_the_format_of_a_request_id_is_named_in_the_log() {
+    const FIELD_INFO: &str = "syntax = \"proto3\"; package google.api; import \"google/protobuf/descriptor.proto\";
+        extend google.protobuf.FieldOptions { FieldInfo field_info = 291403980; }
+        message FieldInfo { enum Format { FORMAT_UNSPECIFIED = 0; UUID4 = 1; IPV4 = 2; } Format format = 1; }";
+    const BOOKS: &str = "syntax = \"proto3\"; package books.v1; import \"google/api/field_info.proto\";
+        message CreateBook {
+            string address = 1 [(google.api.field_info).format = IPV4];
+            string request_id = 2 [(google.api.field_info).format = UUID4];
+        }
+        message Book {}
+        service Books { rpc Create(CreateBook) returns (Book); rpc Update(Book) returns (Book); }";
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::new_v4().to_string());
+    fs::create_dir_all(folder.join("google/api")).expect("a folder");
+    fs::write(folder.join("google/api/field_info.proto"), FIELD_INFO).expect("a file");
+    fs::write(folder.join("books.proto"), BOOKS).expect("a file");
+    let mut compiler = protox::Compiler::new([&folder]).expect("the folder");
+    let pool = compiler.include_imports(true).open_file("books.proto").expect("it compiles").descriptor_pool();
+    fs::remove_dir_all(folder).expect("the folder goes");
+
+    let (lines, _collecting) = Lines::collect(LevelFilter::INFO);
+    let build = |create: ProcedureBuilder| {
+        let builder = IdempotencyLayer::builder(pool.clone()).store(MemoryStore::new());
+        builder.procedure(create).procedure(Procedure::builder("books.v1.Books/Update")).build().expect("a layer");
+        lines.take()
+    };
+    let logged = build(Procedure::builder("books.v1.Books/Create"));
+    assert_eq!(logged.lines().count(), 1, "{logged}");
+    assert!(logged.contains("/books.v1.Books/Create") && logged.contains("request_id"), "{logged}");
+    assert_eq!(build(Procedure::builder("books.v1.Books/Create").key_field("request_id")), "");
 }

@@ -13,6 +13,7 @@ mod expired_keys;
 mod expires;
 mod final_errors;
 mod free_form;
+mod handler_timeouts;
 mod harness;
 mod jobs;
 mod key_field;

@@ -55,7 +55,7 @@ mod on_bb8 {
             of_lost_and_silent_connections_are_not_seen
         }
         isolation {
-            a_change_of_the_schema_fails_one_call_on_each_connection
+            a_change_of_the_schema_fails_one_attempt_on_each_connection
         }
     }
 }

@@ -237,6 +237,7 @@ pub async fn the_key_of_a_call_that_fails_is_free_when_the_answer_comes<S: Stack
     let service = Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move {
         call.insert().await?;
         if call.name == "lose" {
+            call.execution.effect_committed(); // it is not to run again
             call.execute(SERIALIZATION_FAILURE).await.map_err(status)?;
         }
         Err(Status::not_found("not now"))

@@ -22,10 +22,12 @@
 //! | [`operations`] | operations that are no gRPC calls |
 //! | [`outages`] | servers that are away or full |
 //! | [`owned`] | transactions without a call |
+//! | [`reruns`] | calls whose transaction loses, and which run again |
 //! | [`reserved`] | reserved mode, and stores that cannot be asked |
 //! | [`round_trips`] | how many round trips to the server calls take |
 //! | [`savepoints`] | nested transactions |
 //! | [`session`] | users and settings |
+//! | [`timeouts`] | handlers that take too long |
 //! | [`without_key`] | calls without a key or without a user |
 
 #![expect(missing_docs, reason = "the name of a test says what it tests")]
@@ -49,6 +51,7 @@ pub mod operations;
 pub mod outages;
 pub mod owned;
 mod pool;
+pub mod reruns;
 pub mod reserved;
 pub mod round_trips;
 mod run;
@@ -57,6 +60,7 @@ pub mod sequences;
 mod service;
 pub mod session;
 mod stack;
+pub mod timeouts;
 pub mod without_key;
 
 #[doc(hidden)]

@@ -144,12 +144,11 @@ macro_rules! driver_tests {
             }
             isolation {
                 is_the_procedures_whatever_the_default_of_the_role
-                a_call_that_loses_a_conflict_is_aborted_and_can_be_retried
-                a_call_that_loses_a_deadlock_is_aborted_and_can_be_retried
+                serializable_calls_do_not_lose_to_the_layer
                 a_conflict_that_is_told_or_noticed_is_reported_and_never_committed
                 another_error_is_not_taken_for_a_conflict
                 a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored
-                a_change_of_the_schema_fails_one_call_on_each_connection
+                a_change_of_the_schema_fails_one_attempt_on_each_connection
             }
             late_attempts {
                 to_claim_keys_reserve_nothing
@@ -182,6 +181,16 @@ macro_rules! driver_tests {
                 are_begun_in_the_transaction_pool_of_the_store
                 do_not_commit_if_a_statement_has_failed_or_lost
             }
+            reruns {
+                two_that_each_write_what_the_other_reads_are_both_right
+                two_that_wait_for_each_other_are_both_right
+                a_conflict_in_the_commit_is_as_one_before
+                a_conflict_that_is_told_or_noticed_is_run_again_whatever_the_handler_answers
+                a_key_that_another_call_has_in_the_pause_is_answered_with_its_record
+                are_at_most_ten_and_none_if_the_handler_says_so
+                leave_the_handles_of_lost_attempts_dead
+                of_many_calls_on_one_row_none_is_lost
+            }
             reserved {
                 a_call_is_reserved_while_it_runs_and_then_recorded_and_replayed
                 a_call_renews_its_lease_as_long_as_it_runs
@@ -213,6 +222,10 @@ macro_rules! driver_tests {
                 is_there_for_the_status_of_a_replay
                 that_a_handler_changes_for_good_is_not_the_next_calls
                 with_names_that_are_not_the_applications_is_a_refusal
+            }
+            timeouts {
+                roll_back_a_handler_that_hangs
+                commit_nothing_of_a_task_that_goes_on
             }
             without_key {
                 a_call_that_succeeds_is_committed_and_not_recorded

@@ -26,7 +26,7 @@ use tonic::{
     transport::Channel,
 };
 use tonic_idempotency::{
-    IdempotencyLayer,
+    Execution, IdempotencyLayer,
     layer::IdempotencyLayerBuilder,
     policy::{Mode, Procedure, ProcedureBuilder, Reconciliation},
     rejection::Reason,
@@ -45,6 +45,8 @@ pub const CREATE_PROJECT: &str = "/organization.v1.ProjectService/CreateProject"
 pub struct Call<S: Stack> {
     /// The transaction that was found in the request.
     pub transaction: Result<S::Transaction, S::Error>,
+    /// The execution that was found in the request.
+    pub execution: Execution,
     /// The name that the client sent.
     pub name: String,
 }
@@ -141,7 +143,8 @@ impl<S: Stack> ProjectService for Scripted<S> {
     ) -> Result<Response<CreateProjectResponse>, Status> {
         self.runs.fetch_add(1, Ordering::SeqCst);
         let transaction = S::transaction(request.extensions());
-        let project = (self.script)(Call { transaction, name: request.into_inner().name }).await?;
+        let execution = Execution::from_request(&request);
+        let project = (self.script)(Call { transaction, execution, name: request.into_inner().name }).await?;
         Ok(Response::new(CreateProjectResponse { project_id: project.to_string() }))
     }
 
