@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
+    time::Duration,
 };
 
 use prost::Message as _;
@@ -35,8 +36,10 @@ pub struct Consumer {
 
 impl Consumer {
     /// Returns what its layer has to declare.
-    pub fn operations() -> [ProcedureBuilder; 3] {
-        let operation = |procedure: Procedure| tonic_idempotency::policy::Procedure::operation(procedure.operation());
+    pub fn operations(handler_timeout: Duration) -> [ProcedureBuilder; 3] {
+        let operation = |procedure: Procedure| {
+            tonic_idempotency::policy::Procedure::operation(procedure.operation()).handler_timeout(handler_timeout)
+        };
         [
             operation(Procedure::Send),
             operation(Procedure::Insert).effect(EffectPolicy::SameServer),

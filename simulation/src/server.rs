@@ -148,7 +148,7 @@ impl Server {
             let witness = Witness { operations, ledger, world, database: self.database.clone() };
             builder = builder.reconciler(procedure.path(), witness.clone()).reconciler(procedure.operation(), witness);
         }
-        for operation in Consumer::operations() {
+        for operation in Consumer::operations(settings.policies.handler_timeout) {
             builder = builder.procedure(operation);
         }
         let layer = builder.build().expect("settings that are valid");

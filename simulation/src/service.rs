@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    future::pending,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -140,7 +141,12 @@ impl Service {
         let had_key = owner.is_some_and(|owner| self.database.is_reserved(owner, operation.stored));
         let (run, before) = self.ledger.begin(number, call, self.process.clone(), self.world.time(), had_key);
         let _attention = Attention { world: self.world.clone(), ledger: self.ledger.clone(), run };
-        let behaviour = operation.behaviour(before);
+        let mut behaviour = operation.behaviour(before);
+        // What the layer passes through has no end but the service's own.
+        behaviour.hangs &= operation.has_key || procedure == Procedure::Enter;
+        if before > 0 {
+            self.world.count("run", "again");
+        }
         self.tell(run, number, format_args!("begins: {:?}", behaviour.end));
         let (end, ended) = match procedure {
             Procedure::Send | Procedure::Insert => self.send(run, behaviour, operation, &execution).await,
@@ -176,7 +182,12 @@ impl Service {
                 Err(error) => return (End::Error, Err(error)),
             }
         }
-        let works = self.work(behaviour.before);
+        let works = async {
+            self.work(behaviour.before).await;
+            if behaviour.hangs && !behaviour.writes_first {
+                self.hang().await;
+            }
+        };
         if behaviour.heeds_lease {
             if execution.lease_lost().run_until_cancelled(works).await.is_none() {
                 self.world.count("run", "loses its lease");
@@ -258,6 +269,9 @@ impl Service {
             return Err(Status::unavailable("the other system does not answer"));
         }
         self.work(behaviour.after).await;
+        if behaviour.hangs {
+            self.hang().await;
+        }
         fails_after(behaviour.end, run)
     }
 
@@ -270,6 +284,9 @@ impl Service {
         extensions: &tonic::Extensions,
     ) -> Result<(), Status> {
         self.work(behaviour.before).await;
+        if behaviour.hangs && !behaviour.writes_first {
+            self.hang().await;
+        }
         if !behaviour.writes_first {
             if behaviour.end == End::Panic {
                 return Ok(());
@@ -292,6 +309,9 @@ impl Service {
             }
         }
         self.work(behaviour.after).await;
+        if behaviour.hangs {
+            self.hang().await;
+        }
         fails_before(behaviour.end, run)?;
         fails_after(behaviour.end, run)
     }
@@ -300,6 +320,12 @@ impl Service {
     async fn work(&self, time: Duration) {
         sleep(time).await;
         self.process.gate().await;
+    }
+
+    /// Does not end.
+    async fn hang(&self) {
+        self.world.count("run", "hangs");
+        pending::<()>().await;
     }
 
     fn tell(&self, run: usize, operation: usize, event: fmt::Arguments<'_>) {

@@ -118,7 +118,7 @@ impl Audit<'_> {
                     < run.began + self.plan.settings.policies.retention
                 && self.committed[number]
                 && !is_over(run)
-                && run.ended.is_none_or(|(_, end)| end != End::ErrorAfterEffect)
+                && !self.excuses.is_unknown(run)
         };
         self.plan.settings.client_layer
             && !operation.is_last

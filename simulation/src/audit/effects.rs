@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tonic_idempotency::policy::ExpiredKeyPolicy;
 
 use super::Audit;
-use crate::{
-    ledger::HandlerRun,
-    plan::{End, Procedure},
-};
+use crate::{ledger::HandlerRun, plan::Procedure};
 
 impl Audit<'_> {
     /// Checks the effects under each key of each owner.
@@ -53,8 +50,7 @@ impl Audit<'_> {
     pub(super) fn has_expired(&self, run: &HandlerRun, at: Duration) -> bool {
         let policies = &self.plan.settings.policies;
         // That of a response counts from its completion, that of an unknown outcome from the claim.
-        let is_unknown =
-            self.excuses.is_lost(run.call) || run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        let is_unknown = self.excuses.is_lost(run.call) || self.excuses.is_unknown(run);
         let counts_from = run.effect.filter(|_| !is_unknown).unwrap_or(run.began);
         let jumps = self.excuses.jumps(counts_from, at);
         // The retention is accurate to 1 %.

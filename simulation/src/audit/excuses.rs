@@ -23,6 +23,9 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The time after which a status counts as overdue.
 const OVERDUE: Duration = Duration::from_millis(250);
 
+/// By how much earlier than the layer the ledger may begin to count the time of a handler, and by how much later it may notice its end.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+
 /// The renewals of one key that may be on their way at once.
 const RENEWALS: u32 = 5;
 
@@ -141,8 +144,29 @@ impl Excuses<'_> {
         let (held, settled) = self.life(call);
         let until = settled.min(by);
         let lost = self.hindered(&self.evidence.calls[call], held, until) + self.jumps(held, until);
-        // It is renewed after each third, and after each ninth if that fails.
-        lost >= self.plan.settings.policies.lease.mul_f64(0.65)
+        // It is renewed after each third, and after each ninth if that fails. After the time of the handler it is not.
+        let least = self.plan.settings.policies.lease.mul_f64(0.65);
+        let is_left = |run: &HandlerRun| run.call == call && self.time_was_up(run).is_some_and(|cut| cut + least <= by);
+        lost >= least || self.evidence.runs.iter().any(is_left)
+    }
+
+    /// Returns when the handler of a run has to have ended at the earliest.
+    pub(super) fn time_is_up(&self, run: &HandlerRun) -> Duration {
+        let first = self.evidence.runs.iter().find(|it| it.call == run.call).map_or(run.began, |it| it.began);
+        let arrived = self.evidence.calls[run.call].arrived;
+        // A paused process may have begun it, and the handler not.
+        let first = if self.is_paused(run.call, arrived, first) { arrived } else { first };
+        first + self.plan.settings.policies.handler_timeout
+    }
+
+    /// Returns when a run was cut off because its time was up; `None` if it was not.
+    pub(super) fn time_was_up(&self, run: &HandlerRun) -> Option<Duration> {
+        run.cut.filter(|cut| *cut + TICK >= self.time_is_up(run))
+    }
+
+    /// Returns whether a run has left its outcome unknown: by an error after its effect, or because its time was up.
+    pub(super) fn is_unknown(&self, run: &HandlerRun) -> bool {
+        run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect) || self.time_was_up(run).is_some()
     }
 
     /// Returns whether anything hindered the process of a call meanwhile.
@@ -178,10 +202,18 @@ impl Excuses<'_> {
     /// Returns when a call may have got its key at the earliest, and when its outcome was recorded at the latest, unless its process was killed.
     pub(super) fn life(&self, call: usize) -> (Duration, Duration) {
         let settings = &self.plan.settings;
-        let run = self.evidence.runs.iter().find(|run| run.call == call);
+        let mut runs = self.evidence.runs.iter().filter(|run| run.call == call);
+        let first = runs.next();
+        // A transaction that has lost is run again.
+        let last = runs.next_back().or(first);
         let call = &self.evidence.calls[call];
-        let held = run.map_or(call.arrived, |run| call.arrived.max(self.claimed(call, run)));
-        let ended = match run {
+        let held = first.map_or(call.arrived, |run| call.arrived.max(self.claimed(call, run)));
+        let ended = match last {
+            Some(run) if self.plan.operation(run.operation).procedure.is_reserved() => {
+                // Its lease ends by itself, after a renewal that may be on its way.
+                let left = self.time_was_up(run).map(|cut| cut + settings.policies.lease + settings.timeout);
+                run.ended.map(|(at, _)| at).or(left).or(run.cut)
+            }
             Some(run) => run.ended.map(|(at, _)| at).or(run.cut),
             // Its claim goes on if its client hangs up.
             None => call.left.map(|at| at + settings.timeout),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::Audit;
 use crate::{
     ledger::{Answer, HandlerRun, Says},
-    plan::{End, Procedure, caller},
+    plan::{Procedure, caller},
 };
 
 /// The owner and the key of a record.
@@ -51,8 +51,7 @@ impl Audit<'_> {
         let call = &self.evidence.calls[number];
         // A run whose release was lost is as open as one that has had its effect: the next one of the key cannot end it.
         let is_open = |run: &HandlerRun| {
-            let has_effect = run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
-            run.call == number && (has_effect || self.excuses.release_waits(run).is_some())
+            run.call == number && (self.excuses.is_unknown(run) || self.excuses.release_waits(run).is_some())
         };
         // It is answered when its key is released, unless its client gave it up before.
         let is_told = |answer: &Answer| {

@@ -9,7 +9,8 @@
 //! | a replay says that it is one | a first answer is of a run that served another attempt | `replays` |
 //! | a final answer is final | a handler runs after a client was told of a response, or of a final error, that is to be kept | `runs` |
 //! | calls of a key run one after the other | a handler begins while another one with its key runs that has not lost it | `runs` |
-//! | no handler is cut off | its own process drops it in the middle, and its client has not left, or that is nothing to it | `runs` |
+//! | every handler ends | one goes on although its time is up | `runs` |
+//! | no handler is cut off | its own process drops it in the middle, its time is not up, and its client has not left, or that is nothing to it | `runs` |
 //! | nothing is left of a failure | a transactional handler fails, and its effect is there | `runs` |
 //! | nothing is left of a call whose client went | a transactional handler's effect is there although its client went before it ended, and it was to be rolled back then | `runs` |
 //! | a lost lease is told | a handler is told of it, and it has it | `runs` |

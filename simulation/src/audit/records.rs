@@ -99,8 +99,7 @@ impl Audit<'_> {
     /// Returns whether a call under the key of a record may have ended without telling how.
     fn is_open(&self, record: &StoredRecord) -> bool {
         let is_open = |number: usize, call: &Call| {
-            let has_left_it =
-                |run: &HandlerRun| run.call == number && run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+            let has_left_it = |run: &HandlerRun| run.call == number && self.excuses.is_unknown(run);
             let operation = self.evidence.attempts[call.attempt];
             self.is_under(record, operation)
                 && (self.excuses.is_lost(number)

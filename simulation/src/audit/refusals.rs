@@ -49,9 +49,11 @@ impl Audit<'_> {
             {
                 None
             }
+            Reason::HandlerTimeout if self.has_timed_out(answer) => None,
             Reason::Conflict if is_hindered() || self.is_beside_another(answer) => None,
             Reason::ShuttingDown if self.is_stopping(answer) => None,
             Reason::Conflict
+            | Reason::HandlerTimeout
             | Reason::NotCommitted
             | Reason::StoreFailed
             | Reason::StoreUnavailable
@@ -103,6 +105,12 @@ impl Audit<'_> {
         })
             // Its statements are too late until the clock is read again.
             || faults.any(|fault| fault.kind == Kind::Jump && sent <= fault.from && fault.from <= answer.got)
+    }
+
+    /// Returns whether the time of a handler of the attempt was up.
+    fn has_timed_out(&self, answer: &Answer) -> bool {
+        let mut runs = self.evidence.runs.iter().filter(|run| self.is_of(answer, run.attempt));
+        runs.any(|run| self.excuses.time_was_up(run).is_some())
     }
 
     /// Returns whether the handler was idle until the server ended its transaction.
@@ -177,12 +185,15 @@ impl Audit<'_> {
                     && (stays_unknown || self.excuses.life(call).1 >= answer.sent)
                 || self.excuses.may_claim_late(call)
         };
-        let is_told = |run: &HandlerRun| run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        let is_told = |run: &HandlerRun| {
+            run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect)
+                || run.is_sent && self.excuses.time_was_up(run).is_some()
+        };
         let settings = &self.plan.settings;
         let is_run_again = settings.policies.on_lease_ended == LeasePolicy::Rerun && !settings.reconciles();
         self.runs_of(operation).any(is_told)
             || self.may_be_taken_from_go(key, answer.got)
-            || !is_run_again && calls.any(is_open)
+            || !is_run_again && (calls.any(is_open) || self.runs_of(operation).any(|run| self.excuses.is_unknown(run)))
             || self.excuses.is_taken_back(operation.number, Duration::ZERO, answer.got)
     }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use tonic::Code;
 use tonic_idempotency::policy::{DisconnectPolicy, ExpiredKeyPolicy, LeasePolicy};
 
-use super::{Audit, excuses::SKEW};
+use super::{
+    Audit,
+    excuses::{SKEW, TICK},
+};
 use crate::{
     ledger::{Answer, Call, HandlerRun, Says},
     plan::{End, Procedure},
@@ -41,6 +44,9 @@ impl Audit<'_> {
             }
             if run.cut.is_some_and(|cut| !self.may_be_cut(run, cut)) {
                 self.broken("no handler is cut off", format!("run {number} of operation {}", run.operation));
+            }
+            if self.lasts_too_long(run) {
+                self.broken("every handler ends", format!("run {number} of operation {}", run.operation));
             }
             if operation.procedure == Procedure::Enter
                 && self.committed[number]
@@ -105,10 +111,24 @@ impl Audit<'_> {
             && run.ended.is_some_and(|(ended, _)| self.evidence.calls[run.call].left.is_some_and(|left| left <= ended))
     }
 
+    /// Returns whether a run goes on although its time is up.
+    fn lasts_too_long(&self, run: &HandlerRun) -> bool {
+        let operation = self.plan.operation(run.operation);
+        let call = &self.evidence.calls[run.call];
+        let until = self.excuses.time_is_up(run) + TOLD;
+        let over = run.ended.map(|(at, _)| at).or(run.cut).unwrap_or(Duration::MAX);
+        // What the layer passes through is not its own.
+        (operation.has_key || operation.procedure == Procedure::Enter)
+            && over > until
+            && !self.excuses.killed(call).any(|killed| killed <= until)
+            && !self.excuses.is_paused(run.call, call.arrived, over)
+    }
+
     /// Returns whether a run may hear by this time that its lease is lost.
     fn may_lose_lease(&self, run: &HandlerRun, at: Duration) -> bool {
         // What a process hears after it was killed goes nowhere.
         self.excuses.killed(&self.evidence.calls[run.call]).any(|killed| killed <= at)
+            || at + TICK >= self.excuses.time_is_up(run)
             // It could not be renewed in time.
             || self.excuses.is_hindered(run.call, at.saturating_sub(self.plan.settings.policies.lease), at)
             || self.excuses.is_taken_back_since(run, at)
@@ -143,6 +163,9 @@ impl Audit<'_> {
     fn may_be_cut(&self, run: &HandlerRun, cut: Duration) -> bool {
         let operation = self.plan.operation(run.operation);
         let call = &self.evidence.calls[run.call];
+        if self.excuses.time_was_up(run).is_some() {
+            return true;
+        }
         let is_over = operation.tells_patience
             && cut + Duration::from_secs(1) >= call.arrived + operation.patience.mul_f64(operation.told);
         (operation.procedure == Procedure::Enter
@@ -153,7 +176,11 @@ impl Audit<'_> {
 
     /// Returns whether a run that has begun later may have begun before this one was over.
     fn may_run_beside(&self, run: &HandlerRun, other: &HandlerRun) -> bool {
-        let ended = run.ended.map(|(at, _)| at).or(run.cut);
+        let is_reserved = self.plan.operation(run.operation).procedure.is_reserved();
+        // Its lease is renewed no more, and ends by itself.
+        let left = self.excuses.time_was_up(run).filter(|_| is_reserved);
+        let left = left.map(|cut| cut + self.plan.settings.policies.lease.mul_f64(0.6));
+        let ended = run.ended.map(|(at, _)| at).or(left).or(run.cut);
         let died = self.excuses.killed(&self.evidence.calls[run.call]).filter(|at| *at >= run.began).min();
         // The handler of a process that was killed goes on unnoticed.
         let over = ended.into_iter().chain(died).min().unwrap_or(Duration::MAX);

@@ -8,7 +8,7 @@ use super::Audit;
 use crate::{
     database::{KEEPALIVES, SILENCE},
     ledger::{Answer, Call, HandlerRun, Says, Strike},
-    plan::{End, Kind, LENGTH, Pace, Procedure},
+    plan::{Kind, LENGTH, Pace, Procedure},
 };
 
 /// The time that a call waits for what is full.
@@ -130,8 +130,7 @@ impl Audit<'_> {
         let policies = &self.plan.settings.policies;
         let (_, settled) = self.excuses.life(number);
         // The recovery takes over what was lost, or abandoned, at its own time.
-        let is_abandoned =
-            |run: &HandlerRun| run.call == number && run.ended.is_some_and(|(_, end)| end == End::ErrorAfterEffect);
+        let is_abandoned = |run: &HandlerRun| run.call == number && self.excuses.is_unknown(run);
         let is_recovered = self.plan.settings.reconciles()
             && !call.is_behind
             && (self.excuses.is_lost(number) || self.evidence.runs.iter().any(is_abandoned))

@@ -425,7 +425,9 @@ impl State {
             Action::Release(reservation) => self.release(session, reservation),
             Action::Status { resource } => Ok(self.status(resource)),
             Action::Sweep { batch } => Ok(self.sweep(session, *batch)),
-            Action::Take { reservation, idle, until } => Ok(self.take(session, reservation, *idle, *until)),
+            Action::Take { reservation, idle, until, is_free } => {
+                Ok(self.take(session, reservation, *idle, *until, *is_free))
+            }
             Action::Who => Ok(vec![self.who(session)]),
             Action::WriteMany { claims, is_asynchronous, until, completions } => {
                 self.write_many(session, claims, *is_asynchronous, *until, completions)

@@ -117,6 +117,7 @@ pub(super) enum Action {
         reservation: Reservation,
         idle: f64,
         until: f64,
+        is_free: bool,
     },
     Who,
     WriteMany {
@@ -417,7 +418,7 @@ impl<'a> Parameters<'a> {
                 let reservation = self.reservation();
                 let idle = some(self.double());
                 self.session();
-                Action::Take { reservation, idle, until: some(self.double()) }
+                Action::Take { reservation, idle, until: some(self.double()), is_free: some(self.bool()) }
             }
             "who" => Action::Who,
             "write_many" => self.write_many(),

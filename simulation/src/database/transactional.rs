@@ -15,12 +15,19 @@ use super::{
 
 impl State {
     /// `take.sql`
-    pub(super) fn take(&mut self, session: u64, reservation: &Reservation, idle: f64, until: f64) -> Vec<Row> {
+    pub(super) fn take(
+        &mut self,
+        session: u64,
+        reservation: &Reservation,
+        idle: f64,
+        until: f64,
+        is_free: bool,
+    ) -> Vec<Row> {
         let id = id(reservation);
         self.work(session).token = Some(reservation.token);
         self.limit_idle(session, idle);
         let is_held = self.clock() <= until && self.try_lock(session, id);
-        let is_free = is_held && self.visible(session, id).is_none();
+        let is_free = is_held && (is_free || self.visible(session, id).is_none());
         vec![self.who(session).with("is_free", is_free)]
     }
 

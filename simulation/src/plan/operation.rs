@@ -163,6 +163,9 @@ pub struct Behaviour {
     pub panics: bool,
     /// In a transaction: whether its client goes in the moment in which it ends.
     pub is_left: bool,
+    /// Whether it never ends: it stops before its effect or, if it writes first, after it.
+    #[serde(default)]
+    pub hangs: bool,
 }
 
 /// The end of a run of the handler.
@@ -281,6 +284,7 @@ impl Operation {
             connects_first: random.once_in(2),
             panics: random.once_in(2),
             is_left: random.once_in(8),
+            hangs: settings.has_handler_timeout() && random.once_in(6),
         });
         let mut behaviours: Vec<_> = behaviours.collect();
         // So that an operation ends.
@@ -294,6 +298,7 @@ impl Operation {
             connects_first: true,
             panics: false,
             is_left: false,
+            hangs: false,
         });
         let begins = match settings.rush.filter(|_| settings.is_burst || random.once_in(2)) {
             Some(rush) => rush + random.duration(Duration::from_micros(10)..=settings.rush_lasts),

@@ -14,6 +14,8 @@ macro_rules! stored {
         #[derive(Deserialize, Serialize)]
         struct Stored {
             $($field: String,)*
+            #[serde(default = "hour")]
+            handler_timeout: Duration,
             has_final_errors: bool,
             lease: Duration,
             max_wait: Duration,
@@ -22,21 +24,22 @@ macro_rules! stored {
         }
 
         pub(super) fn serialize<S: Serializer>(policies: &Policies, to: S) -> Result<S::Ok, S::Error> {
-            let Policies { lease, max_wait, retention, transaction_idle, .. } = *policies;
+            let Policies { handler_timeout, lease, max_wait, retention, transaction_idle, .. } = *policies;
             let has_final_errors = !policies.final_errors.is_empty();
             $(let $field = format!("{:?}", policies.$field);)*
-            Stored { $($field,)* has_final_errors, lease, max_wait, retention, transaction_idle }.serialize(to)
+            Stored { $($field,)* handler_timeout, has_final_errors, lease, max_wait, retention, transaction_idle }.serialize(to)
         }
 
         pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Policies, D::Error> {
             let stored = Stored::deserialize(from)?;
-            let Stored { has_final_errors, lease, max_wait, retention, transaction_idle, .. } = &stored;
+            let Stored { handler_timeout, has_final_errors, lease, max_wait, retention, transaction_idle, .. } = &stored;
             Ok(Policies {
                 $($field: match stored.$field.as_str() {
                     $(stringify!($value) => $type::$value,)*
                     other => return Err(D::Error::custom(format!("an unknown policy: {other}"))),
                 },)*
                 final_errors: final_errors(*has_final_errors),
+                handler_timeout: *handler_timeout,
                 lease: *lease,
                 max_wait: *max_wait,
                 retention: *retention,
@@ -55,6 +58,11 @@ stored! {
     on_in_progress: InProgressPolicy { Abort, Wait }
     on_lease_ended: LeasePolicy { Reconcile, Refuse, Rerun }
     on_store_unavailable: StorePolicy { Proceed, Reject }
+}
+
+/// The timeout of a plan that was stored before there was one.
+fn hour() -> Duration {
+    Policies::default().handler_timeout
 }
 
 /// Returns the errors that end an operation, or none.

@@ -118,6 +118,10 @@ impl Settings {
             ]),
             ..Policies::default()
         };
+        if random.once_in(3) {
+            // Of these some handlers hang.
+            policies.handler_timeout = seconds(random, 2.0, 30.0);
+        }
         let is_burst = random.once_in(100);
         if is_burst {
             // Renewals wait for connections, which hundreds of calls have.
@@ -165,6 +169,11 @@ impl Settings {
     /// Returns how many transactions handlers may have in a process: beside claims, all but a quarter of the connections.
     pub fn transactions(&self) -> usize {
         self.transaction_connections.unwrap_or(self.connections - (self.connections / 4).max(1))
+    }
+
+    /// Returns whether handlers may take too long, and hang.
+    pub fn has_handler_timeout(&self) -> bool {
+        self.policies.handler_timeout < Policies::default().handler_timeout
     }
 
     /// Returns whether a key that was taken over is looked into before its handler runs: if one of the two policies says so, it is for both.
