@@ -6,9 +6,11 @@
 //! | `layer` | the layer, without a database |
 //! | `database` | claim, complete and replay on PostgreSQL |
 //! | `operations` | operations that run at once |
+//! | `conflicts` | transactions that lose against each other |
 //! | `inbox` | a consumer of NATS JetStream |
 //! | `drivers` | the same with each driver (feature `drivers`) |
 
+mod conflicts;
 mod context;
 mod database;
 #[cfg(feature = "drivers")]
@@ -55,6 +57,7 @@ enum Part {
     Layer,
     Database,
     Operations,
+    Conflicts,
     Inbox,
     #[cfg(feature = "drivers")]
     Drivers,
@@ -99,6 +102,7 @@ async fn measure(part: Part, context: &Context, only_goals: bool) -> Result<Sect
         Part::Hash => hash::measure(context),
         Part::Layer => layer::measure(context),
         Part::Operations => operations::measure(context).await,
+        Part::Conflicts => conflicts::measure(context).await,
         Part::Inbox => inbox::measure(context).await,
     }
 }

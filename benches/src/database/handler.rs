@@ -99,7 +99,7 @@ pub(super) fn caller<T>(request: &Request<T>) -> Result<Uuid, Status> {
 }
 
 /// Returns the idempotency key of a request.
-pub(super) fn key<T>(request: &Request<T>) -> Result<Uuid, Status> {
+pub(crate) fn key<T>(request: &Request<T>) -> Result<Uuid, Status> {
     let key = request.metadata().get("idempotency-key").and_then(|key| Uuid::try_parse_ascii(key.as_bytes()).ok());
     key.ok_or_else(|| Status::invalid_argument("no key"))
 }
@@ -108,6 +108,6 @@ pub(super) fn uuid(text: &str) -> Result<Uuid, Status> {
     text.parse().map_err(internal)
 }
 
-pub(super) fn internal(error: impl std::error::Error) -> Status {
+pub(crate) fn internal(error: impl std::error::Error) -> Status {
     Status::internal(error.to_string())
 }

@@ -198,6 +198,7 @@ const MAX_STREAMS: u32 = 16_384;
 /// A service on a port of the loopback interface, and a client of it. The service runs until the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Served {
+    channel: Channel,
     client: ProjectServiceClient<Channel>,
     _server: Arc<AbortOnDropHandle<Result<(), transport::Error>>>,
 }
@@ -213,7 +214,12 @@ impl Served {
             .serve_with_incoming(incoming);
         let server = Arc::new(AbortOnDropHandle::new(tokio::spawn(serving)));
         let channel = Endpoint::try_from(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
-        Ok(Self { client: ProjectServiceClient::new(channel), _server: server })
+        Ok(Self { client: ProjectServiceClient::new(channel.clone()), channel, _server: server })
+    }
+
+    /// The connection of the client.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
     }
 
     /// Calls with this key, and checks the size of the response.

@@ -14,6 +14,11 @@ CREATE TABLE benchmarks.by_hand (
 );
 -- The table of an inbox that is written by hand.
 CREATE TABLE benchmarks.inbox (message_id uuid PRIMARY KEY, received timestamptz NOT NULL DEFAULT now());
+-- The rows of transactions that lose against each other, among so many that they are found by the index: a scan would read all of them.
+CREATE TABLE benchmarks.counters (id integer PRIMARY KEY, n bigint NOT NULL) WITH (fillfactor = 50);
+INSERT INTO benchmarks.counters SELECT id, 0 FROM generate_series(0, 9999) id;
+ANALYZE benchmarks.counters;
+GRANT SELECT, UPDATE ON benchmarks.counters TO organization_api;
 GRANT SELECT, INSERT ON benchmarks.inbox TO organization_api;
 GRANT SELECT, INSERT, UPDATE ON benchmarks.by_hand TO organization_api;
 GRANT USAGE ON SCHEMA benchmarks TO organization_api;
