@@ -121,6 +121,7 @@ impl Audit<'_> {
         (operation.has_key || operation.procedure == Procedure::Enter)
             && over > until
             && !self.excuses.killed(call).any(|killed| killed <= until)
+            && !self.evidence.stopped.iter().any(|(process, at)| process.is(&call.process) && *at <= until)
             && !self.excuses.is_paused(run.call, call.arrived, over)
     }
 
