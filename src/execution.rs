@@ -72,8 +72,8 @@ impl Execution {
 
     /// Returns the time that the handler has left until the layer ends it
     /// ([`handler_timeout`](crate::policy::Policies::handler_timeout)); `None` in a call that the layer passes through. It counts from the
-    /// first begin of the handler, which may be before this one: a transactional handler runs again if its transaction has lost against
-    /// another one. Zero if the time is up.
+    /// first begin of the handler, which may be before this one: a transactional handler runs again if its transaction
+    /// has lost. Zero if the time is up.
     pub fn time_left(&self) -> Option<Duration> {
         self.state.ends.map(|ends| ends.saturating_duration_since(tokio::time::Instant::now()))
     }
@@ -93,7 +93,7 @@ impl Execution {
     /// like any other crash.
     ///
     /// In a transactional call an error rolls back everything that was written in its transaction all the same. There it says that the handler
-    /// must not run again: if its transaction then loses against another one, the call is refused with `IDEMPOTENCY_CONFLICT`, and the
+    /// must not run again: if its transaction then loses, the call is refused with `IDEMPOTENCY_CONFLICT`, and the
     /// client decides. As the first line of a handler it turns reruns off.
     pub fn effect_committed(&self) {
         self.change(|say| say.effect_committed = true);

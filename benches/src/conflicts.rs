@@ -62,7 +62,7 @@ const READ: &str = "SELECT n FROM benchmarks.counters WHERE id = $1";
 
 const WRITE: &str = "UPDATE benchmarks.counters SET n = $2 WHERE id = $1";
 
-/// Who runs a transaction again that has lost.
+/// The side that runs a transaction again that has lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeats {
     Client,

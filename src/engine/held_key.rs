@@ -22,7 +22,7 @@ impl HeldKey {
         matches!(self, Self::Reservation(lease) if lease.ends <= Instant::now())
     }
 
-    /// Returns whether its transaction has lost against another one. `answer` is the handler's error.
+    /// Returns whether its transaction has lost. `answer` is the handler's error.
     pub(super) fn is_in_conflict(&self, answer: Option<&(dyn Error + 'static)>) -> bool {
         matches!(self, Self::Transaction(transaction) if transaction.is_in_conflict(answer))
     }

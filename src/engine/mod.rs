@@ -76,14 +76,14 @@ enum AttemptOutcome<A> {
     Answered(A),
     /// As [`RunOutcome::InFlight`].
     InFlight(Handler<A>),
-    /// The transaction has lost against another one, and is rolled back. Its handler had to end at this time.
+    /// The transaction has lost, and is rolled back. Its handler had to end at this time.
     Lost {
         ends: Instant,
         error: Option<StoreError>,
     },
 }
 
-/// Runs a call: again, with a new claim, if its transaction has lost against another one.
+/// Runs a call: again, with a new claim, if its transaction has lost.
 async fn run<A: Answer>(
     engine: &Engine,
     mut call: Arc<ProtectedCall>,

@@ -1,4 +1,4 @@
-//! Waits for the next attempt of a call whose transaction has lost against another one.
+//! Waits for the next attempt of a call whose transaction has lost.
 
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;

@@ -50,7 +50,7 @@ pub(in crate::engine) fn not_committed(procedure: &Procedure, error: &StoreError
     }
 }
 
-/// The rejection of a call whose transaction has lost against another one, and that does not run again. The error is that of its record or
+/// The rejection of a call whose transaction has lost, and that does not run again. The error is that of its record or
 /// COMMIT.
 pub(in crate::engine) fn lost(procedure: &Procedure, error: Option<StoreError>) -> Rejection {
     error.map_or(Rejection::Conflict, |error| not_committed(procedure, &error))

@@ -69,7 +69,7 @@ pub(crate) async fn run_without_key<A: Answer>(
 /// The end of a call's transaction.
 enum TransactionEnd<A> {
     Answered(A),
-    /// It has lost against another one, and is rolled back. The error is that of its COMMIT.
+    /// It has lost, and is rolled back. The error is that of its COMMIT.
     Lost(Option<StoreError>),
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Rejection {
     #[error("{}", .effect.message())]
     HandlerTimeout {
         effect: TimedOutEffect,
-        /// What is left of the lease, which is not renewed; zero without one.
+        /// The rest of the lease, which is not renewed; zero without one.
         lease_left: Duration,
     },
     #[error("the first call with this idempotency key is still running; retry with the same key")]

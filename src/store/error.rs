@@ -31,7 +31,7 @@ impl StoreError {
         Self { is_guess: true, ..self }
     }
 
-    /// Returns whether the server has said that the transaction lost against another one: the call had no effect, and may succeed if it runs
+    /// Returns whether the server has said that the transaction lost: the call had no effect, and may succeed if it runs
     /// again.
     pub(crate) fn has_lost(&self) -> bool {
         self.kind == StoreErrorKind::Conflict && !self.is_guess && !self.may_have_happened

@@ -31,12 +31,7 @@ const METRICS: [(Kind, &str, Unit, &str); 32] = [
     (Counter, "idempotency_outcomes_given_up_total", Unit::Count, "Outcomes that will not be recorded."),
     (Counter, "idempotency_overloaded_total", Unit::Count, "Calls refused because of a limit of the layer."),
     (Counter, "idempotency_rejected_total", Unit::Count, "Refused calls, by the reason that the client got."),
-    (
-        Counter,
-        "idempotency_reruns_total",
-        Unit::Count,
-        "Further attempts at calls whose transaction lost against another one.",
-    ),
+    (Counter, "idempotency_reruns_total", Unit::Count, "Further attempts at calls whose transaction lost."),
     (Counter, "idempotency_settle_failures_total", Unit::Count, "Attempts to record an outcome that failed."),
     (
         Counter,

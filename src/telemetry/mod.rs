@@ -15,7 +15,7 @@
 //! | `idempotency_dead_letters_total` | `procedure`, `cause` | messages of [operations](crate::run) that belong to the dead letters ([`DeadLetter`](crate::run::DeadLetter)) |
 //! | `idempotency_cached_replays_total` | `procedure` | replays from memory, without a request to the store; `idempotency_calls_total` counts them as `replayed`, too |
 //! | `idempotency_withheld_replays_total` | `procedure`, `hook` | replays that the application's hooks did not give: `authorizer`, `rebuilder` |
-//! | `idempotency_reruns_total` | `procedure` | further attempts at calls whose transaction lost against another one |
+//! | `idempotency_reruns_total` | `procedure` | further attempts at calls whose transaction lost |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_outcomes_given_up_total` | `procedure`, `step` | outcomes that will not be recorded: `complete`, `release` or `abandon` |
 //! | `idempotency_shared_statement_failures_total` | `kind` | statements for several calls that the store in PostgreSQL has refused: their calls are repeated one by one |

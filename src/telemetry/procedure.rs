@@ -65,10 +65,10 @@ impl ProcedureTelemetry {
         tracing::debug!(procedure = &*self.path, "acquired the idempotency key; running the handler");
     }
 
-    /// Counts a call that runs again, because its transaction has lost against another one.
+    /// Counts a call that runs again, because its transaction has lost.
     pub(crate) fn rerun(&self) {
         counter!("idempotency_reruns_total", "procedure" => self.path.to_string()).increment(1);
-        tracing::debug!(procedure = &*self.path, "the transaction lost against another one; running the handler again");
+        tracing::debug!(procedure = &*self.path, "the transaction lost; running the handler again");
     }
 
     /// Counts a handler that took too long.

@@ -43,6 +43,10 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
 
+    /// The time within which a handler has to end, for every procedure.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub handler_timeout: Option<Duration>,
+
     /// The most calls that share a statement of the idempotency store, from 1 (which turns that off) to 1024. Defaults to the
     /// store's own.
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(1..=1024))]

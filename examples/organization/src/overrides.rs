@@ -12,6 +12,7 @@ pub(crate) const RECONCILED: &str = "/organization.v1.InviteService/InviteMember
 /// The settings that the command line overrides for every procedure.
 #[derive(Clone, Copy, Debug)]
 pub struct Overrides {
+    handler_timeout: Option<Duration>,
     lease: Option<Duration>,
     mode: Option<Mode>,
     on_lease_ended: Option<LeasePolicy>,
@@ -21,6 +22,7 @@ pub struct Overrides {
 impl Overrides {
     pub(crate) fn of(args: &Args) -> Self {
         Self {
+            handler_timeout: args.handler_timeout,
             lease: args.lease,
             mode: args.mode.map(|mode| match mode {
                 ModeArg::Reserved => Mode::Reserved,
@@ -45,6 +47,9 @@ impl Overrides {
             if self.mode == Some(Mode::Transactional) {
                 procedure = procedure.transaction_idle(lease);
             }
+        }
+        if let Some(timeout) = self.handler_timeout {
+            procedure = procedure.handler_timeout(timeout);
         }
         if let Some(mode) = self.mode {
             procedure = procedure.mode(mode);

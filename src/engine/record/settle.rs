@@ -29,7 +29,7 @@ use crate::{
 /// A call whose outcome was to be recorded.
 pub(in crate::engine) enum Settled<A> {
     Answered(A),
-    /// The transaction has lost against another one, and is rolled back: the call may run again. The error is that of its record or COMMIT.
+    /// The transaction has lost, and is rolled back: the call may run again. The error is that of its record or COMMIT.
     Lost(Option<StoreError>),
     /// The record is another call's, which the caller has to be answered with.
     Superseded,

@@ -2,7 +2,11 @@
 
 use uuid::Uuid;
 
-use super::subject::Sample;
+use super::{eventually::eventually, subject::Sample};
+
+const DEADLINE_EXCEEDED: u64 = 4;
+
+const ABORTED: u64 = 10;
 
 const UNAUTHENTICATED: u64 = 16;
 
@@ -42,4 +46,22 @@ async fn loses_an_answer_whose_retry_gets_it() {
         assert_eq!(sample.as_alice(call).await.succeeded().replayed(), Some("true"), "{mode}");
         assert_eq!(sample.count("tenant.projects").await, 1, "{mode}");
     }
+}
+
+/// Its user is served meanwhile, and the key is decided once the lease has ended.
+#[tokio::test]
+async fn ends_a_call_whose_handler_hangs() {
+    let flags = ["--mode", "reserved", "--lease", "2s", "--handler-timeout", "1s", "--on-lease-ended", "rerun"];
+    let Some(sample) = Sample::start(&flags).await else { return };
+    let call = sample.create_project("shop").key(Uuid::new_v4());
+    let hung = sample.as_alice(call.clone().header("sample-handler-delay-ms", 3_600_000)).await;
+    assert_eq!(hung.code, DEADLINE_EXCEEDED);
+    sample.as_alice(sample.create_project("another").key(Uuid::new_v4())).await.succeeded();
+    let answered = eventually("the lease has ended", || async {
+        let answer = sample.as_alice(call.clone()).await;
+        assert!(answer.code == 0 || answer.code == ABORTED, "{answer:?}");
+        (answer.code == 0).then_some(answer)
+    });
+    assert_eq!(answered.await.succeeded().replayed(), None, "it has run again");
+    assert_eq!(sample.count("tenant.projects").await, 2);
 }

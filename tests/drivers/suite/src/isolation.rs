@@ -44,7 +44,7 @@ pub async fn is_the_procedures_whatever_the_default_of_the_role<S: Stack>() {
     }
 }
 
-/// What the layer reads and writes for one does not meet what it does for another, in an index of keys that are neighbours.
+/// The reads and writes of the layer for one do not meet those for another, in an index of keys that are neighbours.
 pub async fn serializable_calls_do_not_lose_to_the_layer<S: Stack>() {
     const AT_ONCE: usize = 16;
     let database = Database::new().await;

@@ -70,6 +70,21 @@ pub async fn a_call_succeeds_if_the_server_commits_after_all<S: Stack>() {
     assert_eq!((replay.project, replay.replayed), (first.project, true));
 }
 
+/// Without a record, nothing tells whether it was committed.
+pub async fn a_call_without_a_key_is_not_run_again<S: Stack>() {
+    let database = Database::new().await;
+    let owner = slow_commits(&database).await;
+    let (proxy, pool) = pool_through_proxy::<S>(&database, 4).await;
+    let service = Service::inserting::<S>(&database, pool).await.with_key(None);
+    let call = service.spawn("shop");
+    until("the COMMIT waits", async || owner.query(WAITING, &[]).await.expect("the locks").len() == 1).await;
+    proxy.cut_connections();
+    assert_eq!(reason(call.await.expect("no panic")), Reason::StoreUnavailable);
+    owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the COMMIT goes on");
+    until("it is committed after all", async || rows(&owner).await == [1, 1, 0]).await;
+    assert_eq!(service.runs(), 1);
+}
+
 pub async fn a_call_is_refused_if_the_server_rolls_back<S: Stack>() {
     let database = Database::new().await;
     let (service, owner, _proxy, call) = cut_in_the_commit::<S>(&database).await;

@@ -1,4 +1,4 @@
-//! Calls whose transaction loses against another one, and which run again.
+//! Calls whose transaction loses, and which run again.
 
 use std::sync::{
     Arc,
@@ -258,7 +258,7 @@ pub async fn leave_the_handles_of_lost_attempts_dead<S: Stack>() {
     assert_clean::<S>(&pool).await;
 }
 
-/// What a counter shows is the number of calls that succeeded, and few do not.
+/// A counter shows the number of calls that succeeded, and few do not.
 pub async fn of_many_calls_on_one_row_none_is_lost<S: Stack>() {
     const CALLS: usize = 50;
     let database = Database::new().await;

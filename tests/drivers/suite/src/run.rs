@@ -159,6 +159,7 @@ macro_rules! driver_tests {
             }
             lost_answers {
                 a_call_succeeds_if_the_server_commits_after_all
+                a_call_without_a_key_is_not_run_again
                 a_call_is_refused_if_the_server_rolls_back
                 a_look_up_does_not_overshoot_its_deadline
             }
