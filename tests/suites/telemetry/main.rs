@@ -23,7 +23,7 @@ use tonic_idempotency::{
     Caller, IdempotencyLayer, KeyId, OwnerId, UserId,
     layer::IdempotencyLayerBuilder,
     maintenance::Sweeper,
-    policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Policies, Procedure, UnprotectedKeyPolicy, UserPolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Mode, Policies, Procedure, UnprotectedKeyPolicy, UserPolicy},
     run::{Bytes, Call, Json, Operation, RunError},
     status::OutboxStatus,
     store::{
@@ -67,8 +67,12 @@ fn unprotected(procedure: &str, cause: &str) -> [String; 3] {
 
 /// The increments of the counters with these labels since the last snapshot.
 fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u64 {
-    let counters = snapshotter.snapshot().into_vec();
-    let matching = counters.into_iter().filter(|(key, ..)| {
+    count(&snapshotter.snapshot().into_vec(), name, labels)
+}
+
+/// The same in a snapshot.
+fn count(counters: &[Metric], name: &str, labels: &[(&str, &str)]) -> u64 {
+    let matching = counters.iter().filter(|(key, ..)| {
         key.key().name() == name
             && labels
                 .iter()
@@ -76,7 +80,7 @@ fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u6
     });
     matching
         .map(|(.., value)| match value {
-            DebugValue::Counter(value) => value,
+            DebugValue::Counter(value) => *value,
             other => panic!("expected a counter, got {other:?}"),
         })
         .sum()
@@ -256,10 +260,31 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     proxy.mend();
     until("it is recorded", async || waiting(&snapshotter) == -1.0).await;
 
+    // A call whose transaction loses twice is one call, and no line for an operator.
+    let lose = "CREATE SEQUENCE public.tries; GRANT ALL ON SEQUENCE public.tries TO PUBLIC;
+        CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('public.tries') < 3 THEN RAISE EXCEPTION 'lost' USING ERRCODE = 'serialization_failure'; END IF;
+            RETURN NEW;
+        END $$;
+        CREATE TRIGGER lose BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW
+            WHEN (NEW.procedure LIKE '%GetOrder') EXECUTE FUNCTION lose()";
+    owner.batch_execute(lose).await.expect("the trigger");
+    let get = "/shop.v1.Shop/GetOrder";
+    let procedure = Procedure::builder(get).mode(Mode::Transactional);
+    let mut client = served(&handler, |builder| builder.store(store.clone()).procedure(procedure)).await;
+    lines.take();
+    client.get_order(shop::request(secret, Some(user), Some(Uuid::new_v4()))).await.expect("the third attempt");
+    let values = snapshotter.snapshot().into_vec();
+    assert_eq!(count(&values, "idempotency_calls_total", &[("procedure", get), ("outcome", "first")]), 1);
+    assert_eq!(count(&values, "idempotency_reruns_total", &[("procedure", get)]), 2);
+    assert_eq!(count(&values, "idempotency_settle_failures_total", &[("procedure", get)]), 0);
+    let logged = lines.take();
+    assert!(!logged.contains("lost") && !logged.contains("not committed"), "{logged}");
+
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'").await.expect("time");
     Sweeper::new(store).sweep().await.expect("the sweep");
-    assert_eq!(counted(&snapshotter, "idempotency_swept_total", &[]), 2);
-    assert!(lines.take().contains("deleted=2"));
+    assert_eq!(counted(&snapshotter, "idempotency_swept_total", &[]), 3);
+    assert!(lines.take().contains("deleted=3"));
 
     // In memory, the work behind a resource is pending until a test says otherwise.
     let memory = MemoryStore::new();
@@ -336,6 +361,30 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     check("limit", "idempotency_overloaded_total", &labels, &["WARN", create, "in_flight"]);
     handler.open(1);
     running.await.expect("no panic").expect("a response");
+
+    // A handler that blocks its thread beyond its time is answered for, and counted until it ends.
+    let (handler, timeout) = (Counting::default(), Duration::from_millis(100));
+    let policies = Policies { handler_timeout: timeout, ..Policies::default() };
+    let (blocked, request) = (handler.clone(), shop::request("block", Some(user), Some(Uuid::new_v4())));
+    lines.take();
+    let blocking = std::thread::spawn(move || {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut client = served(&blocked, |builder| builder.store(MemoryStore::new()).policies(policies)).await;
+            client.create_order(request).await.expect_err("it takes too long");
+        });
+        runtime
+    });
+    let runtime = blocking.join().expect("no panic");
+    let values = snapshotter.snapshot().into_vec();
+    assert_eq!(gauge(&values, "idempotency_handlers_left", None), 1.0);
+    assert_eq!(count(&values, "idempotency_handler_timeouts_total", &[("procedure", create)]), 1);
+    let logged = lines.take();
+    assert!(["WARN", create, "handler_timeout"].iter().all(|word| logged.contains(word)), "{logged}");
+    handler.open(1);
+    let left = async || gauge(&snapshotter.snapshot().into_vec(), "idempotency_handlers_left", None);
+    until("it ends", async || left().await == -1.0).await;
+    runtime.shutdown_background();
 
     // Of a dead letter the log has the key as it is stored, and not the id, which may be anything.
     let charge = "billing.v1/ChargeOrder";

@@ -227,6 +227,7 @@ macro_rules! driver_tests {
             timeouts {
                 roll_back_a_handler_that_hangs
                 commit_nothing_of_a_task_that_goes_on
+                leave_the_key_of_a_handler_that_blocks_to_the_server
             }
             without_key {
                 a_call_that_succeeds_is_committed_and_not_recorded

@@ -1,11 +1,17 @@
 //! Handlers that take too long.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Code, Status};
 use tonic_idempotency::{policy::ProcedureBuilder, rejection::Reason};
-use tonic_idempotency_tests::Database;
+use tonic_idempotency_tests::{Database, until};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
@@ -95,4 +101,39 @@ pub async fn commit_nothing_of_a_task_that_goes_on<S: Stack>() {
     service.create("shop").await.expect("a call");
     assert_eq!(rows(&owner).await, [1, 1, 1]);
     assert_clean::<S>(&pool).await;
+}
+
+/// Nothing can take its thread from it: its answer waits, and the server ends its transaction when that has idled for long enough.
+pub async fn leave_the_key_of_a_handler_that_blocks_to_the_server<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let describe = |procedure: ProcedureBuilder| short(procedure).transaction_idle(TIMEOUT);
+    let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicBool::new(false)));
+    let opens = Arc::clone(&gate);
+    let script = move |call: Call<S>| {
+        let (gate, is_first) = (Arc::clone(&opens), !begun.swap(true, Ordering::SeqCst));
+        async move {
+            let project = call.insert().await?;
+            if is_first {
+                tokio::task::block_in_place(|| {
+                    let began = std::time::Instant::now();
+                    while gate.try_acquire().map(SemaphorePermit::forget).is_err() {
+                        assert!(began.elapsed() < Duration::from_secs(60), "a runtime waits for its threads");
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+            }
+            Ok(project)
+        }
+    };
+    // It keeps its place among the transactions, too.
+    let service = Service::with(&database, pool::<S>(&database, 4), describe, script).await;
+    let blocked = service.spawn("shop");
+    until("the handler runs", async || service.runs() == 1).await;
+    let retry = async || service.create("shop").await;
+    until("the key is free", async || retry().await.is_ok_and(|seen| !seen.replayed)).await;
+    assert!(!blocked.is_finished(), "its answer waits");
+    gate.add_permits(1);
+    blocked.await.expect("no panic").expect_err("its transaction is gone");
+    assert_eq!((rows(&owner).await, service.runs()), ([1, 1, 1], 2));
 }
