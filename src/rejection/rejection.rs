@@ -380,9 +380,12 @@ mod tests {
         let in_field = |key| Rejection::KeyFieldInvalid { field: field(), key };
         let malformed = |error| Rejection::RequestMalformed(MalformedRequest::Framing(error));
         let beyond = |limit, of| Rejection::Limit(Exceeded { limit, of });
+        let timed_out = |effect| Rejection::HandlerTimeout { effect, lease_left: Duration::ZERO };
         vec![
             (Rejection::CallerInvalid, Code::Internal, "IDEMPOTENCY_CALLER_INVALID"),
             (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
+            (timed_out(TimedOutEffect::RolledBack), Code::DeadlineExceeded, "IDEMPOTENCY_HANDLER_TIMEOUT"),
+            (timed_out(TimedOutEffect::Unknown), Code::DeadlineExceeded, "IDEMPOTENCY_HANDLER_TIMEOUT"),
             (Rejection::InProgress { lease_left: Duration::MAX }, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
             (Rejection::KeyExpired, Code::FailedPrecondition, "IDEMPOTENCY_KEY_EXPIRED"),
             (in_field(InvalidKey::NotAUuid), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
@@ -474,6 +477,7 @@ mod tests {
             let retry = matches!(
                 rejection,
                 Rejection::Conflict
+                    | Rejection::HandlerTimeout { .. }
                     | Rejection::InProgress { .. }
                     | Rejection::Limit(Exceeded { limit: LimitKind::Transactions, .. })
                     | Rejection::Overloaded
@@ -482,6 +486,12 @@ mod tests {
             );
             let unsaid = matches!(rejection, Rejection::NotCommitted | Rejection::RequestTimeout { .. });
             let metadata: Vec<_> = match &rejection {
+                Rejection::HandlerTimeout { effect: TimedOutEffect::RolledBack, .. } => {
+                    vec![("outcome", "rolled_back".to_owned())]
+                }
+                Rejection::HandlerTimeout { effect: TimedOutEffect::Unknown, .. } => {
+                    vec![("outcome", "unknown".to_owned())]
+                }
                 Rejection::KeyFieldInvalid { key: InvalidKey::Mismatch, .. } => {
                     vec![("mismatch", "key_field".to_owned())]
                 }

@@ -255,9 +255,10 @@ mod tests {
         (Code::Unknown, [[Unknown; 2], [Ended, LATER], [Ended; 2]]),
     ];
 
-    const REASONS: [(Reason, [Verdict; 2]); 21] = [
+    const REASONS: [(Reason, [Verdict; 2]); 22] = [
         (Reason::CallerInvalid, [Ended, Unknown]),
         (Reason::Conflict, [NOW; 2]),
+        (Reason::HandlerTimeout, [NOW; 2]),
         (Reason::InProgress, [Running(None); 2]),
         (Reason::KeyExpired, [Ended, Unknown]),
         (Reason::KeyInvalid, [Ended, Unknown]),
