@@ -164,7 +164,6 @@ pub struct Behaviour {
     /// In a transaction: whether its client goes in the moment in which it ends.
     pub is_left: bool,
     /// Whether it never ends: it stops before its effect or, if it writes first, after it.
-    #[serde(default)]
     pub hangs: bool,
 }
 

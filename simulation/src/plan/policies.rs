@@ -14,7 +14,6 @@ macro_rules! stored {
         #[derive(Deserialize, Serialize)]
         struct Stored {
             $($field: String,)*
-            #[serde(default = "hour")]
             handler_timeout: Duration,
             has_final_errors: bool,
             lease: Duration,
@@ -58,11 +57,6 @@ stored! {
     on_in_progress: InProgressPolicy { Abort, Wait }
     on_lease_ended: LeasePolicy { Reconcile, Refuse, Rerun }
     on_store_unavailable: StorePolicy { Proceed, Reject }
-}
-
-/// The timeout of a plan that was stored before there was one.
-fn hour() -> Duration {
-    Policies::default().handler_timeout
 }
 
 /// Returns the errors that end an operation, or none.
