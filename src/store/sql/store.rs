@@ -168,6 +168,8 @@ impl<D: Driver> SqlStore<D> {
         Transactions {
             connections,
             look_ups: self.connections.clone(),
+            // Transactions leave one connection of several to the rest.
+            can_look_beside: self.transaction_pool.is_some() || self.connections.are_several(),
             lanes: self.lanes.clone(),
             permits: self.permits.clone(),
         }

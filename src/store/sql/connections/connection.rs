@@ -156,6 +156,11 @@ impl<D: ConnectionPool> Connections<D> {
         (self.overdue_statuses.available_permits() > 0).then_some(self.status_timeout)
     }
 
+    /// Returns whether the pool has more than one connection.
+    pub(in crate::store::sql) fn are_several(&self) -> bool {
+        self.driver.max_connections() > 1
+    }
+
     /// Counts a status as overdue until the permit is dropped.
     pub(in crate::store::sql) fn status_is_overdue(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.overdue_statuses).try_acquire_owned().ok()

@@ -65,6 +65,8 @@ pub(in crate::store::sql) struct Transactions<D: Driver> {
     pub(in crate::store::sql) connections: Connections<D>,
     /// The connections on which outcomes are looked up, and keys before a transaction is begun for them.
     pub(in crate::store::sql) look_ups: Connections<D>,
+    /// Whether there is a connection for look-ups while all transactions that there may be are open, but for those inside of handlers.
+    pub(in crate::store::sql) can_look_beside: bool,
     pub(in crate::store::sql) lanes: Lanes<D>,
     pub(in crate::store::sql) permits: Permits,
 }
@@ -135,18 +137,19 @@ impl<D: Driver> OpenTransaction<D> {
         let operation = &StoreOperation::new(&transactions.connections)
             .leaving_nothing()
             .with_status(claim.resource_type.is_some());
+        // One inside of a handler may have the last connection.
+        let looks_beside =
+            options.isolation == Isolation::Serializable && transactions.can_look_beside && options.inside == 0;
         // Boxed, since the operation has several places for attempts.
-        let begin = |attempt| Box::pin(take(operation, claim, options, attempt));
+        let begin = |attempt| Box::pin(take(operation, claim, options, attempt, looks_beside));
         let BegunTransaction { asked, found } =
             operation.run(begin, |taken| !taken.may_be_held_by_another_attempt()).await?;
         let mut connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
         let (outcome, was_free) = match &found {
-            None if options.isolation == Isolation::Serializable => {
-                match Box::pin(look_beside(&mut connection, look_ups, claim, options)).await {
-                    Ok((outcome, is_free)) => (Ok(outcome), is_free),
-                    Err(error) => (Err(error), false),
-                }
-            }
+            None if looks_beside => match Box::pin(look_beside(&mut connection, look_ups, claim, options)).await {
+                Ok((outcome, is_free)) => (Ok(outcome), is_free),
+                Err(error) => (Err(error), false),
+            },
             None => (Ok(ClaimOutcome::Acquired), true),
             Some((row, attempt)) => (claim_outcome(claim, row, attempt.with_status), false),
         };

@@ -2,17 +2,14 @@
 
 use tokio::time::Instant;
 
-use crate::{
-    policy::Isolation,
-    store::{
-        Claim, TransactionOptions,
-        sql::{
-            calls::claim::{Begin, in_time},
-            connections::{AttemptConnection, Connections, Failure, Reset, clock},
-            driver::{Connection, Driver, DriverError, Statement, Value},
-            operation::{AttemptPlan, StoreOperation},
-            statements::{RowOf, Sql, begin, column, only_row, settings},
-        },
+use crate::store::{
+    Claim, TransactionOptions,
+    sql::{
+        calls::claim::{Begin, in_time},
+        connections::{AttemptConnection, Connections, Failure, Reset, clock},
+        driver::{Connection, Driver, DriverError, Statement, Value},
+        operation::{AttemptPlan, StoreOperation},
+        statements::{RowOf, Sql, begin, column, only_row, settings},
     },
 };
 
@@ -38,13 +35,14 @@ impl<D: Driver> BegunTransaction<'_, D> {
 }
 
 /// Begins a transaction as an attempt, and claims the key. A free key is taken in one round trip, if the driver can; for any other
-/// key, `tenant.idempotency_begin` decides. A serializable transaction takes the lock, and does not look: what it reads of the index, and others
-/// write beside it, would be a conflict.
+/// key, `tenant.idempotency_begin` decides. If the key is looked at beside the transaction, that takes only the lock: what a serializable one reads of the
+/// index, and others write, would be a conflict.
 pub(super) async fn take<'a, D: Driver>(
     operation: &'a StoreOperation<'a, D>,
     claim: &Claim,
     options: TransactionOptions,
     attempt: AttemptPlan,
+    looks_beside: bool,
 ) -> Result<BegunTransaction<'a, D>, Failure> {
     let connections = operation.connections();
     let mut asked = operation.connect(attempt, Reset::RollBack).await?;
@@ -68,7 +66,7 @@ pub(super) async fn take<'a, D: Driver>(
         claim.session.user.into(),
         settings.into(),
         until.into(),
-        (options.isolation == Isolation::Serializable).into(),
+        looks_beside.into(),
     ];
     let (asked, row) = start(asked, options, Statement { sql: &sql.take, parameters }).await?;
     clock::read(connections.clock(), sent, &row, "begun");
