@@ -17,7 +17,7 @@ use tower_service::Service;
 
 use super::{
     read::{KeyedCall, ReadCall, UnreadRequest, read, read_and_find_key, read_without_key},
-    ready_service::{ReadyService, ServiceCall},
+    ready_service::ReadyService,
     route::{KnownCaller, Route, route},
     shared::{ProtectedProcedure, Shared},
 };
@@ -175,7 +175,7 @@ where
         }
         Ok(ReadCall::WithoutKey { request, caller, admitted: _admitted }) => {
             let (owner, session) = KnownCaller::owner_and_session(caller);
-            let handler = Box::new(ReadyService(ServiceCall { service, request }));
+            let handler = Box::new(ReadyService::new(service, request));
             run_without_key(&engine, &procedure, owner, &session, handler).await.map(UnaryResponse::into_response)
         }
         Err(status) => Ok(UnaryResponse::failed(status).into_response()),
@@ -199,8 +199,7 @@ where
     // Dropped together with the future when the client disconnects.
     let disconnected = call.disconnected.clone().map(CancellationToken::drop_guard);
     let compress_from = engine.compress_replays_from;
-    let response =
-        dispatch(engine, call, Box::new(ReadyService(ServiceCall { service, request })), head.timeout, admitted);
+    let response = dispatch(engine, call, Box::new(ReadyService::new(service, request)), head.timeout, admitted);
     response.map(move |response| {
         let _disconnected = disconnected;
         match response {
@@ -232,7 +231,7 @@ where
 {
     let procedure = &protected.procedure;
     let handler = match read_without_key(&protected, unread).await {
-        Ok(request) => Box::new(ReadyService(ServiceCall { service, request })),
+        Ok(request) => Box::new(ReadyService::new(service, request)),
         Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
     };
     let (owner, session) = KnownCaller::owner_and_session(caller);

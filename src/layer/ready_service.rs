@@ -13,17 +13,20 @@ use crate::{
     grpc::{UnaryResponse, WholeBody},
 };
 
-/// A service that was polled ready, and the request for it.
-pub(super) struct ReadyService<S>(pub(super) ServiceCall<S>);
-
-/// A service that is yet to be polled ready, and the request for it.
-struct UnreadyService<S>(ServiceCall<S>);
-
 /// A service, and the request for it.
 #[derive(Clone)]
-pub(super) struct ServiceCall<S> {
-    pub(super) service: S,
-    pub(super) request: Request<WholeBody>,
+pub(super) struct ReadyService<S> {
+    service: S,
+    request: Request<WholeBody>,
+    /// Whether it was polled ready: a further attempt is another clone.
+    is_ready: bool,
+}
+
+impl<S> ReadyService<S> {
+    /// A service that was polled ready.
+    pub(super) fn new(service: S, request: Request<WholeBody>) -> Self {
+        Self { service, request, is_ready: true }
+    }
 }
 
 impl<S, R> DynHandler<Result<UnaryResponse, S::Error>> for ReadyService<S>
@@ -35,40 +38,22 @@ where
     R::Error: Into<StdError>,
 {
     fn extensions_mut(&mut self) -> &mut Extensions {
-        self.0.request.extensions_mut()
+        self.request.extensions_mut()
     }
 
     fn repeated(&self) -> Option<Handler<Result<UnaryResponse, S::Error>>> {
-        Some(Box::new(UnreadyService(self.0.clone())))
+        Some(Box::new(Self { is_ready: false, ..self.clone() }))
     }
 
     fn run(self: Box<Self>) -> BoxFuture<'static, Result<UnaryResponse, S::Error>> {
-        let Self(ServiceCall { mut service, request }) = *self;
-        Box::pin(read(service.call(request.map(Body::new))))
-    }
-}
-
-impl<S, R> DynHandler<Result<UnaryResponse, S::Error>> for UnreadyService<S>
-where
-    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-    S::Error: Send,
-    S::Future: Send + 'static,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<StdError>,
-{
-    fn extensions_mut(&mut self) -> &mut Extensions {
-        self.0.request.extensions_mut()
-    }
-
-    fn repeated(&self) -> Option<Handler<Result<UnaryResponse, S::Error>>> {
-        Some(Box::new(Self(self.0.clone())))
-    }
-
-    fn run(self: Box<Self>) -> BoxFuture<'static, Result<UnaryResponse, S::Error>> {
-        let Self(ServiceCall { mut service, request }) = *self;
+        let Self { mut service, request, is_ready } = *self;
+        let request = request.map(Body::new);
+        if is_ready {
+            return Box::pin(read(service.call(request)));
+        }
         Box::pin(async move {
             poll_fn(|cx| service.poll_ready(cx)).await?;
-            read(service.call(request.map(Body::new))).await
+            read(service.call(request)).await
         })
     }
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::policy::Limits;
 
-/// How long a replay waits for the status of the created resource, from the store or from a resolver. Nobody would tune it: a slower status is
-/// `processing`.
+/// How long a replay waits for the status of the created resource, from the store or from a resolver. A slower one is `processing`.
 pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The settings of a layer that its store keeps: [`Store::set_up`](super::Store::set_up).

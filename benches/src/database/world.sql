@@ -14,7 +14,7 @@ CREATE TABLE benchmarks.by_hand (
 );
 -- The table of an inbox that is written by hand.
 CREATE TABLE benchmarks.inbox (message_id uuid PRIMARY KEY, received timestamptz NOT NULL DEFAULT now());
--- The rows of transactions that lose against each other, among so many that they are found by the index: a scan would read all of them.
+-- Transactions that lose read and write four of these rows. There are many, so that PostgreSQL finds the four by the index.
 CREATE TABLE benchmarks.counters (id integer PRIMARY KEY, n bigint NOT NULL) WITH (fillfactor = 50);
 INSERT INTO benchmarks.counters SELECT id, 0 FROM generate_series(0, 9999) id;
 ANALYZE benchmarks.counters;

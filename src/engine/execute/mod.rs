@@ -164,28 +164,29 @@ fn handle<A: Answer>(
 
 /// A handler that runs, in its span. Dropped before it has ended, its time was up, or its client has gone.
 struct RunningHandler {
-    procedure: Option<Arc<Procedure>>,
+    procedure: Arc<Procedure>,
+    has_ended: bool,
     began: std::time::Instant,
 }
 
 impl RunningHandler {
     fn new(procedure: Arc<Procedure>) -> Self {
-        Self { procedure: Some(procedure), began: std::time::Instant::now() }
+        Self { procedure, has_ended: false, began: std::time::Instant::now() }
     }
 
     /// Notes how it has ended. Returns its procedure.
     fn ended(mut self, outcome: &dyn fmt::Display) -> Arc<Procedure> {
-        let procedure = self.procedure.take().expect("only this takes it, and consumes the handler");
-        procedure.telemetry().took(TimedStep::Handler, self.began);
+        self.has_ended = true;
+        self.procedure.telemetry().took(TimedStep::Handler, self.began);
         telemetry::executed(outcome);
-        procedure
+        Arc::clone(&self.procedure)
     }
 }
 
 impl Drop for RunningHandler {
     fn drop(&mut self) {
-        if let Some(procedure) = &self.procedure {
-            procedure.telemetry().took(TimedStep::Handler, self.began);
+        if !self.has_ended {
+            self.procedure.telemetry().took(TimedStep::Handler, self.began);
             telemetry::executed(&"dropped");
         }
     }
