@@ -44,9 +44,10 @@ BEGIN
 END
 $expensive$;
 
--- look: returns the rows that there are of several keys: their states (tenant.idempotency_state), what is recorded, and
+-- look: returns what there is of several keys: their states (tenant.idempotency_state; 'absent' without a row), what is recorded, and
 -- the status of their resources. `item` counts the keys from 1; `token` is the one that the key was asked for with. Changes nothing.
--- Called by the store for calls that probably repeat others, alone or together.
+-- Called by the store for calls that probably repeat others, and for those whose serializable transactions hold their keys' locks, alone or
+-- together.
 --
 -- Neither a procedure nor PL/pgSQL: PostgreSQL inlines it into the client's statement, which it plans once if that is prepared.
 -- The planner does so without a user: it fails if a policy of the application calls a function that needs one. A reservation of
@@ -71,7 +72,7 @@ BEGIN ATOMIC
     SELECT q.item, q.token,
            CASE WHEN current_setting('app.current_user_id', true) = q.app_user_seen
                      AND current_setting('transaction_read_only') = 'off'
-                THEN r.state
+                THEN coalesce(r.state, 'absent')
            END,
            r.procedure, r.request_hash, r.arrival_hash, r.response_bytes, r.response_metadata, r.error_bytes,
            r.resource,

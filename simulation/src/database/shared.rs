@@ -22,12 +22,13 @@ impl State {
         let rows = looks.iter().zip(1_i64..).map(|((reservation, resource_type), item)| {
             let row = self.visible(session, id(reservation));
             let lease = Some(Duration::ZERO);
-            let answer = match row.filter(|_| !is_standby) {
+            let answer = match row {
+                _ if is_standby => Row::default().with("state", None::<&str>),
                 Some(row) => {
                     let state = row.state(Some(reservation.token), lease, now);
                     self.recorded(row, state, lease, resource_type.as_deref(), now)
                 }
-                None => Row::default().with("state", None::<&str>),
+                None => Row::default().with("state", "absent"),
             };
             answer.with("item", item).with("token", reservation.token).with("age", age)
         });

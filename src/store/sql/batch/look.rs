@@ -19,12 +19,34 @@ use crate::store::{
 /// The age in seconds above which a transaction has probably run more than its only statement, even one that waited for a processor.
 const AGE: f64 = 0.05;
 
+/// The same, where a key has no row: one that was recorded since must not be missed. It costs at most a round trip.
+const AGE_OF_ABSENCE: f64 = 0.005;
+
 /// Fails in a transaction that was left open on the connection.
 const IN_NO_TRANSACTION: &str = "DO $$ BEGIN COMMIT; END $$";
 
 /// Looks up what a claim would find, and changes nothing. It answers only if the claim, whatever its policy, would leave the row as it is:
-/// an outcome, a reservation with its lease, another request. Everything else is sent alone, as is a row that cannot be read.
+/// an outcome, a reservation with its lease, another request; or if there is no row. Everything else is sent alone, as is a row that cannot be
+/// read.
 pub(in crate::store::sql) struct Look;
+
+/// What a look has found.
+#[derive(Debug)]
+pub(in crate::store::sql) enum Found {
+    /// The key has no row.
+    NoRow,
+    /// The claim itself would have this outcome, and change nothing.
+    Outcome(ClaimOutcome),
+}
+
+impl Found {
+    pub(in crate::store::sql) fn outcome(self) -> Option<ClaimOutcome> {
+        match self {
+            Self::NoRow => None,
+            Self::Outcome(outcome) => Some(outcome),
+        }
+    }
+}
 
 /// A claim whose key is looked at.
 #[derive(Debug)]
@@ -44,7 +66,7 @@ impl Kind for Look {
     const WRITES: bool = false;
 
     type Item = LookAt;
-    type Answer = ClaimOutcome;
+    type Answer = Found;
 
     fn may_share(one: &LookAt, other: &LookAt) -> bool {
         have_equal_settings(&one.claim, &other.claim)
@@ -63,7 +85,7 @@ impl Kind for Look {
         sql: &Sql,
         _: Until<'_>,
         looks: &[&LookAt],
-    ) -> Result<Vec<Option<ClaimOutcome>>, DriverError> {
+    ) -> Result<Vec<Option<Found>>, DriverError> {
         let claims = looks.iter().map(|look| &*look.claim);
         let reservations: Reservations = claims.clone().map(|claim| &claim.reservation).collect();
         let types: Vec<_> = looks.iter().map(|look| look.resource_type()).collect();
@@ -91,18 +113,22 @@ impl Kind for Look {
                 _ => return Err(DriverError::unanswered("the answer to another statement: it has another call's row")),
             }
         }
-        if age > AGE {
+        let has_absent = answers.iter().any(|answer| matches!(answer, Some(Found::NoRow)));
+        if age > if has_absent { AGE_OF_ABSENCE } else { AGE } {
             connection.execute(IN_NO_TRANSACTION).await?;
         }
         Ok(answers)
     }
 }
 
-/// Returns the outcome that a row gives a claim, if the claim itself would have the same and change nothing.
-fn conclusive(look: &LookAt, row: &impl Row) -> Option<ClaimOutcome> {
-    let state: &str = column(row, "state").ok()?;
-    if matches!(state, "acquired" | "expired" | "taken_over") {
-        return None;
+/// Returns what a row says of a claim's key, if the claim itself would find the same and change nothing.
+fn conclusive(look: &LookAt, row: &impl Row) -> Option<Found> {
+    match column(row, "state").ok()? {
+        "absent" => Some(Found::NoRow),
+        "acquired" | "expired" | "taken_over" => None,
+        _ => {
+            let outcome = claim_outcome(&look.claim, row, look.with_status).ok();
+            outcome.filter(|it| !matches!(it, ClaimOutcome::OutcomeUnknown)).map(Found::Outcome)
+        }
     }
-    claim_outcome(&look.claim, row, look.with_status).ok().filter(|it| !matches!(it, ClaimOutcome::OutcomeUnknown))
 }

@@ -23,6 +23,6 @@ pub(super) use self::{
     kind::Kind,
     lane::{Lane, SendMode},
     lanes::Lanes,
-    look::{Look, LookAt},
+    look::{Found, Look, LookAt},
     write::{Write, WriteRequest},
 };

@@ -9,7 +9,7 @@ use crate::{
     store::{
         Claim, ClaimOutcome, StoreError, TransactionOptions,
         sql::{
-            batch::{Lanes, Look, LookAt, SendMode, WriteRequest},
+            batch::{Found, Lanes, Look, LookAt, SendMode, WriteRequest},
             connections::{Connections, Failure, Reset, clock},
             driver::{Connection as _, ConnectionPool, Row, Statement, Value},
             operation::{AttemptPlan, StoreOperation},
@@ -32,7 +32,7 @@ pub(in crate::store::sql) async fn claim<D: ConnectionPool>(
     let queued = &QueueableClaim::new(claim);
     let expects_record = lanes.prediction.expects_record();
     let ask = |attempt: AttemptPlan| async move {
-        if expects_record && let Some(found) = find(operation, lanes, queued, attempt).await? {
+        if expects_record && let Some(found) = find(operation, lanes, queued, attempt).await?.and_then(Found::outcome) {
             return Ok(found);
         }
         let _slot = match operation.share(attempt, &lanes.write, || WriteRequest::Claim(queued.claim())).await? {
@@ -40,7 +40,7 @@ pub(in crate::store::sql) async fn claim<D: ConnectionPool>(
             SendMode::Refused => None,
             SendMode::Together(Some(())) => return Ok(ClaimOutcome::Acquired),
             SendMode::Together(None) if expects_record => None,
-            SendMode::Together(None) => match find(operation, lanes, queued, attempt).await? {
+            SendMode::Together(None) => match find(operation, lanes, queued, attempt).await?.and_then(Found::outcome) {
                 Some(found) => return Ok(found),
                 None => None,
             },
@@ -99,17 +99,27 @@ pub(in crate::store::sql) async fn look<D: ConnectionPool>(
     claim: &Claim,
     options: TransactionOptions,
 ) -> Result<ClaimOutcome, StoreError> {
-    look_for_row(connections, claim, options).await.map(|(outcome, _)| outcome)
+    let operation = &StoreOperation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
+    operation.run(|attempt| look_alone(operation, claim, options, attempt), |_| true).await.map(|(outcome, _)| outcome)
 }
 
-/// As [`look`]. Returns also whether the key has a row.
+/// As [`look`], together with those of other calls if it can. Returns also whether the key has a row.
 pub(in crate::store::sql) async fn look_for_row<D: ConnectionPool>(
     connections: &Connections<D>,
+    lanes: &Lanes<D>,
     claim: &Claim,
     options: TransactionOptions,
 ) -> Result<(ClaimOutcome, bool), StoreError> {
     let operation = &StoreOperation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
-    operation.run(|attempt| look_alone(operation, claim, options, attempt), |_| true).await
+    let queued = &QueueableClaim::new(claim);
+    let ask = |attempt: AttemptPlan| async move {
+        match find(operation, lanes, queued, attempt).await? {
+            Some(Found::NoRow) => Ok((ClaimOutcome::Acquired, false)),
+            Some(Found::Outcome(outcome)) => Ok((outcome, true)),
+            None => look_alone(operation, claim, options, attempt).await,
+        }
+    };
+    operation.run(ask, |_| true).await
 }
 
 /// Returns the outcome of beginning a transaction now, if a record decides it. It takes no locks.
@@ -123,7 +133,7 @@ pub(in crate::store::sql) async fn look_for_record<D: ConnectionPool>(
     let queued = &QueueableClaim::new(claim);
     let ask = |attempt: AttemptPlan| async move {
         if attempt.together {
-            return find(operation, lanes, queued, attempt).await;
+            return Ok(find(operation, lanes, queued, attempt).await?.and_then(Found::outcome));
         }
         look_alone(operation, claim, options, attempt).await.map(|(outcome, _)| Some(outcome))
     };
@@ -149,13 +159,13 @@ async fn look_alone<D: ConnectionPool>(
     Ok((outcome, recorded.is_some()))
 }
 
-/// Looks for the claim's record by the first attempt, together with other claims; `None` if the claim itself has to decide.
+/// Looks at the claim's key by the first attempt, together with other claims; `None` if a statement of its own has to decide.
 async fn find<D: ConnectionPool>(
     operation: &StoreOperation<'_, D>,
     lanes: &Lanes<D>,
     queued: &QueueableClaim<'_>,
     attempt: AttemptPlan,
-) -> Result<Option<ClaimOutcome>, Failure> {
+) -> Result<Option<Found>, Failure> {
     if !attempt.together {
         return Ok(None);
     }

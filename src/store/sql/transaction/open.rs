@@ -75,12 +75,13 @@ pub(in crate::store::sql) struct Transactions<D: Driver> {
 /// transaction can record it now. Returns also whether it has no row.
 async fn look_beside<D: Driver>(
     connection: &mut InTransaction<D>,
-    look_ups: &Connections<D>,
+    transactions: &Transactions<D>,
     claim: &Claim,
     options: TransactionOptions,
 ) -> Result<(ClaimOutcome, bool), StoreError> {
+    let Transactions { look_ups, lanes, .. } = transactions;
     let deadline = look_ups.deadline();
-    match look_for_row(look_ups, claim, options).await? {
+    match look_for_row(look_ups, lanes, claim, options).await? {
         (_, false) => return Ok((ClaimOutcome::Acquired, true)),
         (final_one @ (ClaimOutcome::Mismatch(_) | ClaimOutcome::Replay(_)), true) => return Ok((final_one, false)),
         // It may be replaced, and is read in the transaction. The lock, which looks like another call's, is the transaction's own.
@@ -146,7 +147,7 @@ impl<D: Driver> OpenTransaction<D> {
             operation.run(begin, |taken| !taken.may_be_held_by_another_attempt()).await?;
         let mut connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
         let (outcome, was_free) = match &found {
-            None if looks_beside => match Box::pin(look_beside(&mut connection, look_ups, claim, options)).await {
+            None if looks_beside => match Box::pin(look_beside(&mut connection, transactions, claim, options)).await {
                 Ok((outcome, is_free)) => (Ok(outcome), is_free),
                 Err(error) => (Err(error), false),
             },

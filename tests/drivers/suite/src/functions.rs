@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use tokio_postgres::Client;
-use tonic_idempotency::store::{
-    AbandonedQuery, Claim, ClaimOutcome, Completion, Reservation, Store, StoredResponse, driver::Connection as _,
+use tonic_idempotency::{
+    policy::Isolation,
+    store::{
+        AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, Completion, Reservation, Store, StoredResponse,
+        TransactionOptions, driver::Connection as _,
+    },
 };
 use tonic_idempotency_tests::{Database, until};
 
@@ -75,6 +79,22 @@ pub async fn that_look_neither_read_nor_leave_anything_in_it<S: Stack>() {
         let callers = "SELECT concat(current_setting('app.current_user_id', true), current_setting('idempotency.owner', true)) AS text";
         assert_eq!(text::<S>(connection, callers).await, "");
     }
+}
+
+/// A transaction that holds its key's lock looks at the key beside it.
+pub async fn that_look_for_a_serializable_transaction_miss_no_record<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let (pool, other) = (pool::<S>(&database, CONNECTIONS), pool::<S>(&database, 1));
+    let other = patient::<S>(other);
+    let store = patient::<S>(pool.clone()).transaction_pool(self::pool::<S>(&database, 1));
+    let claim = new_claim();
+    leave_open::<S>(&pool, &owner).await;
+    acquire(&other, &claim).await;
+    complete(&other, &claim).await;
+    let options = TransactionOptions { isolation: Isolation::Serializable, ..TransactionOptions::default() };
+    let begun = store.begin(&again(&claim), options).await.expect("the store answers");
+    assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{begun:?}");
 }
 
 pub async fn that_search_find_what_is_there_now<S: Stack>() {

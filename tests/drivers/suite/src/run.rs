@@ -133,6 +133,7 @@ macro_rules! driver_tests {
             }
             functions {
                 that_look_neither_read_nor_leave_anything_in_it
+                that_look_for_a_serializable_transaction_miss_no_record
                 that_search_find_what_is_there_now
                 that_search_for_too_long_are_cancelled
             }
