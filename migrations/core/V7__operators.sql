@@ -86,46 +86,90 @@ BEGIN
 END
 $hook$;
 
--- Returns at most p_limit keys of all users, oldest first, whose lease has ended without an outcome: first reserved within
--- p_lookback (NULL for no limit), and not expired. Their states are 'abandoned' and 'unknown'
--- (tenant.idempotency_inspect); the text of a key's and of an owner's id is a key and a user for that function. The primary
--- key is a UUIDv7, so only rows within p_lookback are read. Sees the rows that the recovery sees. Called by operators.
-CREATE OR REPLACE FUNCTION tenant.idempotency_stuck(
-    p_lookback interval DEFAULT interval '1 day', p_limit integer DEFAULT 100
+-- Returns at most p_limit keys of all users that have no outcome, oldest first: first reserved within p_lookback (NULL for no limit), and not
+-- expired. Their states are 'reserved', 'abandoned' and 'unknown' (tenant.idempotency_inspect); the text of a key's and of an owner's id is a
+-- key and a user for that function. A call in a transaction has no row yet. Sees the rows that the recovery sees. Called by operators.
+--
+-- The primary key is a UUIDv7, so only rows within p_lookback are read, for p_seconds at most. The last row has no key: `records` is the number of
+-- records that were read, and `reached` where the next page begins (p_after), NULL if there is no more. A page is of rows of the index, not of
+-- keys without an outcome, which may be a few among millions. (As in the sweep, the planner would rather read and sort the whole table.)
+CREATE OR REPLACE FUNCTION tenant.idempotency_list(
+    p_procedure text             DEFAULT NULL, -- such as '/billing.v1.OrderService/CreateOrder'; NULL for all
+    p_lookback  interval         DEFAULT interval '1 day',
+    p_limit     integer          DEFAULT 100,
+    p_after     uuid             DEFAULT NULL, -- NULL for the first page
+    p_seconds   double precision DEFAULT 0.5
 ) RETURNS TABLE (
-    state text, key_id uuid, owner uuid, procedure text, token uuid, attempts integer, created timestamptz, expires timestamptz
+    state text, key_id uuid, owner uuid, procedure text, token uuid, attempts integer, created timestamptz, expires timestamptz,
+    records bigint, reached uuid
 )
 LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $stuck$
+SET search_path = pg_catalog, pg_temp
+SET enable_sort = off
+SET enable_seqscan = off
+SET jit = off AS $list$
 DECLARE
     v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    v_ends CONSTANT timestamptz := clock_timestamp() + make_interval(secs => p_seconds);
     -- In milliseconds since 1970. greatest() ignores NULL.
     v_since CONSTANT bigint := 1000 * greatest(0, date_part('epoch', clock_timestamp()) - date_part('epoch', p_lookback));
+    v_after uuid := coalesce(p_after, encode(substring(int8send(v_since) FROM 3) || decode('00000000000000000000', 'hex'), 'hex')::uuid);
+    v_last uuid; -- of the page
+    v_id uuid;
+    v_left integer := p_limit;
+    v_rows bigint;
+    v_read bigint := 0;
 BEGIN
     PERFORM tenant.idempotency_needs_sight('idempotency_keys_recovery_policy');
-    INSERT INTO tenant.idempotency_audit (action) VALUES ('list');
+    -- One note for all pages of a list.
+    IF p_after IS NULL THEN
+        INSERT INTO tenant.idempotency_audit (action, procedure) VALUES ('list', p_procedure);
+    END IF;
     PERFORM tenant.idempotency_see('recovery');
 
-    RETURN QUERY
-    WITH found AS MATERIALIZED (
-        SELECT k.id, k.outcome_unknown, k.idempotency_key, k.user_id, k.procedure, k.token, k.attempts, k.created, k.expires
-        FROM tenant.idempotency_keys k
-        WHERE k.id >= encode(substring(int8send(v_since) FROM 3) || decode('00000000000000000000', 'hex'), 'hex')::uuid
-          AND k.response_bytes IS NULL
-          AND k.error_bytes IS NULL
-          AND k.lease_expires <= now()
-          AND k.expires > now()
-        ORDER BY k.id
-        LIMIT p_limit
-    )
-    SELECT CASE WHEN f.outcome_unknown THEN 'unknown' ELSE 'abandoned' END, f.idempotency_key, f.user_id, f.procedure, f.token,
-           f.attempts, f.created, f.expires
-    FROM found f ORDER BY f.id;
+    WHILE v_left > 0 LOOP
+        SELECT p.id, count(*) OVER () INTO v_last, v_rows FROM (
+            SELECT k.id FROM tenant.idempotency_keys k WHERE k.id > v_after ORDER BY k.id LIMIT 5000
+        ) p
+        ORDER BY p.id DESC LIMIT 1;
+        EXIT WHEN v_last IS NULL;
+        v_read := v_read + v_rows;
 
+        -- Materialized: otherwise Citus would not send the nodes the setting that shows these rows.
+        FOR state, key_id, owner, procedure, token, attempts, created, expires, v_id IN
+            WITH found AS MATERIALIZED (
+                SELECT k.*
+                FROM tenant.idempotency_keys k
+                WHERE k.id > v_after
+                  AND k.id <= v_last
+                  AND k.response_bytes IS NULL
+                  AND k.error_bytes IS NULL
+                  AND k.expires > now()
+                  AND (p_procedure IS NULL OR k.procedure = p_procedure)
+                ORDER BY k.id
+                LIMIT v_left
+            )
+            SELECT tenant.idempotency_state(f, NULL, NULL, now()), f.idempotency_key, f.user_id, f.procedure, f.token, f.attempts,
+                   f.created, f.expires, f.id
+            FROM found f ORDER BY f.id
+        LOOP
+            v_left := v_left - 1;
+            v_after := v_id;
+            RETURN NEXT;
+        END LOOP;
+        IF v_left > 0 THEN
+            v_after := v_last;
+        END IF;
+        EXIT WHEN clock_timestamp() > v_ends;
+    END LOOP;
+
+    SELECT v_read, CASE WHEN v_last IS NOT NULL THEN v_after END INTO records, reached;
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO state, key_id, owner, procedure, token, attempts, created, expires;
+    RETURN NEXT;
     PERFORM tenant.idempotency_see('', v_owner, v_user);
 END
-$stuck$;
+$list$;
 
 -- Returns the state and the record of the key of a user, in a scope or in none. All are texts, as the application and its clients write
 -- them; for a record whose owner alone is known (the column user_id), that is the user. The states:
@@ -133,7 +177,7 @@ $stuck$;
 --   absent      there is no record, or it has expired: a call runs
 --   reserved    a call holds the key, for lease_left at least. NULL for a reservation of the Go interceptor
 --   running     a call holds the key in a transaction: open in the connection holder_pid, or prepared as holder_gid
---   abandoned   the lease of a call ended without an outcome; the procedure's policy decides what a retry does
+--   abandoned   the lease of a call ended without an outcome, before now by -lease_left; the procedure's policy decides what a retry does
 --   unknown     the call ended, and it is not known whether it took effect
 --   completed   has a response, which a retry gets
 --   not_stored  completed, but the response was too large to store
@@ -170,7 +214,7 @@ BEGIN
         expires := v_record.expires;
         resource := v_record.resource;
     END IF;
-    IF state = 'reserved' THEN
+    IF state IN ('reserved', 'abandoned') THEN
         lease_left := v_record.lease_left;
     END IF;
     IF num_nonnulls(v_record.holder_pid, v_record.holder_gid) > 0 THEN
@@ -283,3 +327,61 @@ BEGIN
     PERFORM tenant.idempotency_set(ARRAY['app.current_user_id', v_user, 'idempotency.owner', v_owner]);
 END
 $release$;
+
+-- Returns how the layer's tables are, without any user's data: versions, sizes, estimated and dead rows, the last vacuum and the last statistics,
+-- since when the oldest expired record waits for the sweep, and the oldest transaction of this database, which keeps dead rows and may hold a key.
+-- NULL is what there is not; what the table's owner may not see is counted in unseen_sessions. Called by operators.
+CREATE OR REPLACE FUNCTION tenant.idempotency_overview(
+    OUT server_version text, OUT database name, OUT is_standby boolean, OUT table_owner name, OUT version integer, OUT migrations text[],
+    OUT partitions integer, OUT table_bytes bigint, OUT index_bytes bigint, OUT estimated_rows bigint, OUT dead_rows bigint,
+    OUT last_vacuum timestamptz, -- of the partition whose last one is the longest ago; NULL if one never had any
+    OUT last_analyze timestamptz, OUT oldest_expired timestamptz, OUT oldest_transaction timestamptz, OUT oldest_transaction_pid integer,
+    OUT oldest_transaction_application text, OUT prepared_transactions bigint, OUT unseen_sessions bigint, OUT audit_rows bigint
+)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_sort = off
+SET enable_seqscan = off
+SET jit = off AS $overview$
+DECLARE
+    v_table CONSTANT regclass := 'tenant.idempotency_keys';
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
+    v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+BEGIN
+    server_version := current_setting('server_version');
+    database := current_database();
+    is_standby := pg_is_in_recovery();
+    version := tenant.idempotency_version();
+    table_owner := (SELECT pg_get_userbyid(c.relowner) FROM pg_class c WHERE c.oid = v_table);
+    migrations := ARRAY(SELECT concat('V', m.version, ' ', m.name) FROM tenant.idempotency_migrations m ORDER BY m.version);
+
+    SELECT count(*) FILTER (WHERE c.relispartition), sum(pg_table_size(c.oid)), sum(pg_indexes_size(c.oid)),
+           sum(greatest(c.reltuples, 0)), sum(s.n_dead_tup),
+           CASE WHEN bool_and(num_nonnulls(s.last_vacuum, s.last_autovacuum) > 0) THEN min(greatest(s.last_vacuum, s.last_autovacuum)) END,
+           CASE WHEN bool_and(num_nonnulls(s.last_analyze, s.last_autoanalyze) > 0) THEN min(greatest(s.last_analyze, s.last_autoanalyze)) END
+    INTO partitions, table_bytes, index_bytes, estimated_rows, dead_rows, last_vacuum, last_analyze
+    FROM pg_class c
+    LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
+    WHERE c.relkind = 'r' AND c.oid IN (SELECT v_table::oid UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = v_table);
+
+    SELECT a.xact_start, a.pid, a.application_name INTO oldest_transaction, oldest_transaction_pid, oldest_transaction_application
+    FROM pg_stat_activity a
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
+    ORDER BY a.xact_start LIMIT 1;
+    unseen_sessions := (
+        SELECT count(*) FROM pg_stat_activity a
+        WHERE a.datname = current_database() AND NOT pg_has_role(a.usesysid, 'USAGE') AND NOT pg_has_role('pg_read_all_stats', 'USAGE')
+    );
+    prepared_transactions := (SELECT count(*) FROM pg_prepared_xacts x WHERE x.database = current_database());
+    audit_rows := (SELECT greatest(c.reltuples, 0) FROM pg_class c WHERE c.oid = 'tenant.idempotency_audit'::regclass);
+
+    -- The first entry of the index of each partition. Materialized: otherwise Citus would not send the nodes the setting that shows these rows.
+    PERFORM tenant.idempotency_needs_sight('idempotency_keys_sweep_policy');
+    PERFORM tenant.idempotency_see('sweep');
+    WITH first AS MATERIALIZED (
+        SELECT k.expires FROM tenant.idempotency_keys k WHERE k.expires <= now() ORDER BY k.expires LIMIT 1
+    )
+    SELECT f.expires INTO oldest_expired FROM first f;
+    PERFORM tenant.idempotency_see('', v_owner, v_user);
+END
+$overview$;

@@ -1,10 +1,17 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
-use crate::{hash, migrations};
+use crate::{hash, health, keys, migrations};
 
 /// Works with the idempotency keys of tonic-idempotency in PostgreSQL.
+///
+/// The commands that connect take the database from the environment variable DATABASE_URL, such as
+/// postgres://my_operator@db/my_app?sslmode=verify-full, and its password from PGPASSWORD: what is on a command line, every user of the
+/// machine sees.
+///
+/// Exit status: 0 done; 1 not everything is as it should be; 2 bad input; 3 no answer from the database; 4 a right is missing.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tonic-idempotency", version)]
 pub(crate) struct Args {
@@ -14,6 +21,16 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
+    List(keys::ListOptions),
+    Inspect(keys::InspectOptions),
+    Release(keys::ReleaseOptions),
+    Status(health::StatusOptions),
+    Sweep(health::SweepOptions),
     Hash(hash::Options),
     Migrations(migrations::Options),
+    /// Prints the completions of a shell, for its folder of completions.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
 }

@@ -1,41 +1,67 @@
 //! The command line of tonic-idempotency: `tonic-idempotency --help` lists its commands.
 
 mod args;
+mod connection;
+mod failure;
 mod hash;
+mod health;
+mod keys;
 mod migrations;
+mod output;
 
 use std::{
-    error::Error,
     io::{self, Write as _},
     process::ExitCode,
     time::SystemTime,
 };
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
+use tokio::runtime;
 
-use self::args::{Args, Command};
+use self::{
+    args::{Args, Command},
+    failure::Failure,
+};
 
 #[expect(clippy::print_stderr, reason = "a program's answers")]
 fn main() -> ExitCode {
-    let told = answer(&Args::parse().command).and_then(|answer| Ok(writeln!(io::stdout(), "{answer}")?));
-    match told {
+    match run(&Args::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader has closed the pipe, because it has read enough.
-        Err(error) if is_closed(&*error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
+        Err(failure) if failure.is_of_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.status()
         }
     }
 }
 
-fn is_closed(error: &(dyn Error + 'static)) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Hash(options) => writeln!(io::stdout(), "{}", hash::hash(options)?)?,
+        Command::Migrations(options) => {
+            writeln!(io::stdout(), "{}", migrations::write(options, SystemTime::now())?)?;
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Args::command(), "tonic-idempotency", &mut script);
+            io::stdout().write_all(&script)?;
+        }
+        Command::List(_) | Command::Inspect(_) | Command::Release(_) | Command::Status(_) | Command::Sweep(_) => {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(ask(command))?;
+        }
+    }
+    Ok(())
 }
 
-fn answer(command: &Command) -> Result<String, Box<dyn Error>> {
+/// Runs a command that asks the database.
+async fn ask(command: &Command) -> Result<(), Failure> {
     match command {
-        Command::Hash(options) => Ok(hash::hash(options)?),
-        Command::Migrations(options) => Ok(migrations::write(options, SystemTime::now())?.to_string()),
+        Command::List(options) => keys::list(options).await,
+        Command::Inspect(options) => keys::inspect(options).await,
+        Command::Release(options) => keys::release(options).await,
+        Command::Status(options) => health::status(options).await,
+        Command::Sweep(options) => health::sweep(options).await,
+        Command::Hash(_) | Command::Migrations(_) | Command::Completions { .. } => Ok(()),
     }
 }

@@ -111,7 +111,7 @@ const CHANGES: [&str; 8] = [
     "ALTER TABLE tenant.idempotency_keys OWNER TO {other}",
     "ALTER FUNCTION tenant.idempotency_sweep_rows OWNER TO {other}",
     "ALTER FUNCTION tenant.idempotency_abandoned OWNER TO {other}",
-    "ALTER FUNCTION tenant.idempotency_stuck OWNER TO {other}",
+    "ALTER FUNCTION tenant.idempotency_list OWNER TO {other}",
     "ALTER FUNCTION tenant.idempotency_state OWNER TO {other}",
     "ALTER TABLE tenant.idempotency_audit OWNER TO {other}",
     "ALTER POLICY idempotency_keys_sweep_policy ON tenant.idempotency_keys TO {other}",
@@ -147,7 +147,7 @@ async fn is_the_owner_and_what_hangs_on_it_is_made_right_by_the_migrations() {
         assert_eq!(values::<String>(&client, ROWS).await.len(), 2);
         assert_eq!(store.sweep(10).await.expect("a sweep"), 1, "{change}");
         let found = format!(
-            "SELECT count(*) FROM tenant.idempotency_stuck() WHERE key_id = '{}'",
+            "SELECT count(*) FROM tenant.idempotency_list() WHERE key_id = '{}'",
             stuck.reservation.key.as_uuid()
         );
         assert_eq!(value::<i64>(&client, &found).await, 1, "{change}");

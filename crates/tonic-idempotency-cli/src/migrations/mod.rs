@@ -16,8 +16,8 @@ use std::{
     time::SystemTime,
 };
 
-pub(crate) use self::options::Options;
-use self::{error::Error, folder::Folder, migration::Migration, report::Report};
+pub(crate) use self::{error::Error, options::Options};
+use self::{folder::Folder, migration::Migration, report::Report};
 
 /// Writes the migrations that the folder does not have. Writes nothing if one that it has differs.
 pub(crate) fn write(options: &Options, now: SystemTime) -> Result<Report, Error> {

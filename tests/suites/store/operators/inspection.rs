@@ -89,9 +89,9 @@ async fn see_each_state_as_the_layer_does() {
     operated.drop_owner().await;
 }
 
-/// Stuck keys of all users, without those that have an outcome or a running call.
+/// The keys of all users that have no outcome.
 #[tokio::test]
-async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
+async fn list_the_keys_without_an_outcome_without_knowing_whose_they_are() {
     let operated = Operated::new().await;
     let store = &operated.store;
     let [abandoned, unknown, reserved, completed, expired, old] = [(); 6].map(|()| any());
@@ -106,7 +106,8 @@ async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
         "UPDATE tenant.idempotency_keys SET id = '00000000-0000-7000-8000-000000000001' WHERE idempotency_key = $1";
     operated.superuser.query_typed(age, &[(old.reservation.key.as_uuid(), Type::UUID)]).await.expect("time");
     // Those of one millisecond are in no order.
-    for (claim, end) in [(&abandoned, "7000-8000-000000000000"), (&unknown, "7fff-bfff-ffffffffffff")] {
+    let ends = ["7000-8000-000000000000", "7800-8000-000000000000", "7fff-bfff-ffffffffffff"];
+    for (claim, end) in [&abandoned, &unknown, &reserved].into_iter().zip(ends) {
         let order = "UPDATE tenant.idempotency_keys SET id = overlay(id::text PLACING $2 FROM 15)::uuid
                      WHERE idempotency_key = $1";
         let parameters: Parameters<'_> = &[(claim.reservation.key.as_uuid(), Type::UUID), (&end, Type::TEXT)];
@@ -114,24 +115,97 @@ async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
     }
 
     let found = async |arguments: &str| {
-        let stuck = format!("SELECT * FROM tenant.idempotency_stuck({arguments})");
-        let rows = operated.operator.query(&stuck, &[]).await.expect("an answer");
+        let list = format!("SELECT * FROM tenant.idempotency_list({arguments}) WHERE key_id IS NOT NULL");
+        let rows = operated.operator.query(&list, &[]).await.expect("an answer");
         rows.iter().map(|row| (row.get("state"), row.get("token"))).collect::<Vec<(String, Uuid)>>()
     };
     let line = |state: &str, claim: &Claim| (state.to_owned(), claim.reservation.token);
-    let recent = [line("abandoned", &abandoned), line("unknown", &unknown)];
+    let recent = [line("abandoned", &abandoned), line("unknown", &unknown), line("reserved", &reserved)];
     assert_eq!(found("").await, recent);
     for lookback in ["NULL", "interval '178000000 years'", "interval '60 years'"] {
+        let lookback = &format!("p_lookback => {lookback}");
         assert_eq!(found(lookback).await, [&[line("abandoned", &old)], &recent[..]].concat(), "{lookback}");
     }
     assert_eq!(found("p_limit => 1").await, recent[..1]);
+    assert_eq!(found(&format!("'{PROCEDURE}'")).await, recent);
+    assert_eq!(found("'/a.B/C'").await, []);
 
     // Its columns are valid arguments of the other two functions.
-    let release = "SELECT r.outcome FROM tenant.idempotency_stuck() s,
-                   tenant.idempotency_operator_release(s.key_id::text, s.owner::text, s.token) r";
+    let release = "SELECT r.outcome FROM tenant.idempotency_list() s,
+                   tenant.idempotency_operator_release(s.key_id::text, s.owner::text, s.token) r WHERE s.key_id IS NOT NULL";
     let released = operated.operator.query(release, &[]).await.expect("an answer");
-    assert!(released.iter().all(|row| row.get::<_, &str>(0) == "released") && released.len() == 2);
+    assert!(released.iter().all(|row| row.get::<_, &str>(0) == "released") && released.len() == 3);
     assert_eq!(found("").await, []);
+    operated.drop_owner().await;
+}
+
+/// Each page reads a part of the index, and the list is noted once.
+#[tokio::test]
+async fn list_the_keys_of_a_large_table_page_by_page() {
+    let operated = Operated::new().await;
+    let (first, last) = (any(), any());
+    acquire(&operated.store, &first).await;
+    let fill = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, response_bytes, token, expires)
+                SELECT gen_random_uuid(), gen_random_uuid(), '/a.B/C', '\\x07', '', gen_random_uuid(), now() + interval '1 day'
+                FROM generate_series(1, 12000)";
+    operated.superuser.batch_execute(fill).await.expect("records");
+    acquire(&operated.store, &last).await;
+    let (mut reached, mut pages, mut keys) = (None::<Uuid>, Vec::new(), Vec::new());
+    loop {
+        let page = "SELECT * FROM tenant.idempotency_list(p_after => $1, p_seconds => 0)";
+        let rows = operated.operator.query_typed(page, &[(&reached, Type::UUID)]).await.expect("a page");
+        let (end, found) = rows.split_last().expect("the end");
+        keys.extend(found.iter().map(|row| row.get::<_, Uuid>("key_id")));
+        pages.push(end.get::<_, i64>("records"));
+        reached = end.get("reached");
+        if reached.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, [5000, 5000, 2002, 0]);
+    assert_eq!(keys, [&first, &last].map(|claim| *claim.reservation.key.as_uuid()));
+    let whole = operated.operator.query_one("SELECT * FROM tenant.idempotency_list() WHERE key_id IS NULL", &[]).await;
+    let whole = whole.expect("the end");
+    assert_eq!((whole.get("records"), whole.get("reached")), (12002_i64, None::<Uuid>));
+    let one =
+        "SELECT count(*) FROM tenant.idempotency_list(p_limit => 1) WHERE key_id IS NOT NULL OR reached IS NOT NULL";
+    assert_eq!(count(&operated.operator, &one[21..]).await, 2, "a key, and that there is more");
+    assert_eq!(operated.audit().await.len(), 3, "each list once");
+    operated.drop_owner().await;
+}
+
+#[tokio::test]
+async fn see_how_the_tables_are() {
+    let operated = Operated::new().await;
+    let expired = Claim { retention: Duration::ZERO, lease: Duration::ZERO, ..any() };
+    acquire(&operated.store, &any()).await;
+    let overview =
+        "SELECT o.*, o.oldest_expired <= clock_timestamp() AS is_expired FROM tenant.idempotency_overview() o";
+    let nothing = operated.operator.query_one(overview, &[]).await.expect("a row");
+    assert_eq!(nothing.get::<_, Option<bool>>("is_expired"), None);
+    acquire(&operated.store, &expired).await;
+    let transaction = open_transaction(&operated.store, &any()).await;
+    operated.superuser.batch_execute("VACUUM ANALYZE tenant.idempotency_keys").await.expect("a vacuum");
+    let seen = async || operated.operator.query_one(overview, &[]).await.expect("a row");
+    let row = seen().await;
+    assert_eq!(row.get::<_, Option<bool>>("is_expired"), Some(true));
+    assert_eq!((row.get("partitions"), row.get("estimated_rows")), (0, 2_i64));
+    assert_eq!(row.get::<_, Vec<String>>("migrations").len(), 9);
+    assert!(
+        row.get::<_, i64>("table_bytes") > 0
+            && row.get::<_, i64>("index_bytes") > 0
+            && !row.get::<_, bool>("is_standby")
+    );
+    assert!(row.get::<_, Option<SystemTime>>("last_vacuum").is_some());
+    assert!(row.get::<_, i64>("unseen_sessions") > 0, "the table's owner has no right to see them");
+    assert_eq!(row.get::<_, Option<i32>>("oldest_transaction_pid"), None);
+    let grant = format!("GRANT pg_read_all_stats TO {}", operated.owner);
+    operated.superuser.batch_execute(&grant).await.expect("the grant");
+    let row = seen().await;
+    assert_eq!(row.get::<_, i64>("unseen_sessions"), 0);
+    assert!(row.get::<_, Option<i32>>("oldest_transaction_pid").is_some());
+    transaction.roll_back().await;
+    assert_eq!(operated.audit().await, Vec::<String>::new(), "it has no user's data");
     operated.drop_owner().await;
 }
 

@@ -3,6 +3,7 @@
 
 mod inspection;
 mod operated;
+mod program;
 mod release;
 mod rights;
 

@@ -50,7 +50,8 @@ async fn have_no_other_right() {
          AND has_function_privilege('{OPERATOR}', p.oid, 'EXECUTE') ORDER BY 1"
     );
     let granted: Vec<String> = values(&operated.superuser, &granted).await;
-    let own = ["idempotency_inspect", "idempotency_operation_key", "idempotency_operator_release", "idempotency_stuck"];
+    let own =
+        ["inspect", "list", "operation_key", "operator_release", "overview"].map(|name| format!("idempotency_{name}"));
     assert_eq!(granted, own);
 
     // No other role may call these functions, not even the API's.
@@ -58,7 +59,8 @@ async fn have_no_other_right() {
     for statement in [
         "SELECT tenant.idempotency_inspect('a', 'b')",
         "SELECT tenant.idempotency_operator_release('a', 'b', NULL)",
-        "SELECT tenant.idempotency_stuck()",
+        "SELECT tenant.idempotency_list()",
+        "SELECT tenant.idempotency_overview()",
         "SELECT FROM tenant.idempotency_audit",
     ] {
         let error = api.batch_execute(statement).await.expect_err(statement);
@@ -76,7 +78,7 @@ async fn leave_the_settings_of_their_transaction_as_they_were() {
     let transaction = operated.operator.transaction().await.expect("a transaction");
     let sql = format!(
         "SET LOCAL idempotency.owner = 'mine'; SET LOCAL app.current_user_id = 'too';
-             SELECT tenant.idempotency_stuck();
+             SELECT tenant.idempotency_list(); SELECT tenant.idempotency_overview();
              SELECT tenant.idempotency_inspect('{key}', '{user}');
              SELECT tenant.idempotency_operator_release('{key}', '{user}', NULL);"
     );

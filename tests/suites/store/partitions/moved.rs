@@ -39,7 +39,7 @@ async fn serve_every_operation() {
     assert_eq!(partitions(&owner).await, i64::from(PARTITIONS));
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 1);
     acquire(&store, &again(&gone)).await;
-    assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_stuck()").await, 1);
+    assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_list() WHERE state = 'abandoned'").await, 1);
     let (user, key) = (stuck.reservation.owner.as_uuid(), stuck.reservation.key.as_uuid());
     let state: String =
         value(&owner, &format!("SELECT state FROM tenant.idempotency_inspect('{key}', '{user}')")).await;

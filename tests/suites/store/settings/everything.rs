@@ -191,7 +191,7 @@ async fn operated(store: &PostgresStore, owner: &Client) {
     let calls = format!(
         "BEGIN READ WRITE;
          DO $calls$ BEGIN
-             ASSERT EXISTS (SELECT FROM tenant.idempotency_stuck() s WHERE s.key_id = '{key}' AND s.state = 'abandoned'), 'stuck';
+             ASSERT EXISTS (SELECT FROM tenant.idempotency_list() s WHERE s.key_id = '{key}' AND s.state = 'abandoned'), 'stuck';
              ASSERT (SELECT i.state = 'abandoned' FROM tenant.idempotency_inspect('{key}', '{user}') i), 'inspected';
              ASSERT (SELECT r.outcome = 'released' FROM tenant.idempotency_operator_release('{key}', '{user}', '{token}') r), 'released';
              ASSERT tenant.idempotency_owner('acme', 'auth0|5f7c8ec7') = '7b8d9269-fc10-8469-a92d-24a45e6154cc', 'the owner';

@@ -1,0 +1,38 @@
+//! The answers on the terminal: tables, times and questions.
+
+mod question;
+mod table;
+mod time;
+
+pub(crate) use self::{
+    question::{consents, is_in_terminal},
+    table::Table,
+    time::{ago, ahead, duration},
+};
+
+use std::io::Write as _;
+
+use anstyle::{AnsiColor, Style};
+
+use crate::failure::Failure;
+
+/// The style of what needs a person.
+pub(crate) const ALERT: Style = AnsiColor::Yellow.on_default();
+
+/// The style of what is as it should be.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+
+/// Writes a line to standard output, without colours if it is no terminal, or if `NO_COLOR` is set.
+pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    Ok(writeln!(anstream::stdout(), "{text}")?)
+}
+
+/// Writes a line to standard error, for a person: standard output is for programs.
+pub(crate) fn note(text: &str) -> Result<(), Failure> {
+    Ok(writeln!(anstream::stderr(), "{text}")?)
+}
+
+/// Quotes a word for a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    shlex::try_quote(word).map_or_else(|_| format!("{word:?}"), |quoted| quoted.into_owned())
+}
