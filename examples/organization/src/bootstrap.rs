@@ -6,7 +6,7 @@ use tonic_idempotency::{Caller, Scope, UserId};
 use uuid::{Uuid, uuid};
 
 use crate::{
-    database::{API_ROLE, LOGIN_ROLE},
+    database::{API_ROLE, LOGIN_ROLE, OPERATOR_ROLE},
     error::Error,
     failure::chain,
     migrations,
@@ -34,6 +34,8 @@ pub const CLUSTER: Uuid = uuid!("0198c0de-0000-7000-8000-0000000000c1");
 const CREATE_API_ROLE: &str = "CREATE ROLE organization_api NOLOGIN";
 
 const GRANT_TO_API_ROLE: &str = "SELECT tenant.organization_grant($1::text::name)";
+
+const GRANT_TO_OPERATOR_ROLE: &str = "SELECT tenant.idempotency_grant_operator($1::text::name)";
 
 const INSERT_ORGANIZATION: &str =
     "INSERT INTO tenant.organizations (id, name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
@@ -63,7 +65,9 @@ pub async fn bootstrap(database_url: &str) -> Result<(), Error> {
 
     migrations::run(&mut client).await?;
     create_api_role(&client).await?;
-    create_login_role(&client, database_url).await?;
+    create_login_role(&client, database_url, LOGIN_ROLE, &format!("NOINHERIT IN ROLE {API_ROLE}")).await?;
+    create_login_role(&client, database_url, OPERATOR_ROLE, "").await?;
+    client.query_typed(GRANT_TO_OPERATOR_ROLE, &[(&OPERATOR_ROLE, Type::TEXT)]).await?;
     insert_example(&client).await?;
     Ok(())
 }
@@ -90,17 +94,25 @@ async fn create_api_role(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// The API logs in as a role of its own, with the password of the superuser, so that the URL says all of it.
-async fn create_login_role(client: &Client, database_url: &str) -> Result<(), Error> {
+/// Returns the address of the database for an operator, whose password is that of `database_url`. `None` if that is not a URL.
+pub(crate) fn operator_url(database_url: &str, with_password: bool) -> Option<String> {
+    let (scheme, rest) = database_url.split_once("://")?;
+    let (user, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
+    let password = user.split_once(':').filter(|_| with_password).map_or(String::new(), |(_, word)| format!(":{word}"));
+    Some(format!("{scheme}://{OPERATOR_ROLE}{password}@{rest}"))
+}
+
+/// The API and an operator log in as roles of their own, with the password of the superuser, so that the URL says all of it.
+async fn create_login_role(client: &Client, database_url: &str, role: &str, options: &str) -> Result<(), Error> {
     let config: Config = database_url.parse()?;
     let password = config.get_password().map(|password| String::from_utf8_lossy(password).replace('\'', "''"));
     let password = password.map_or("NULL".to_owned(), |password| format!("'{password}'"));
-    let create = format!("CREATE ROLE {LOGIN_ROLE} LOGIN NOINHERIT PASSWORD {password} IN ROLE {API_ROLE}");
+    let create = format!("CREATE ROLE {role} LOGIN PASSWORD {password} {options}");
     let Err(error) = client.batch_execute(&create).await else { return Ok(()) };
     if !matches!(error.code(), Some(&SqlState::DUPLICATE_OBJECT | &SqlState::UNIQUE_VIOLATION)) {
         return Err(error.into());
     }
-    let alter = format!("ALTER ROLE {LOGIN_ROLE} PASSWORD {password}");
+    let alter = format!("ALTER ROLE {role} PASSWORD {password}");
     match client.batch_execute(&alter).await {
         // Another server sets the same password at the same time ("tuple concurrently updated").
         Err(error) if error.code() != Some(&SqlState::INTERNAL_ERROR) => Err(error.into()),

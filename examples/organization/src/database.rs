@@ -24,6 +24,9 @@ pub const API_ROLE: &str = "organization_api";
 /// make a superuser.
 pub const LOGIN_ROLE: &str = "organization_login";
 
+/// The role of a person on call, for the program `tonic-idempotency`. It has no right on a table.
+pub(crate) const OPERATOR_ROLE: &str = "organization_operator";
+
 /// The maximum number of connections in a pool.
 const MOST_CONNECTIONS: usize = 16;
 

@@ -32,6 +32,7 @@ mod error;
 mod failure;
 mod fields;
 mod guard;
+mod health;
 mod hosts;
 mod lost_answer;
 mod metrics;

@@ -86,7 +86,7 @@ async fn serve<D: Driver>(args: &Args, listener: TcpListener, server: &Server, s
     let worker = Worker::spawn(server.url().to_owned(), args.outbox_delay);
 
     let ready_file = args.ready_file.as_deref().map(|path| write_ready_file(path, &ready)).transpose()?;
-    tour::print(&ready, server.describe(), args.outbox_delay);
+    tour::print(&ready, server, args.outbox_delay);
 
     let served = until_stopped(&service, service.serve(listener, signals.clone()), signals).await;
     drop(ready_file);

@@ -8,12 +8,10 @@ use tonic::{
     service::Routes,
     transport::{Server, server::TcpIncoming},
 };
-use tonic_health::ServingStatus;
 use tonic_idempotency::{
     IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
     policy::{Policies, Procedure, StorePolicy},
-    proto::v1::operation_service_server,
     store::SessionSettings,
 };
 use tracing::Span;
@@ -24,11 +22,8 @@ use crate::{
     driver::Driver,
     error::Error,
     guard::Guard,
+    health::Healthy,
     overrides::{Overrides, RECONCILED},
-    proto::{
-        api_key_service_server, cluster_service_server, invite_service_server, namespace_service_server,
-        project_service_server,
-    },
     protocols,
     signals::Signals,
 };
@@ -40,6 +35,7 @@ const CLOSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Service<D> {
     driver: D,
+    healthy: Healthy,
     idempotency: IdempotencyLayer,
     recovering: RecoveryHandle,
     routes: Routes,
@@ -75,18 +71,21 @@ impl<D: Driver> Service<D> {
         // A call first meets authentication, which says who it is, then idempotency, then the handler.
         let guard = Guard::new(authentication, idempotency.clone());
         let services = driver.services(&guard).add_service(guard.authenticating(idempotency.operations().build()));
-        let routes = protocols::all(site, add_public(services).await?)?;
-        Ok(Self { driver, idempotency, recovering, routes, sweeping })
+        let (healthy, health) = Healthy::new().await;
+        let routes = protocols::all(site, add_reflection(services.add_service(health))?)?;
+        Ok(Self { driver, healthy, idempotency, recovering, routes, sweeping })
     }
 
     /// Serves until the first signal, and the calls that run then to their end.
     pub(crate) async fn serve(&self, listener: TcpListener, signals: Signals) -> Result<(), Error> {
+        let healthy = self.healthy.clone();
         Server::builder()
             .accept_http1(true) // browsers speak HTTP/2 only over TLS
             .trace_fn(call_span)
             .add_routes(self.routes.clone())
             .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), async move {
                 signals.first().await;
+                healthy.end().await;
             })
             .await?;
         Ok(())
@@ -129,20 +128,8 @@ const PROCEDURES: [&str; 10] = [
     "/organization.v1.ProjectService/DeleteProject",
 ];
 
-/// Health and reflection, which need no token.
-async fn add_public(routes: Routes) -> Result<Routes, Error> {
-    let (health, health_service) = tonic_health::server::health_reporter();
-    for service in [
-        api_key_service_server::SERVICE_NAME,
-        cluster_service_server::SERVICE_NAME,
-        invite_service_server::SERVICE_NAME,
-        namespace_service_server::SERVICE_NAME,
-        operation_service_server::SERVICE_NAME,
-        project_service_server::SERVICE_NAME,
-    ] {
-        health.set_service_status(service, ServingStatus::Serving).await;
-    }
-
+/// Reflection, which needs no token, as health.
+fn add_reflection(routes: Routes) -> Result<Routes, Error> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -151,8 +138,5 @@ async fn add_public(routes: Routes) -> Result<Routes, Error> {
             // The details of errors, without which grpcurl cannot show them.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
-    Ok(routes
-        .add_service(health_service)
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?))
+    Ok(routes.add_service(reflection().build_v1()?).add_service(reflection().build_v1alpha()?))
 }

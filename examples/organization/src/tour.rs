@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
+use scratch_postgres::{Server, Source};
 use uuid::Uuid;
 
-use crate::{CLUSTER, ready::Ready};
+use crate::{CLUSTER, bootstrap::operator_url, ready::Ready};
 
 /// Prints the tour.
-pub(crate) fn print(ready: &Ready<'_>, database: &str, outbox_delay: Duration) {
+pub(crate) fn print(ready: &Ready<'_>, server: &Server, outbox_delay: Duration) {
     let tour = Tour {
         address: reachable(ready.address),
         alice: &ready.tokens.alice,
@@ -24,13 +25,23 @@ pub(crate) fn print(ready: &Ready<'_>, database: &str, outbox_delay: Duration) {
         delay: humantime::format_duration(outbox_delay).to_string(),
     };
     let text = format!(
-        "\nServing organization.v1 on {}. Press Ctrl-C to stop.\nDatabase: {database}\n\nTry it in a browser: http://{}/\n{}\n",
+        "\nServing organization.v1 on {}. Press Ctrl-C to stop.\nDatabase: {}\n{}\nTry it in a browser: http://{}/\n{}\n",
         ready.address,
+        server.describe(),
+        operator(server),
         tour.address,
         tour.text()
     );
     // An error means that stdout is closed: there is no reader.
     let _ = io::stdout().write_all(text.as_bytes());
+}
+
+/// The line for an operator. It has the password of a private server only: another's is known, and terminals are recorded.
+fn operator(server: &Server) -> String {
+    let is_private = !matches!(server.source(), Source::Url(_));
+    let Some(url) = operator_url(server.url(), is_private) else { return String::new() };
+    let password = if is_private { "" } else { ", with your password in PGPASSWORD" };
+    format!("An operator{password}: DATABASE_URL={url} tonic-idempotency list\n")
 }
 
 struct Tour<'a> {

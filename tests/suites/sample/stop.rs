@@ -18,6 +18,7 @@ use tonic::{
     Code, Request, Response, Status,
     transport::{Channel, Endpoint},
 };
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 use uuid::Uuid;
 
 use super::{
@@ -107,6 +108,38 @@ async fn ctrl_c_waits_for_a_call() {
     call.await.expect("the call ends").expect("the call succeeds");
     assert!(process.ended().await.success());
     server.assert_gone().await;
+}
+
+/// A probe hears that it stops, also by a stream that is open, which does not keep the sample from ending.
+#[tokio::test]
+async fn says_at_the_first_signal_that_it_does_not_serve() {
+    let Some((mut process, ready, server)) = start_private(&["--handler-delay", NEVER]).await else { return };
+    let channel = channel(&ready).connect().await.expect("a connection");
+    let request = HealthCheckRequest { service: "organization.v1.ProjectService".to_owned() };
+    let mut watched = HealthClient::new(channel).watch(request).await.expect("a stream").into_inner();
+    let mut next = async || watched.message().await.expect("an answer").map(|answer| answer.status());
+    assert_eq!(next().await, Some(ServingStatus::Serving));
+    let call = running(ready, &server).await;
+
+    process.signal("TERM");
+    assert_eq!([next().await, next().await], [Some(ServingStatus::NotServing), None]);
+    process.signal("TERM");
+    assert!(process.ended().await.success());
+    assert!(call.await.expect("the call ends").is_err());
+    server.assert_gone().await;
+}
+
+#[tokio::test]
+async fn an_open_watch_does_not_delay_the_end() {
+    let Some((mut process, ready, server)) = start_private(&[]).await else { return };
+    let channel = channel(&ready).connect().await.expect("a connection");
+    let watched = HealthClient::new(channel).watch(HealthCheckRequest::default()).await.expect("a stream");
+    let begin = Instant::now();
+    process.signal("TERM");
+    assert!(process.ended().await.success());
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    server.assert_gone().await;
+    drop(watched);
 }
 
 #[tokio::test]
