@@ -329,14 +329,14 @@ END
 $release$;
 
 -- Returns how the layer's tables are, without any user's data: versions, sizes, estimated and dead rows, the last vacuum and the last statistics,
--- since when the oldest expired record waits for the sweep, and the oldest transaction of this database, which keeps dead rows and may hold a key.
+-- since when the oldest expired record waits for the sweep, and the oldest transactions of this database, which keep dead rows and may hold keys.
 -- NULL is what there is not; what the table's owner may not see is counted in unseen_sessions. Called by operators.
 CREATE OR REPLACE FUNCTION tenant.idempotency_overview(
     OUT server_version text, OUT database name, OUT is_standby boolean, OUT table_owner name, OUT version integer, OUT migrations text[],
     OUT partitions integer, OUT table_bytes bigint, OUT index_bytes bigint, OUT estimated_rows bigint, OUT dead_rows bigint,
     OUT last_vacuum timestamptz, -- of the partition whose last one is the longest ago; NULL if one never had any
     OUT last_analyze timestamptz, OUT oldest_expired timestamptz, OUT oldest_transaction timestamptz, OUT oldest_transaction_pid integer,
-    OUT oldest_transaction_application text, OUT prepared_transactions bigint, OUT unseen_sessions bigint, OUT audit_rows bigint
+    OUT oldest_transaction_application text, OUT oldest_prepared timestamptz, OUT unseen_sessions bigint, OUT audit_rows bigint
 )
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -372,7 +372,7 @@ BEGIN
         SELECT count(*) FROM pg_stat_activity a
         WHERE a.datname = current_database() AND NOT pg_has_role(a.usesysid, 'USAGE') AND NOT pg_has_role('pg_read_all_stats', 'USAGE')
     );
-    prepared_transactions := (SELECT count(*) FROM pg_prepared_xacts x WHERE x.database = current_database());
+    oldest_prepared := (SELECT min(x.prepared) FROM pg_prepared_xacts x WHERE x.database = current_database());
     audit_rows := (SELECT greatest(c.reltuples, 0) FROM pg_class c WHERE c.oid = 'tenant.idempotency_audit'::regclass);
 
     -- The first entry of the index of each partition. Materialized: otherwise Citus would not send the nodes the setting that shows these rows.

@@ -24,6 +24,7 @@ pub(crate) enum Command {
     List(keys::ListOptions),
     Inspect(keys::InspectOptions),
     Release(keys::ReleaseOptions),
+    Doctor(health::DoctorOptions),
     Status(health::StatusOptions),
     Sweep(health::SweepOptions),
     Hash(hash::Options),

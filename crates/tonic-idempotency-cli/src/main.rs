@@ -46,7 +46,12 @@ fn run(command: &Command) -> Result<(), Failure> {
             clap_complete::generate(*shell, &mut Args::command(), "tonic-idempotency", &mut script);
             io::stdout().write_all(&script)?;
         }
-        Command::List(_) | Command::Inspect(_) | Command::Release(_) | Command::Status(_) | Command::Sweep(_) => {
+        Command::List(_)
+        | Command::Inspect(_)
+        | Command::Release(_)
+        | Command::Doctor(_)
+        | Command::Status(_)
+        | Command::Sweep(_) => {
             let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(ask(command))?;
         }
@@ -60,6 +65,7 @@ async fn ask(command: &Command) -> Result<(), Failure> {
         Command::List(options) => keys::list(options).await,
         Command::Inspect(options) => keys::inspect(options).await,
         Command::Release(options) => keys::release(options).await,
+        Command::Doctor(options) => health::doctor(options).await,
         Command::Status(options) => health::status(options).await,
         Command::Sweep(options) => health::sweep(options).await,
         Command::Hash(_) | Command::Migrations(_) | Command::Completions { .. } => Ok(()),

@@ -64,7 +64,8 @@ fn grant(schema: &Schema, role: Role) -> String {
     )
 }
 
-fn chain(error: &Error) -> String {
+/// Returns an error with its causes.
+pub(super) fn chain(error: &Error) -> String {
     let mut said = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

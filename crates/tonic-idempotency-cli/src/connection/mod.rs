@@ -6,10 +6,11 @@ mod tls;
 
 use std::{future::Future, time::Duration};
 
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tokio_postgres::{
-    Client, Error,
+    Client, Config, Error,
     types::{ToSql, Type},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -34,6 +35,29 @@ pub(crate) struct ConnectionOptions {
     /// Prints one JSON object a line, with the names of the SQL columns, for programs.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl ConnectionOptions {
+    pub(crate) fn schema(&self) -> Result<Schema, Failure> {
+        Schema::new(&self.schema).map_err(|error| Failure::Input(format!("--schema: {error}")))
+    }
+}
+
+/// Returns where and how to connect.
+fn address() -> Result<(Config, MakeRustlsConnect), Failure> {
+    let Settings { mut config, tls } = Settings::from_environment()?;
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT);
+    }
+    config.application_name("tonic-idempotency");
+    Ok((config, MakeRustlsConnect::new(tls.client_config()?)))
+}
+
+/// Returns a pool of one connection, for the library's store.
+pub(crate) fn pool() -> Result<Pool, Failure> {
+    let (config, tls) = address()?;
+    let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    Pool::builder(manager).max_size(1).build().map_err(|error| Failure::Input(error.to_string()))
 }
 
 /// Parameters of a statement, with their types.
@@ -73,17 +97,12 @@ impl Connection {
     }
 
     async fn open(options: &ConnectionOptions, role: Role) -> Result<Self, Failure> {
-        let schema = Schema::new(&options.schema).map_err(|error| Failure::Input(format!("--schema: {error}")))?;
-        let mut settings = Settings::from_environment()?;
-        if settings.config.get_connect_timeout().is_none() {
-            settings.config.connect_timeout(CONNECT);
-        }
-        settings.config.application_name("tonic-idempotency");
-        let tls = MakeRustlsConnect::new(settings.tls.client_config()?);
+        let schema = options.schema()?;
+        let (config, tls) = address()?;
         let refused = |error: Error| answers::failure_of(&error, &schema, role);
         // The time of the settings is that of each address.
         let (client, connection) =
-            timeout(ANSWER, settings.config.connect(tls)).await.map_err(|_| answers::silent())?.map_err(refused)?;
+            timeout(ANSWER, config.connect(tls)).await.map_err(|_| answers::silent())?.map_err(refused)?;
         tokio::spawn(connection);
         Ok(Self { client, schema, role })
     }

@@ -4,7 +4,10 @@ use std::{env, path::PathBuf};
 
 use tokio_postgres::{Config, config};
 
-use super::tls::{Tls, Verified};
+use super::{
+    answers::chain,
+    tls::{Tls, Verified},
+};
 use crate::failure::Failure;
 
 const URL: &str = "DATABASE_URL";
@@ -50,7 +53,7 @@ impl Settings {
                 return Err(Failure::Input(format!("{URL}: sslmode is {modes}, not {other}")));
             }
         };
-        let mut config: Config = rest.parse().map_err(|error| Failure::Input(format!("{URL}: {error}")))?;
+        let mut config: Config = rest.parse().map_err(|error| Failure::Input(format!("{URL}: {}", chain(&error))))?;
         config.ssl_mode(mode);
         Ok(Self { config, tls: Tls { verified, roots } })
     }

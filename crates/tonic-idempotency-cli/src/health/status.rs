@@ -1,8 +1,8 @@
 //! `tonic-idempotency status`: how the layer's tables are.
 
 use indicatif::{HumanBytes, HumanCount};
-use serde::Deserialize;
 
+use super::overview::{OVERVIEW, Overview};
 use crate::{
     connection::{Connection, ConnectionOptions},
     failure::Failure,
@@ -17,38 +17,6 @@ pub(crate) struct Options {
     #[command(flatten)]
     connection: ConnectionOptions,
 }
-
-/// The columns of `tenant.idempotency_overview`, with times as ages in seconds.
-#[derive(Debug, Deserialize)]
-struct Overview {
-    server_version: String,
-    database: String,
-    is_standby: bool,
-    table_owner: String,
-    version: i32,
-    migrations: Vec<String>,
-    partitions: i32,
-    table_bytes: u64,
-    index_bytes: u64,
-    estimated_rows: u64,
-    dead_rows: Option<u64>,
-    vacuum_seconds: Option<f64>,
-    analyze_seconds: Option<f64>,
-    expired_seconds: Option<f64>,
-    transaction_seconds: Option<f64>,
-    oldest_transaction_pid: Option<i32>,
-    oldest_transaction_application: Option<String>,
-    prepared_transactions: u64,
-    unseen_sessions: u64,
-    audit_rows: u64,
-}
-
-const OVERVIEW: &str = "
-    SELECT o.*, date_part('epoch', clock_timestamp() - o.last_vacuum) AS vacuum_seconds,
-           date_part('epoch', clock_timestamp() - o.last_analyze) AS analyze_seconds,
-           date_part('epoch', clock_timestamp() - o.oldest_expired) AS expired_seconds,
-           date_part('epoch', clock_timestamp() - o.oldest_transaction) AS transaction_seconds
-    FROM tenant.idempotency_overview() o";
 
 pub(crate) async fn status(options: &Options) -> Result<(), Failure> {
     let connection = Connection::of_operator(&options.connection).await?;
@@ -102,7 +70,12 @@ fn print(overview: &Overview) -> Result<(), Failure> {
             ),
         ),
         ("transaction", format!("{transaction}{unseen}")),
-        ("prepared", HumanCount(overview.prepared_transactions).to_string()),
+        (
+            "prepared",
+            overview
+                .prepared_seconds
+                .map_or_else(|| "none".to_owned(), |seconds| format!("since {}", duration(seconds))),
+        ),
         ("audit", format!("about {} notes", HumanCount(overview.audit_rows))),
     ] {
         output::line(&format!("{name:<12} {value}"))?;

@@ -212,6 +212,37 @@ async fn shows_how_the_tables_are_and_sweeps_as_the_api() {
     operated.drop_owner().await;
 }
 
+#[tokio::test]
+async fn says_what_is_wrong_why_and_who_mends_it() {
+    let operated = Operated::new().await;
+    let well = said(&operated.run(&["doctor"]).await, 0);
+    assert!(well.contains("ok        migrations") && well.contains("not seen  API"), "{well}");
+    assert!(well.contains("not seen  transactions") && well.contains("needs pg_monitor"), "{well}");
+    let of_api = said(&run(&operated.address_of(API_LOGIN), &["doctor"], "").await, 0);
+    assert!(of_api.contains("ok        API") && of_api.contains("not seen  tables"), "{of_api}");
+
+    let spoil = format!(
+        "REVOKE EXECUTE ON ROUTINE tenant.idempotency_status FROM {API_ROLE};
+         INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, response_bytes, token, expires)
+         VALUES (gen_random_uuid(), gen_random_uuid(), '/a.B/C', '\\x07', '', gen_random_uuid(), now() - interval '9 hours')"
+    );
+    operated.superuser.batch_execute(&spoil).await.expect("faults");
+    let of_tables = said(&operated.run(&["doctor"]).await, 1);
+    assert!(
+        of_tables.contains("found     sweep") && of_tables.contains("as the API's role: tonic-idempotency sweep"),
+        "{of_tables}"
+    );
+    let of_api = run(&operated.address_of(API_LOGIN), &["doctor", "--json"], "").await;
+    let lines = said(&of_api, 1);
+    let found = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let found: Vec<_> = found.filter(|finding| finding["verdict"] == "found").collect();
+    let [finding] = &found[..] else { panic!("{lines}") };
+    let text = |name: &str| finding[name].as_str().expect("a text").to_owned();
+    assert!(text("reason").contains("idempotency_status") && text("cure").contains("migrations::grant"), "{finding}");
+    assert_eq!(text("role"), "the owner of the tables");
+    operated.drop_owner().await;
+}
+
 /// The exit status says what is wrong, and the message what to do.
 #[tokio::test]
 async fn says_what_is_missing() {
@@ -221,6 +252,7 @@ async fn says_what_is_missing() {
     let empty = Database::empty().await;
     for (address, arguments, status, expected) in [
         (operated.address_of(stranger), &["list"][..], 4, "idempotency_grant_operator("),
+        (operated.address_of(stranger), &["doctor"], 4, "idempotency_grant_operator("),
         (operated.address_of(API_LOGIN), &["list"], 4, "idempotency_grant_operator("),
         (empty.url().to_owned(), &["list"], 3, "is not migrated"),
         (operated.address_of(OPERATOR), &["list", "--schema", "elsewhere"], 3, "elsewhere is not migrated"),
