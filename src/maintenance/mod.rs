@@ -4,6 +4,7 @@
 mod background;
 mod recovery;
 mod sweeper;
+mod unknown_keys;
 
 pub use self::{
     recovery::{Recovered, Recovery, RecoveryHandle},

@@ -11,9 +11,10 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::background::Background;
+use super::{background::Background, unknown_keys::UnknownKeys};
 use crate::{
     engine::{
         attempts::Attempts,
@@ -30,9 +31,6 @@ use crate::{
     telemetry::{self, Chain, rarely},
 };
 
-/// The largest number of keys that are counted.
-const COUNTED: u32 = 1000;
-
 /// Finds calls whose lease ended without an outcome, and asks their reconcilers in the background.
 ///
 /// A client that retries late then finds the response, and a call whose client never retries does not stay open.
@@ -45,8 +43,9 @@ const COUNTED: u32 = 1000;
 /// them holds a key at a time.
 ///
 /// After each run, a recovery that was [spawned](Self::spawn) sets the gauge `idempotency_unknown`: the number of keys of all reserved
-/// procedures, whatever their policies, whose lease ended without an outcome, as far as [`lookback`](Self::lookback) reaches. It counts
-/// at most 1,000.
+/// procedures, whatever their policies, whose lease ended without an outcome. A key counts until a run, a retry or an operator has ended
+/// that, or its record has expired; at most 1,000 count. The first run reads the whole table for it, later ones an hour of it, and look up the
+/// keys that they know.
 ///
 /// ```
 /// # fn recover(layer: tonic_idempotency::IdempotencyLayer) {
@@ -138,9 +137,11 @@ impl Recovery {
     /// Outside of a Tokio runtime.
     pub fn spawn(self) -> RecoveryHandle {
         let (recovery, first) = (Arc::new(self), Arc::new(AtomicBool::new(true)));
+        let unknown = Arc::new(Mutex::new(UnknownKeys::default()));
         RecoveryHandle {
             background: Background::spawn(recovery.interval, move |stop| {
                 let (recovery, first) = (Arc::clone(&recovery), Arc::clone(&first));
+                let unknown = Arc::clone(&unknown);
                 async move {
                     let lookback = (!first.load(Ordering::Relaxed)).then_some(recovery.lookback);
                     match recovery.look(lookback, &stop).await {
@@ -156,9 +157,7 @@ impl Recovery {
                             }
                         }
                     }
-                    if !stop.is_cancelled() {
-                        recovery.count(lookback).await;
-                    }
+                    stop.run_until_cancelled(recovery.count(&mut *unknown.lock().await)).await;
                 }
             }),
         }
@@ -211,15 +210,13 @@ impl Recovery {
     }
 
     /// Counts the keys that are left, for the gauge. If that fails, the gauge stays as it is.
-    async fn count(&self, lookback: Option<Duration>) {
+    async fn count(&self, unknown: &mut UnknownKeys) {
         let Some(engine) = &self.engine else { return };
         if self.counted.is_empty() {
             return;
         }
-        let query =
-            AbandonedQuery { procedures: self.counted.to_vec(), lookback, max_attempts: u32::MAX, batch: COUNTED };
-        if let Ok(keys) = engine.store.abandoned(&query).await {
-            telemetry::unknown(keys.len());
+        if let Ok(keys) = unknown.count(&*engine.store, &self.counted, self.lookback, self.concurrency).await {
+            telemetry::unknown(keys);
         }
     }
 

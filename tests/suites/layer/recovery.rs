@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio_postgres::types::Type;
-use tonic_idempotency::maintenance::Recovered;
+use tonic_idempotency::{maintenance::Recovered, store::Claim};
 
 use crate::prelude::*;
 use crate::reconcile::scene;
@@ -160,6 +160,15 @@ async fn runs_at_each_interval_until_it_is_stopped() {
     assert_eq!(witness.asked().len(), 3, "it was stopped");
 }
 
+/// The value of the gauge since the last look at it.
+fn unknown(snapshotter: &Snapshotter) -> Option<f64> {
+    let values = snapshotter.snapshot().into_vec();
+    values.into_iter().find_map(|(key, .., value)| match value {
+        DebugValue::Gauge(value) if key.key().name() == "idempotency_unknown" => Some(*value),
+        _ => None,
+    })
+}
+
 /// The gauge counts the keys of all procedures, whatever their policies, at each run anew.
 #[tokio::test(start_paused = true)]
 async fn shows_how_many_keys_are_left_without_an_outcome() {
@@ -167,13 +176,7 @@ async fn shows_how_many_keys_are_left_without_an_outcome() {
     let snapshotter = recorder.snapshotter();
     // All tasks run on this thread.
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let unknown = || {
-        let values = snapshotter.snapshot().into_vec();
-        values.into_iter().find_map(|(key, .., value)| match value {
-            DebugValue::Gauge(value) if key.key().name() == "idempotency_unknown" => Some(*value),
-            _ => None,
-        })
-    };
+    let unknown = || unknown(&snapshotter);
     let (shop, store, witness) = scene(MemoryStore::new(), Answer::found("found")).await;
     let interval = Duration::from_secs(10);
     let recovering = shop.layer.recovery().interval(interval).spawn();
@@ -187,6 +190,50 @@ async fn shows_how_many_keys_are_left_without_an_outcome() {
     witness.says_of(shops[0].key, Answer::found("found"));
     tokio::time::sleep(interval).await;
     assert_eq!(unknown(), Some(1.0));
+    recovering.stop().await;
+}
+
+/// However old it is: until it has an outcome, or has expired.
+#[tokio::test(start_paused = true)]
+async fn shows_a_key_without_an_outcome_until_it_is_gone() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let (shop, store, witness) = scene(Watched::default(), Answer::Unknown).await;
+    let [interval, lookback] = [10, 60].map(Duration::from_secs);
+    let recovery = || shop.layer.recovery().interval(interval).lookback(lookback);
+    let recovering = recovery().spawn();
+    quiet().await;
+    let shops = abandoned(&shop, &store, 4).await;
+    let shows = async |expected: f64, when: &str| {
+        tokio::time::sleep(interval).await;
+        assert_eq!(unknown(&snapshotter), Some(expected), "{when}");
+    };
+    tokio::time::sleep(lookback * 10).await;
+    shows(4.0, "far beyond the lookback").await;
+
+    witness.says_of(shops[0].key, Answer::found("found"));
+    shops[0].create("a").await.expect("a replay").assert("processing", true);
+    shows(3.0, "one is recovered").await;
+    // A retry takes a key over, and dies, too.
+    let lease = interval * 3;
+    let retry = Claim { on_lease_ended: LeasePolicy::Reconcile, lease, ..shops[1].claim(CREATE, "a") };
+    store.claim(&retry).await.expect("the store answers");
+    shows(2.0, "it runs").await;
+    tokio::time::sleep(lease).await;
+    shows(3.0, "its lease has ended").await;
+
+    // While the store cannot say, the gauge keeps its value. A key that was abandoned then is found, however long that took.
+    store.fail(Operation::LookUp, StoreErrorKind::Unreachable);
+    abandoned(&shop, &store, 1).await;
+    tokio::time::sleep(lookback * 10).await;
+    store.mend(Operation::LookUp);
+    shows(4.0, "the store is back").await;
+    recovering.stop().await;
+    let recovering = recovery().spawn();
+    shows(4.0, "after a restart").await;
+    tokio::time::sleep(Duration::from_secs(25 * 3600)).await;
+    shows(0.0, "all have expired").await;
     recovering.stop().await;
 }
 
@@ -305,6 +352,9 @@ async fn looks_back_without_limit_once_and_then_no_further_than_lookback() {
 
 #[tokio::test]
 async fn looks_back_without_limit_once_and_then_no_further_than_lookback_on_postgres() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
     let (database, owner) = Database::with_owner().await;
     let store = postgres(database.pool(4));
     let witness = Witness::new(Answer::Unknown);
@@ -320,6 +370,7 @@ async fn looks_back_without_limit_once_and_then_no_further_than_lookback_on_post
     let young = shop.with_new_key();
     young.die(&store, CREATE, "a").await;
     until("three more runs are over", async || witness.asked().len() == 4).await;
+    until("the gauge counts both", async || unknown(&snapshotter) == Some(2.0)).await;
     recovering.stop().await;
     let old = keys_asked(&witness).iter().filter(|key| **key == shop.key).count();
     assert_eq!(old, 1);
