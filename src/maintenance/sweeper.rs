@@ -109,9 +109,7 @@ impl<S: Store> Sweeper<S> {
             }
             sleep(started.elapsed().mul_f64(self.rest)).await;
         }
-        if deleted > 0 {
-            telemetry::swept(deleted);
-        }
+        telemetry::swept(deleted);
         Ok(deleted)
     }
 }

@@ -10,7 +10,7 @@ enum Kind {
 use Kind::{Counter, Gauge, Histogram};
 
 /// The kind, the name, the unit and the description of each metric.
-const METRICS: [(Kind, &str, Unit, &str); 32] = [
+const METRICS: [(Kind, &str, Unit, &str); 33] = [
     (Counter, "idempotency_calls_total", Unit::Count, "Calls with a key, by how the layer answered."),
     (
         Counter,
@@ -62,6 +62,7 @@ const METRICS: [(Kind, &str, Unit, &str); 32] = [
         "Handlers that took too long and still run, because they block their threads.",
     ),
     (Gauge, "idempotency_in_flight", Unit::Count, "Calls in flight."),
+    (Gauge, "idempotency_in_flight_limit", Unit::Count, "Calls that may be in flight."),
     (Gauge, "idempotency_outcomes_waiting", Unit::Count, "Outcomes that are being recorded in the background."),
     (Gauge, "idempotency_reserved", Unit::Count, "Calls that hold their key."),
     (Gauge, "idempotency_unknown", Unit::Count, "Keys in the store whose lease ended without an outcome."),

@@ -27,12 +27,13 @@
 //! |---|---|
 //! | `idempotency_handlers_left` | reserved and unprotected handlers that took too long, were answered for, and still run, because they block their threads |
 //! | `idempotency_in_flight` | calls with a key, or in a transaction, from their heads to the records of their outcomes |
+//! | `idempotency_in_flight_limit` | how many there may be in the layer that was built last: [`Limits::in_flight`](crate::policy::Limits) |
 //! | `idempotency_waiting` | calls that wait for the call that holds their key |
 //! | `idempotency_watching` | requests that wait for the end of a call with [`WaitOperation`](crate::operations) |
 //! | `idempotency_waiting_bytes` | the bytes of the request messages of the calls that wait |
 //! | `idempotency_outcomes_waiting` | outcomes that the store did not take at once, and that are being recorded in the background |
 //! | `idempotency_reserved` | calls of this process that hold their key, by `mode`: `reserved`, `transactional` |
-//! | `idempotency_unknown` | keys in the store whose lease ended without an outcome, at most 1,000; set by each run of a [`Recovery`](crate::maintenance::Recovery) |
+//! | `idempotency_unknown` | keys in the store whose lease ended without an outcome, until they are recovered, released or expired, at most 1,000; set by each run of a [`Recovery`](crate::maintenance::Recovery), and not there without one |
 //!
 //! | histogram, in seconds | labels | measures |
 //! |---|---|---|
@@ -132,6 +133,11 @@ pub(crate) fn in_flight(calls: i8) {
     gauge!("idempotency_in_flight").increment(f64::from(calls));
 }
 
+/// Sets the number of calls that may be in flight.
+pub(crate) fn in_flight_limit(calls: usize) {
+    gauge!("idempotency_in_flight_limit").set(calls as f64);
+}
+
 /// Adds calls of this size to those that wait.
 pub(crate) fn waiting(calls: i8, bytes_of_each: usize) {
     gauge!("idempotency_waiting").increment(f64::from(calls));
@@ -185,9 +191,12 @@ pub(crate) fn transaction_refused(cause: &'static str) {
     }
 }
 
+/// Counts deleted records. The first sweep makes the counter, even if there was none to delete, so that its first increment is seen.
 pub(crate) fn swept(deleted: u64) {
     counter!("idempotency_swept_total").increment(deleted);
-    tracing::info!(deleted, "deleted expired idempotency records");
+    if deleted > 0 {
+        tracing::info!(deleted, "deleted expired idempotency records");
+    }
 }
 
 /// Warns that the server writes its messages in the language of this locale: the driver recognizes errors by their English messages.

@@ -194,11 +194,7 @@ impl Database {
 
     /// A proxy in front of the server, and the URL of the database through it, with the superuser's role.
     pub async fn through_proxy(&self) -> (Proxy, String) {
-        let (proxy, _) = Self::proxy(self.url()).await;
-        let (user, rest) = self.url().rsplit_once('@').expect("a user");
-        let (_, name) = rest.split_once('/').expect("the name of a database");
-        let url = format!("{user}@{}/{name}", proxy.address());
-        (proxy, url)
+        through_proxy(self.url()).await
     }
 
     /// A proxy in front of the server, and a pool that connects through it only.
@@ -445,3 +441,16 @@ pub fn pool(config: Config, size: usize, setup: String) -> Pool {
 /// The id of the organisation, and of its cluster.
 const ORGANIZATION: Uuid = Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0001);
 const CLUSTER: Uuid = Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0002);
+
+/// A proxy in front of a server, and the URL of its database through it.
+///
+/// # Panics
+///
+/// The URL has no user, TCP address or name of a database.
+pub async fn through_proxy(url: &str) -> (Proxy, String) {
+    let (proxy, _) = Database::proxy(url).await;
+    let (user, rest) = url.rsplit_once('@').expect("a user");
+    let (_, name) = rest.split_once('/').expect("the name of a database");
+    let url = format!("{user}@{}/{name}", proxy.address());
+    (proxy, url)
+}

@@ -6,12 +6,13 @@ pub mod fuzz;
 mod lines;
 pub mod orders;
 mod program;
+pub mod rules;
 pub mod shop;
 mod until;
 
 pub use database::{
     API_LOGIN, API_ROLE, Database, KNOWN_TO_PLANNER, OPERATOR, OUTBOX_POLICY, User, migrate, partition, partitions,
-    pool, rows_read, uuid_of, with_max_batch,
+    pool, rows_read, through_proxy, uuid_of, with_max_batch,
 };
 pub use lines::Lines;
 pub use program::{binary, example};

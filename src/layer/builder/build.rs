@@ -72,6 +72,7 @@ impl IdempotencyLayerBuilder {
         telemetry::describe();
         let engine = self.store.map(|store| {
             store.set_up(&StoreSettings { limits: self.limits });
+            telemetry::in_flight_limit(self.limits.in_flight.at_least_one().server);
             let capacity = store.transaction_capacity();
             let lines = Lines::new(&self.limits, capacity.map_or(usize::MAX, |capacity| capacity.of_a_caller));
             Arc::new(Engine {

@@ -1,79 +1,61 @@
-//! The rules for Prometheus fire when they have to, also over the restart of a server: `promtool test rules`.
+//! The rules for Prometheus fire when they have to, end, and are right over the restart of a server: `promtool test rules`.
 
-use std::{env, fs, process::Command};
+use std::{collections::HashSet, fmt::Write as _};
 
-use uuid::Uuid;
+use tonic_idempotency_tests::rules::{self, rules};
 
-const PAGE: &str = include_str!("../../../docs/operations.md");
+use crate::{
+    faults::{Fault, faults},
+    promtool::Promtool,
+};
 
-/// Rules for what should never happen, and a series of each.
-const NEVER: [(&str, &str); 3] = [
-    ("IdempotencyCallsRunUnprotected", r#"idempotency_unprotected_total{procedure="/a.B/C",cause="unreachable"}"#),
-    ("IdempotencyOutcomesGivenUp", r#"idempotency_outcomes_given_up_total{procedure="/a.B/C",step="complete"}"#),
-    ("IdempotencyStoreFails", r#"idempotency_rejected_total{procedure="/a.B/C",reason="IDEMPOTENCY_STORE_FAILED"}"#),
-];
-
-/// The values of a counter by the minute, and when a rule has to fire: from minute to minute, and when not.
-const COUNTERS: [(&str, &[u32], &[u32]); 5] = [
-    // Nothing new.
-    ("5x60", &[], &[15, 30, 60]),
-    // The first increment of a new series.
-    ("_x20 1x40", &[22, 28], &[10, 19, 35, 60]),
-    // One more.
-    ("1x20 2x40", &[22, 28], &[15, 20, 35, 60]),
-    // A restart, and one more after it: the sum over time is smaller than before.
-    ("5x20 _x3 1x40", &[26, 30], &[15, 20, 40, 60]),
-    // A restart that takes long.
-    ("5x20 _x15 1x40", &[38, 44], &[15, 20, 50, 60]),
-];
-
-/// The tests of the rules, as promtool reads them.
-fn tests() -> String {
-    let mut tests = "rule_files: [rules.yml]\nevaluation_interval: 1m\ntests:\n".to_owned();
-    for (alert, series) in NEVER {
-        for (values, fires, silent) in COUNTERS {
-            tests += &format!(
-                "- interval: 1m\n  input_series:\n  - series: '{series}'\n    values: '{values}'\n  alert_rule_test:\n"
-            );
-            let expected = fires.iter().map(|minute| (minute, true)).chain(silent.iter().map(|minute| (minute, false)));
-            for (minute, fires) in expected {
-                tests += &format!("  - eval_time: {minute}m\n    alertname: {alert}\n    exp_alerts:");
-                tests += &if fires {
-                    format!(
-                        "\n    - exp_labels: {{ severity: page }}\n      exp_annotations: {{ summary: {} }}\n",
-                        summary(alert)
-                    )
-                } else {
-                    " []\n".to_owned()
-                };
-            }
+/// The tests of the rules on the faults with a step of so many minutes, as promtool reads them.
+fn tests(step: u32) -> String {
+    let mut tests = format!("rule_files: [alerts.yml]\nevaluation_interval: {step}m\ntests:\n");
+    for Fault { alert, when, series, fires, silent, .. } in faults().iter().filter(|fault| fault.step == step) {
+        let rule = rules().into_iter().find(|rule| rule.alert == *alert).expect("the rule of a fault");
+        write!(tests, "- name: '{alert}: {when}'\n  interval: {step}m\n  input_series:\n").expect("a string");
+        for (series, values) in series {
+            write!(tests, "  - series: '{series}'\n    values: '{values}'\n").expect("a string");
+        }
+        tests += "  alert_rule_test:\n";
+        for (at, fires) in fires.iter().map(|at| (at, true)).chain(silent.iter().map(|at| (at, false))) {
+            let (labels, annotations) = (rule.labels(), rule.annotations());
+            let alerts = if fires {
+                format!("\n    - exp_labels: {{ {labels} }}\n      exp_annotations: {{ {annotations} }}")
+            } else {
+                " []".to_owned()
+            };
+            let minute = at * step;
+            write!(tests, "  - eval_time: {minute}m\n    alertname: {alert}\n    exp_alerts:{alerts}\n")
+                .expect("a string");
         }
     }
     tests
 }
 
-fn rules() -> &'static str {
-    PAGE.split("```yaml\n").nth(1).and_then(|rules| rules.split("```").next()).expect("the rules")
-}
-
-/// The summary of a rule, in its quotes.
-fn summary(alert: &str) -> &'static str {
-    let rule = rules().split("- alert: ").find(|rule| rule.starts_with(&format!("{alert}\n"))).expect("the rule");
-    rule.split("summary: ").nth(1).and_then(|text| text.split(" }").next()).expect("a summary")
+#[test]
+fn fire_on_their_faults_and_end_also_over_a_restart() {
+    let Some(promtool) = Promtool::find() else { return };
+    let steps: HashSet<_> = faults().iter().map(|fault| fault.step).collect();
+    for step in steps {
+        promtool.succeeds(&["test", "rules"], &[("tests.yml", &tests(step)), ("alerts.yml", rules::FILE)]);
+    }
 }
 
 #[test]
-fn fire_when_what_should_never_happen_does_also_after_a_restart() {
-    if Command::new("promtool").arg("--version").output().is_err() {
-        return scratch_postgres::skip("promtool", "it is not on PATH: apt install prometheus");
+fn have_a_fault_before_which_they_are_silent_that_ends_and_a_restart() {
+    let faults = faults();
+    for rule in rules() {
+        let of_rule: Vec<_> = faults.iter().filter(|fault| fault.alert == rule.alert).collect();
+        let alert = rule.alert;
+        assert!(of_rule.iter().any(|fault| fault.when.contains("restart")), "{alert}");
+        let is_whole = |fault: &&&Fault| match (fault.fires.first(), fault.fires.last()) {
+            (Some(first), Some(last)) => {
+                [fault.silent.iter().min() < Some(first), fault.silent.iter().max() > Some(last)] == [true; 2]
+            }
+            _ => false,
+        };
+        assert!(of_rule.iter().any(|fault| is_whole(&fault)), "{alert} has no fault that begins and ends");
     }
-    let directory = env::temp_dir().join(format!("idempotency-alerts-{}", Uuid::new_v4()));
-    fs::create_dir(&directory).expect("a directory");
-    fs::write(directory.join("rules.yml"), rules()).expect("a file");
-    fs::write(directory.join("tests.yml"), tests()).expect("a file");
-    let output = Command::new("promtool").args(["test", "rules", "tests.yml"]).current_dir(&directory).output();
-    let output = output.expect("promtool");
-    fs::remove_dir_all(&directory).expect("the directory");
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    assert!(output.status.success(), "{said}");
 }

@@ -2,6 +2,9 @@
 
 mod alerts;
 mod documented;
+mod faults;
+mod promtool;
+mod runbooks;
 mod spans;
 mod statements;
 mod watching;
@@ -282,9 +285,11 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     assert!(!logged.contains("lost") && !logged.contains("not committed"), "{logged}");
 
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'").await.expect("time");
-    Sweeper::new(store).sweep().await.expect("the sweep");
+    Sweeper::new(store.clone()).sweep().await.expect("the sweep");
     assert_eq!(counted(&snapshotter, "idempotency_swept_total", &[]), 3);
     assert!(lines.take().contains("deleted=3"));
+    Sweeper::new(store).sweep().await.expect("another sweep");
+    assert_eq!(lines.take(), "", "nothing to delete, and nothing to say");
 
     // In memory, the work behind a resource is pending until a test says otherwise.
     let memory = MemoryStore::new();
@@ -349,9 +354,10 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     assert_eq!(gauges(&snapshotter), [0.0; 3]);
 
     // A refusal because of a limit.
-    let limits = Limits { in_flight: Limit::new(1024, 1), ..Limits::default() };
+    let limits = Limits { in_flight: Limit::new(900, 1), ..Limits::default() };
     let handler = Counting::default();
     let mut client = served(&handler, |builder| builder.store(MemoryStore::new()).limits(limits)).await;
+    assert_eq!(gauge(&snapshotter.snapshot().into_vec(), "idempotency_in_flight_limit", None), 900.0);
     let (mut first, request) = (client.clone(), shop::request("hold", Some(user), Some(key)));
     let running = tokio::spawn(async move { first.create_order(request).await });
     until("it runs", async || handler.started() == 1).await;
