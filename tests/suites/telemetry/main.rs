@@ -1,6 +1,7 @@
 //! Metrics and logs. One test of them, because a process has one recorder of metrics and one subscriber of logs.
 
 mod alerts;
+mod dashboard;
 mod documented;
 mod faults;
 mod promtool;
