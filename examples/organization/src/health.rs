@@ -25,7 +25,7 @@ const SERVICES: [&str; 7] = [
     project_service_server::SERVICE_NAME,
 ];
 
-/// What the service `grpc.health.v1.Health` says.
+/// The answers of the service `grpc.health.v1.Health`.
 #[derive(Clone, Debug)]
 pub(crate) struct Healthy(HealthReporter);
 

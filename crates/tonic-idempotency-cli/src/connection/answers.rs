@@ -1,4 +1,4 @@
-//! What an error of the database means, and what to do about it.
+//! The meaning of the errors of the database, and the remedies.
 
 use std::{error::Error as _, fmt};
 

@@ -14,7 +14,7 @@ use rustls::{
 
 use crate::failure::Failure;
 
-/// What of the server's certificate is verified.
+/// The part of the server's certificate that is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verified {
     Nothing,

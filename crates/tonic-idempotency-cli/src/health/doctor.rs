@@ -46,7 +46,7 @@ pub(crate) struct Options {
     connection: ConnectionOptions,
 }
 
-/// What the role may see.
+/// The things that the role may see.
 #[derive(Debug, Deserialize)]
 struct Rights {
     role: String,

@@ -1,4 +1,4 @@
-//! What `doctor` has found.
+//! The findings of `doctor`.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub(super) struct Finding {
     pub(super) verdict: Verdict,
     pub(super) subject: &'static str,
     pub(super) reason: String,
-    /// What to do, and the role that may; empty if there is nothing to do.
+    /// The remedy, which `role` may apply; empty if there is nothing to do.
     pub(super) cure: String,
     pub(super) role: &'static str,
 }

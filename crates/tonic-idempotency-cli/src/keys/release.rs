@@ -74,7 +74,7 @@ struct Line {
     token: Option<Uuid>,
 }
 
-/// What has become of a key.
+/// The fate of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Released,

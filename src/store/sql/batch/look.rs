@@ -30,7 +30,7 @@ const IN_NO_TRANSACTION: &str = "DO $$ BEGIN COMMIT; END $$";
 /// read.
 pub(in crate::store::sql) struct Look;
 
-/// What a look has found.
+/// The finding of a look.
 #[derive(Debug)]
 pub(in crate::store::sql) enum Found {
     /// The key has no row.
