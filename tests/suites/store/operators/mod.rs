@@ -6,5 +6,6 @@ mod operated;
 mod program;
 mod release;
 mod rights;
+mod terminal;
 
 pub(crate) use self::operated::Operated;

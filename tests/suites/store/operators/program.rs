@@ -13,7 +13,7 @@ const HIDDEN: &str = "sesame-4711";
 
 impl Operated {
     /// The address of the database with the role of the operator.
-    fn address_of(&self, role: &str) -> String {
+    pub(super) fn address_of(&self, role: &str) -> String {
         let (_, rest) = self.database.url().split_once('@').expect("a user");
         let password = self.database.url().parse::<Config>().expect("an address").get_password().map(<[u8]>::to_vec);
         let password = String::from_utf8(password.unwrap_or_else(|| HIDDEN.into())).expect("a password");
