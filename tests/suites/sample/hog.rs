@@ -29,7 +29,7 @@ const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
 /// Makes a call in the background, for Alice.
-fn spawn(sample: &Sample, call: Call) -> Child {
+pub(crate) fn spawn(sample: &Sample, call: Call) -> Child {
     let call = call.header("authorization", format_args!("Bearer {}", sample.ready.tokens.alice));
     let mut command = sample.grpcurl.command(&call.arguments(), sample.ready.address, &call.procedure);
     command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().expect("grpcurl runs")

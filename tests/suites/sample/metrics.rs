@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{eventually::eventually, get::get, subject::Sample};
+use super::{eventually::eventually, subject::Sample};
 
 const PAGE: &str = include_str!("../../../docs/operations.md");
 
@@ -28,7 +28,7 @@ async fn counts_a_first_call_and_its_replay_and_sorts_their_times_into_the_bucke
     sample.as_alice(call.clone()).await.succeeded();
     sample.as_alice(call).await.succeeded();
 
-    let metrics = get(sample.ready.address, "prometheus.test", "/metrics").await;
+    let metrics = sample.metrics().await;
     assert!(metrics.starts_with("HTTP/1.1 200") && metrics.contains("content-type: text/plain; version=0.0.4"));
     for outcome in ["first", "replayed"] {
         let labels = format!(r#"{CREATE_PROJECT},outcome="{outcome}""#);

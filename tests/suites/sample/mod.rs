@@ -7,6 +7,7 @@ mod get;
 pub(crate) mod process;
 mod subject;
 
+mod alerts;
 mod by_id;
 mod hog;
 mod host;
@@ -14,6 +15,7 @@ mod metrics;
 mod operations;
 mod outbox;
 mod procedures;
+mod prometheus;
 mod reconcile;
 mod refusal;
 mod stop;

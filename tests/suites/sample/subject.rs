@@ -3,10 +3,12 @@
 use scratch_postgres::TestDatabase;
 use serde_json::json;
 use tokio_postgres::Client;
+use tonic_idempotency_tests::{Proxy, through_proxy};
 use uuid::Uuid;
 
 use super::{
     call::{Call, Grpcurl, Reply},
+    get::get,
     process::{Process, Ready},
 };
 
@@ -33,6 +35,14 @@ impl Sample {
         Some(Self::start_on(scratch_postgres::database(None).await, grpcurl, flags).await)
     }
 
+    /// The same with a proxy between the sample and its server.
+    pub(crate) async fn start_through_proxy(flags: &[&str]) -> Option<(Self, Proxy)> {
+        let grpcurl = Grpcurl::find()?;
+        let database = scratch_postgres::database(None).await;
+        let (proxy, url) = through_proxy(database.url()).await;
+        Some((Self::start_at(&url, database, grpcurl, flags).await, proxy))
+    }
+
     /// Stops the sample as Ctrl-C does, and starts it again on the same database.
     pub(crate) async fn restart(mut self, flags: &[&str]) -> Self {
         self.process.signal("INT");
@@ -48,12 +58,17 @@ impl Sample {
     }
 
     async fn start_on(database: TestDatabase, grpcurl: Grpcurl, flags: &[&str]) -> Self {
+        let url = database.url().to_owned();
+        Self::start_at(&url, database, grpcurl, flags).await
+    }
+
+    async fn start_at(url: &str, database: TestDatabase, grpcurl: Grpcurl, flags: &[&str]) -> Self {
         let mut all = vec!["--listen", "127.0.0.1:0"];
         if !flags.contains(&"--outbox-delay") {
             all.extend(["--outbox-delay", NEVER]);
         }
         all.extend(flags);
-        let mut process = Process::spawn(Some(database.url()), &all);
+        let mut process = Process::spawn(Some(url), &all);
         let ready = process.ready().await;
         let client = database.connect().await;
         Self { process, ready, grpcurl, client, database }
@@ -78,6 +93,11 @@ impl Sample {
     pub(crate) async fn send(&self, call: Call) -> Reply {
         let mut command = self.grpcurl.command(&call.arguments(), self.ready.address, &call.procedure);
         Reply::read(&command.output().await.expect("grpcurl runs"))
+    }
+
+    /// The metrics that it serves to Prometheus.
+    pub(crate) async fn metrics(&self) -> String {
+        get(self.ready.address, "prometheus.test", "/metrics").await
     }
 
     /// The number of rows of a table.
