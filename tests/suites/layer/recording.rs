@@ -1,5 +1,7 @@
 //! Outcomes that the store does not take at once.
 
+use metrics_util::debugging::DebuggingRecorder;
+
 use crate::prelude::*;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -35,6 +37,8 @@ async fn keep_their_key_until_they_are_recorded() {
 
 #[tokio::test(start_paused = true)]
 async fn are_given_up_when_the_retention_ends() {
+    let recorder = DebuggingRecorder::new();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
     let (shop, store) = Shop::watched(policies).await;
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     shop.create("a").await.expect("the first call");
@@ -45,6 +49,8 @@ async fn are_given_up_when_the_retention_ends() {
     // The pauses grow to ten seconds, and are shortened at random by up to a half.
     let attempts = store.asked(Operation::Complete);
     assert!((700..1500).contains(&attempts), "{attempts} attempts");
+    let counted = recorder.snapshotter().snapshot().into_vec();
+    assert!(counted.iter().any(|(key, ..)| key.key().name() == "idempotency_outcomes_given_up_total"), "{counted:?}");
 }
 
 #[tokio::test(start_paused = true)]
