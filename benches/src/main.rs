@@ -7,6 +7,7 @@
 //! | `database` | claim, complete and replay on PostgreSQL |
 //! | `operations` | operations that run at once |
 //! | `conflicts` | transactions that lose against each other |
+//! | `operate` | the program's statements on a large table |
 //! | `inbox` | a consumer of NATS JetStream |
 //! | `drivers` | the same with each driver (feature `drivers`) |
 
@@ -19,6 +20,7 @@ mod error;
 mod hash;
 mod inbox;
 mod layer;
+mod operate;
 mod operations;
 mod report;
 mod unary;
@@ -58,6 +60,7 @@ enum Part {
     Database,
     Operations,
     Conflicts,
+    Operate,
     Inbox,
     #[cfg(feature = "drivers")]
     Drivers,
@@ -103,6 +106,7 @@ async fn measure(part: Part, context: &Context, only_goals: bool) -> Result<Sect
         Part::Layer => layer::measure(context),
         Part::Operations => operations::measure(context).await,
         Part::Conflicts => conflicts::measure(context).await,
+        Part::Operate => operate::measure(context).await,
         Part::Inbox => inbox::measure(context).await,
     }
 }

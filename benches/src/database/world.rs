@@ -58,8 +58,7 @@ impl World {
     pub(crate) async fn start() -> Result<Self, Error> {
         let server = Server::start_as_deployed(&[Source::Installed]).await?;
         organization::bootstrap(server.url()).await?;
-        let (superuser, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
-        tokio::spawn(connection);
+        let superuser = connect(server.url()).await?;
         superuser.batch_execute(include_str!("world.sql")).await?;
         let processes = ServerProcesses::of(&superuser).await?;
         Ok(Self { server, superuser, processes })
@@ -75,6 +74,11 @@ impl World {
         let config: Config = self.server.url().parse()?;
         let port = config.get_ports().first().copied().ok_or("the server has no port")?;
         Ok(SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    /// A connection of the superuser.
+    pub(crate) async fn connect(&self) -> Result<tokio_postgres::Client, Error> {
+        connect(self.server.url()).await
     }
 
     /// Stores responses for [`PrimaryKey`].
@@ -135,6 +139,12 @@ impl World {
         let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
         Ok(format!("postgres://organization_login:{password}@{database}/postgres"))
     }
+}
+
+async fn connect(url: &str) -> Result<tokio_postgres::Client, Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
 }
 
 /// Builds the store of a layer.
