@@ -20,7 +20,8 @@ const COUNTED: u32 = 1000;
 /// each key that was found before is looked up, until it has an outcome or is gone.
 #[derive(Default)]
 pub(super) struct UnknownKeys {
-    found: HashSet<(OwnerId, KeyId)>,
+    /// In the order in which they were found, in which they are looked up.
+    found: Vec<(OwnerId, KeyId)>,
     /// The time of the last search.
     searched: Option<Instant>,
 }
@@ -42,18 +43,18 @@ impl UnknownKeys {
             max_attempts: u32::MAX,
             batch: COUNTED,
         };
-        let new: HashSet<_> = store.abandoned(&query).await?.into_iter().map(|key| (key.owner, key.key)).collect();
-        let mut count = new.len();
-        let known: Vec<_> = self.found.difference(&new).copied().collect();
+        let mut found: Vec<_> = store.abandoned(&query).await?.into_iter().map(|key| (key.owner, key.key)).collect();
+        let mut count = found.len();
+        let new: HashSet<_> = found.iter().copied().collect();
+        let known: Vec<_> = self.found.iter().copied().filter(|key| !new.contains(key)).collect();
         let states = stream::iter(known.into_iter().map(|key| state(store, key))).buffered(concurrency.max(1));
         let states: Vec<_> = states.collect().await;
-        let mut found = new;
         for state in states {
             let (key, state) = state?;
             count += usize::from(state == KeyState::Unknown);
             // A retry may hold the key for now.
             if matches!(state, KeyState::Running | KeyState::Unknown) && found.len() < COUNTED as usize {
-                found.insert(key);
+                found.push(key);
             }
         }
         (self.found, self.searched) = (found, Some(now));
