@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{hash, health, keys, migrations};
+use crate::{hash, health, keys, migrations, top};
 
 /// Works with the idempotency keys of tonic-idempotency in PostgreSQL.
 ///
@@ -27,6 +27,7 @@ pub(crate) enum Command {
     Doctor(health::DoctorOptions),
     Status(health::StatusOptions),
     Sweep(health::SweepOptions),
+    Top(top::Options),
     Hash(hash::Options),
     Migrations(migrations::Options),
     /// Prints the completions of a shell, for its folder of completions.

@@ -7,7 +7,9 @@ mod hash;
 mod health;
 mod keys;
 mod migrations;
+mod on_redis;
 mod output;
+mod top;
 
 use std::{
     io::{self, Write as _},
@@ -51,7 +53,8 @@ fn run(command: &Command) -> Result<(), Failure> {
         | Command::Release(_)
         | Command::Doctor(_)
         | Command::Status(_)
-        | Command::Sweep(_) => {
+        | Command::Sweep(_)
+        | Command::Top(_) => {
             let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(ask(command))?;
         }
@@ -61,6 +64,9 @@ fn run(command: &Command) -> Result<(), Failure> {
 
 /// Runs a command that asks the database.
 async fn ask(command: &Command) -> Result<(), Failure> {
+    if let Some(url) = on_redis::address() {
+        return on_redis::ask(command, &url).await;
+    }
     match command {
         Command::List(options) => keys::list(options).await,
         Command::Inspect(options) => keys::inspect(options).await,
@@ -68,6 +74,7 @@ async fn ask(command: &Command) -> Result<(), Failure> {
         Command::Doctor(options) => health::doctor(options).await,
         Command::Status(options) => health::status(options).await,
         Command::Sweep(options) => health::sweep(options).await,
+        Command::Top(options) => top::top(options).await,
         Command::Hash(_) | Command::Migrations(_) | Command::Completions { .. } => Ok(()),
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", default_value = "idempotency_keys")]
     table: String,
     #[command(flatten)]
-    connection: ConnectionOptions,
+    pub(crate) connection: ConnectionOptions,
 }
 
 /// The things that the role may see.
@@ -85,8 +85,13 @@ pub(crate) async fn doctor(options: &Options) -> Result<(), Failure> {
     } else {
         findings.push(Finding::not_seen("API", format!("{} is not the API's role: run it as that, too", rights.role)));
     }
-    for finding in &findings {
-        finding.print(options.connection.json)?;
+    report(&findings, options.connection.json)
+}
+
+/// Prints the findings, and fails if one is to be mended.
+pub(crate) fn report(findings: &[Finding], json: bool) -> Result<(), Failure> {
+    for finding in findings {
+        finding.print(json)?;
     }
     match findings.iter().filter(|finding| finding.verdict == Verdict::Found).count() {
         0 => Ok(()),

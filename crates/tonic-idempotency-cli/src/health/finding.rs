@@ -10,7 +10,7 @@ use crate::{
 /// How a thing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Ok,
     Found,
     /// This role may not see it, or this program cannot know it.
@@ -18,21 +18,21 @@ pub(super) enum Verdict {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Finding {
-    pub(super) verdict: Verdict,
-    pub(super) subject: &'static str,
-    pub(super) reason: String,
+pub(crate) struct Finding {
+    pub(crate) verdict: Verdict,
+    pub(crate) subject: &'static str,
+    pub(crate) reason: String,
     /// The remedy, which `role` may apply; empty if there is nothing to do.
-    pub(super) cure: String,
-    pub(super) role: &'static str,
+    pub(crate) cure: String,
+    pub(crate) role: &'static str,
 }
 
 impl Finding {
-    pub(super) fn ok(subject: &'static str, reason: impl Into<String>) -> Self {
+    pub(crate) fn ok(subject: &'static str, reason: impl Into<String>) -> Self {
         Self { verdict: Verdict::Ok, subject, reason: reason.into(), cure: String::new(), role: "" }
     }
 
-    pub(super) fn found(
+    pub(crate) fn found(
         subject: &'static str,
         reason: impl Into<String>,
         cure: impl Into<String>,
@@ -41,11 +41,11 @@ impl Finding {
         Self { verdict: Verdict::Found, subject, reason: reason.into(), cure: cure.into(), role }
     }
 
-    pub(super) fn not_seen(subject: &'static str, reason: impl Into<String>) -> Self {
+    pub(crate) fn not_seen(subject: &'static str, reason: impl Into<String>) -> Self {
         Self { verdict: Verdict::NotSeen, subject, reason: reason.into(), cure: String::new(), role: "" }
     }
 
-    pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
+    pub(crate) fn print(&self, json: bool) -> Result<(), Failure> {
         if json {
             let line = serde_json::to_string(self).map_err(|error| Failure::Output(error.into()))?;
             return output::line(&line);

@@ -1,10 +1,13 @@
 //! The columns of `tenant.idempotency_overview`.
 
+use indicatif::{HumanBytes, HumanCount};
 use serde::Deserialize;
+
+use crate::output::{ago, duration};
 
 /// How the layer's tables are, with times as ages in seconds.
 #[derive(Debug, Deserialize)]
-pub(super) struct Overview {
+pub(crate) struct Overview {
     pub(super) server_version: String,
     pub(super) database: String,
     pub(super) is_standby: bool,
@@ -28,10 +31,62 @@ pub(super) struct Overview {
 }
 
 /// The query of it.
-pub(super) const OVERVIEW: &str = "
+pub(crate) const OVERVIEW: &str = "
     SELECT o.*, date_part('epoch', clock_timestamp() - o.last_vacuum) AS vacuum_seconds,
            date_part('epoch', clock_timestamp() - o.last_analyze) AS analyze_seconds,
            date_part('epoch', clock_timestamp() - o.oldest_expired) AS expired_seconds,
            date_part('epoch', clock_timestamp() - o.oldest_transaction) AS transaction_seconds,
            date_part('epoch', clock_timestamp() - o.oldest_prepared) AS prepared_seconds
     FROM tenant.idempotency_overview() o";
+
+impl Overview {
+    /// Returns a line for each thing: its name, and how it is.
+    pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
+        let standby = if self.is_standby { ", a standby" } else { "" };
+        let last_migration = self.migrations.last().map_or("none", |migration| migration);
+        let partitions =
+            if self.partitions == 0 { String::new() } else { format!(" in {} partitions", self.partitions) };
+        let vacuum = |seconds: Option<f64>| seconds.map_or_else(|| "never".to_owned(), ago);
+        let dead = self.dead_rows.map_or_else(|| "?".to_owned(), |rows| HumanCount(rows).to_string());
+        let transaction = match (self.transaction_seconds, self.oldest_transaction_pid) {
+            (Some(seconds), Some(pid)) => {
+                let application = self.oldest_transaction_application.as_deref().unwrap_or_default();
+                format!("open for {}, in the connection {pid} ({application})", duration(seconds))
+            }
+            _ => "none".to_owned(),
+        };
+        let unseen = match self.unseen_sessions {
+            0 => String::new(),
+            sessions => format!("; {sessions} sessions not seen: {} needs pg_monitor", self.table_owner),
+        };
+        vec![
+            ("server", format!("PostgreSQL {}, database {}{standby}", self.server_version, self.database)),
+            ("migrations", format!("{last_migration}; functions of version {}", self.version)),
+            ("owner", self.table_owner.clone()),
+            (
+                "table",
+                format!(
+                    "{}{partitions}, and {} of indexes",
+                    HumanBytes(self.table_bytes),
+                    HumanBytes(self.index_bytes)
+                ),
+            ),
+            ("rows", format!("about {}, and {dead} dead", HumanCount(self.estimated_rows))),
+            ("vacuum", format!("{}; statistics: {}", vacuum(self.vacuum_seconds), vacuum(self.analyze_seconds))),
+            (
+                "expired",
+                self.expired_seconds.map_or_else(
+                    || "no record waits for the sweep".to_owned(),
+                    |seconds| format!("the oldest record waits for the sweep since {}", duration(seconds)),
+                ),
+            ),
+            ("transaction", format!("{transaction}{unseen}")),
+            (
+                "prepared",
+                self.prepared_seconds
+                    .map_or_else(|| "none".to_owned(), |seconds| format!("since {}", duration(seconds))),
+            ),
+            ("audit", format!("about {} notes", HumanCount(self.audit_rows))),
+        ]
+    }
+}

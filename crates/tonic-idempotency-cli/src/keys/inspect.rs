@@ -18,9 +18,9 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    key: Key,
+    pub(crate) key: Key,
     #[command(flatten)]
-    connection: ConnectionOptions,
+    pub(crate) connection: ConnectionOptions,
 }
 
 pub(crate) async fn inspect(options: &Options) -> Result<(), Failure> {

@@ -6,6 +6,8 @@ mod list;
 mod release;
 mod state;
 
+#[cfg(feature = "redis")]
+pub(crate) use self::key::Key;
 pub(crate) use self::{
     inspect::{Options as InspectOptions, inspect},
     list::{Options as ListOptions, list},

@@ -20,7 +20,7 @@ impl Operated {
         format!("postgres://{role}:{password}@{rest}")
     }
 
-    async fn run(&self, arguments: &[&str]) -> Output {
+    pub(super) async fn run(&self, arguments: &[&str]) -> Output {
         run(&self.address_of(OPERATOR), arguments, "").await
     }
 }
