@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::time::sleep;
 use tokio_postgres::{
     Client, Row,
     types::{ToSql, Type},
@@ -34,11 +35,14 @@ const CALLS: Duration = Duration::from_secs(2);
 
 const LOAD: usize = 16;
 
+/// The rest after each page, in times of what it took, as of the program.
+const REST: u32 = 2;
+
 const TEXT: &str = "\
 The statements of the program `tonic-idempotency` in a table of ten million records of the last day, on a private PostgreSQL server. A list reads \
-all of them, page by page, and shows its progress after each; then sixteen callers call, in turns with and without lists beside them.";
+all of them, page by page, shows its progress after each, and then rests twice as long as the page took; later sixteen callers call, in turns with and without lists beside them.";
 
-const LIMIT: &str = "A page is half a second of one processor. On a machine with two, which the callers and their server keep busy, it is missing to the calls.";
+const LIMIT: &str = "A page is half a second of one processor, a third of the time. On a machine with two, which the callers and their server keep busy, it is missing to the calls.";
 
 /// Records, and five keys that are stuck.
 const FILL: &str = "
@@ -135,6 +139,7 @@ async fn list(operator: &Client, stop: &AtomicBool) -> Result<(Vec<f64>, Vec<Row
         if reached.is_none() || stop.load(Ordering::Relaxed) {
             return Ok((times, keys));
         }
+        sleep(REST * asked.elapsed()).await;
     }
 }
 

@@ -103,8 +103,11 @@ pub enum StorePolicyArg {
 impl Args {
     /// Starts logging to stderr, at the level set by `RUST_LOG` or else by `--verbose`.
     pub fn init_tracing(&self) {
-        let default =
-            if self.verbose { "debug,h2=info,hyper_util=info,tokio_postgres=warn" } else { "info,tokio_postgres=warn" };
+        let default = if self.verbose {
+            "debug,h2=info,hyper_util=info,tokio_postgres=warn"
+        } else {
+            "info,tokio_postgres=warn,organization::rpc=off"
+        };
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
         tracing_subscriber::fmt()
             .with_env_filter(filter)

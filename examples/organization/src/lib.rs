@@ -18,7 +18,7 @@
 //! | `bootstrap` | the API's role, the example's users, organisation and cluster |
 //! | `outbox` | the worker that processes `authz.outbox` |
 //! | `playground`, `hosts` | the page at `/`, and the hosts that it answers for |
-//! | `metrics` | `/metrics`, for Prometheus |
+//! | `health`, `metrics`, `observed` | what a platform asks: whether it serves, `/metrics` for Prometheus, a span and the time of each call |
 //! | `args`, `overrides`, `run`, `signals`, `ready`, `tour` | the command: its arguments, its start and end, and the calls that it prints |
 
 mod api_token;
@@ -37,6 +37,7 @@ mod hosts;
 mod lost_answer;
 mod metrics;
 pub mod migrations;
+mod observed;
 mod on_tokio_postgres;
 mod outbox;
 mod overrides;

@@ -13,7 +13,7 @@ use tonic_web::GrpcWebLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_layer::Layer;
 
-use crate::{FILE_DESCRIPTOR_SET, lost_answer};
+use crate::{FILE_DESCRIPTOR_SET, lost_answer, observed};
 
 /// The request headers that a page of another origin may send: those of gRPC-Web and Connect clients, and the key.
 const SENT: [HeaderName; 8] = [
@@ -46,6 +46,8 @@ const MAX_AGE: Duration = Duration::from_secs(2 * 60 * 60);
 /// The order matters. The site comes first, then Connect: gRPC-Web's layer responds with 400 to any other protocol over
 /// HTTP/1.1. Authentication and idempotency come last, in `grpc`, so that a key is the same in every protocol.
 pub(crate) fn all(site: Router, grpc: Routes) -> Result<Routes, BuildError> {
+    // Behind the other protocols, all calls are gRPC.
+    let grpc = Routes::from(grpc.into_axum_router().layer(from_fn(observed::observe)));
     let grpc_web = GrpcWebLayer::new().layer(grpc);
     let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?.layer(grpc_web);
     Ok(site.fallback_service(from_fn(lost_answer::lose).layer(cors().layer(connect))).into())

@@ -40,7 +40,8 @@ pub(crate) fn print(ready: &Ready<'_>, server: &Server, outbox_delay: Duration) 
 fn operator(server: &Server) -> String {
     let is_private = !matches!(server.source(), Source::Url(_));
     let Some(url) = operator_url(server.url(), is_private) else { return String::new() };
-    let password = if is_private { "" } else { ", with your password in PGPASSWORD" };
+    let is_asked = !is_private && operator_url(server.url(), true).as_ref() != Some(&url);
+    let password = if is_asked { ", with your password in PGPASSWORD" } else { "" };
     format!("An operator{password}: DATABASE_URL={url} tonic-idempotency list\n")
 }
 

@@ -45,6 +45,23 @@ async fn counts_a_first_call_and_its_replay_and_sorts_their_times_into_the_bucke
     assert_eq!(value(&metrics, &handlers), 1, "the handler ran once: {metrics}");
 }
 
+/// By the names of OpenTelemetry.
+#[tokio::test]
+async fn times_calls_by_their_methods_and_codes() {
+    let Some(sample) = Sample::start(&[]).await else { return };
+    let key = Uuid::new_v4();
+    for (name, code) in [("shop", 0), ("shop", 0), ("another shop", 3)] {
+        assert_eq!(sample.as_alice(sample.create_project(name).key(key)).await.code, code);
+    }
+    let count = async |method: &str, code: &str| {
+        let labels = format!(r#"rpc_system_name="grpc",rpc_method="{method}",rpc_response_status_code="{code}""#);
+        value(&sample.metrics().await, &format!("rpc_server_call_duration_count{{{labels}}}"))
+    };
+    let create = "organization.v1.ProjectService/CreateProject";
+    eventually("all are timed", async || (count(create, "OK").await == 2).then_some(())).await;
+    eventually("the refusal is timed", async || (count(create, "INVALID_ARGUMENT").await == 1).then_some(())).await;
+}
+
 #[tokio::test]
 async fn prints_the_command_that_asks_for_them() {
     let Some(sample) = Sample::start(&[]).await else { return };

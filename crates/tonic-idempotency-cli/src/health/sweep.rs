@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use indicatif::{HumanCount, ProgressBar};
+use indicatif::ProgressBar;
 use tokio::time::sleep;
 use tokio_postgres::types::Type;
 
 use crate::{
     connection::{Connection, ConnectionOptions},
     failure::Failure,
-    output,
+    output::{self, counted},
 };
 
 /// The records of a statement, as of a `Sweeper`.
@@ -41,7 +41,7 @@ pub(crate) async fn sweep(options: &Options) -> Result<(), Failure> {
         let batch: i64 = row.try_get("deleted").map_err(unread)?;
         reached = row.try_get("reached").map_err(unread)?;
         deleted += u64::try_from(batch).unwrap_or_default();
-        progress.set_message(format!("{} records deleted", HumanCount(deleted)));
+        progress.set_message(format!("{} deleted", counted(deleted, "expired record")));
         progress.tick();
         if batch < i64::from(BATCH) {
             break;
@@ -53,5 +53,5 @@ pub(crate) async fn sweep(options: &Options) -> Result<(), Failure> {
     if options.connection.json {
         return output::line(&serde_json::json!({ "deleted": deleted }).to_string());
     }
-    output::line(&format!("{} expired records deleted in {seconds:.1} s", HumanCount(deleted)))
+    output::line(&format!("{} deleted in {seconds:.1} s", counted(deleted, "expired record")))
 }

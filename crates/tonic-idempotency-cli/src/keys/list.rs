@@ -1,9 +1,13 @@
 //! `tonic-idempotency list`: the keys without an outcome.
 
-use std::time::{Duration, Instant};
+use std::{
+    str::FromStr,
+    time::{Duration, Instant},
+};
 
-use indicatif::{HumanCount, ProgressBar};
+use indicatif::ProgressBar;
 use serde::Deserialize;
+use tokio::time::sleep;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -11,7 +15,7 @@ use super::state::State;
 use crate::{
     connection::{Answer, Connection, ConnectionOptions, Parameters},
     failure::Failure,
-    output::{self, ALERT, Table, ahead, duration},
+    output::{self, ALERT, Table, ahead, counted, duration},
 };
 
 /// Lists the keys of all users that have no outcome: reserved, abandoned and unknown, oldest first.
@@ -23,14 +27,32 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     procedure: Option<String>,
     /// Only keys that were first reserved so long ago, or later.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = humantime::parse_duration)]
-    lookback: Duration,
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    lookback: Lookback,
     /// The largest number of keys.
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..))]
     limit: i32,
     #[command(flatten)]
     connection: ConnectionOptions,
 }
+
+/// A length of time, as it was written: `24h`.
+#[derive(Clone, Debug)]
+struct Lookback {
+    text: String,
+    time: Duration,
+}
+
+impl FromStr for Lookback {
+    type Err = humantime::DurationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self { text: text.to_owned(), time: humantime::parse_duration(text)? })
+    }
+}
+
+/// How long a list rests after each page, in times of what it took: a page keeps a processor of the server busy, and calls need it.
+const REST: u32 = 2;
 
 /// The columns of `tenant.idempotency_list`, with intervals in seconds. The last row of a page has no key.
 #[derive(Debug, Deserialize)]
@@ -58,27 +80,29 @@ pub(crate) async fn list(options: &Options) -> Result<(), Failure> {
     let (mut keys, mut read, mut reached) = (Vec::new(), 0, None);
     loop {
         let left = options.limit - i32::try_from(keys.len()).unwrap_or(options.limit);
-        let lookback = options.lookback.as_secs_f64();
+        let lookback = options.lookback.time.as_secs_f64();
         let parameters: Parameters<'_> =
             &[(&options.procedure, Type::TEXT), (&lookback, Type::FLOAT8), (&left, Type::INT4), (&reached, Type::UUID)];
+        let asked = Instant::now();
         let mut page = connection.ask::<Listed>(LIST, parameters).await?;
         let end = page.pop().map(|end| end.row);
         keys.extend(page);
         read += end.as_ref().and_then(|end| end.records).unwrap_or_default();
         reached = end.and_then(|end| end.reached);
-        progress.set_message(format!("{} records read", HumanCount(read)));
+        progress.set_message(format!("{} read", counted(read, "record")));
         progress.tick();
         if reached.is_none() || keys.len() >= usize::try_from(options.limit).unwrap_or_default() {
             break;
         }
+        sleep(REST * asked.elapsed()).await;
     }
     progress.finish_and_clear();
     print(&keys, options)?;
-    let (count, time) = (keys.len(), humantime::format_duration(options.lookback));
-    let noun = if count == 1 { "key" } else { "keys" };
+    let found = counted(u64::try_from(keys.len()).unwrap_or(u64::MAX), "key");
     let more = if reached.is_some() { "; there may be more: --limit" } else { "" };
     let took = begun.elapsed().as_secs_f64();
-    let said = format!("{count} {noun} of the last {time}; {} records read in {took:.1} s{more}", HumanCount(read));
+    let (time, read) = (&options.lookback.text, counted(read, "record"));
+    let said = format!("{found} of the last {time}; {read} read in {took:.1} s{more}");
     if options.connection.json { output::note(&said) } else { output::line(&said) }
 }
 

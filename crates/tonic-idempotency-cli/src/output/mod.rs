@@ -13,6 +13,7 @@ pub(crate) use self::{
 use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
+use indicatif::HumanCount;
 
 use crate::failure::Failure;
 
@@ -30,6 +31,11 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
 /// Writes a line to standard error, for a person: standard output is for programs.
 pub(crate) fn note(text: &str) -> Result<(), Failure> {
     Ok(writeln!(anstream::stderr(), "{text}")?)
+}
+
+/// Returns a number of things, such as `1 key` or `412,093 records`.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", HumanCount(number), if number == 1 { "" } else { "s" })
 }
 
 /// Quotes a word for a shell.

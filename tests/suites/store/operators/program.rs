@@ -70,7 +70,7 @@ async fn finds_a_stuck_key_learns_why_and_releases_it() {
     assert!(lines[0].starts_with("STATE") && lines[1].starts_with("abandoned"), "{listed}");
     assert!(lines[1].contains(&key) && lines[1].ends_with(&user) && lines[1].contains(PROCEDURE), "{listed}");
     assert!(
-        lines[2].starts_with("reserved") && lines[3].starts_with("2 keys of the last 1day; 3 records read"),
+        lines[2].starts_with("reserved") && lines[3].starts_with("2 keys of the last 24h; 3 records read"),
         "{listed}"
     );
 
