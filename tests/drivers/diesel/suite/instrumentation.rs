@@ -45,7 +45,10 @@ async fn is_not_shown_keys_and_responses() {
         binds("idempotency_begin"),
         "[uuid, uuid, uuid, text, bytea, bytea, double precision, double precision, text, text, text, uuid, text[], double precision]"
     );
-    assert_eq!(binds("idempotency_is_free"), "[uuid, uuid, uuid, double precision, uuid, text[], double precision]");
+    assert_eq!(
+        binds("idempotency_is_free"),
+        "[uuid, uuid, uuid, double precision, uuid, text[], double precision, boolean]"
+    );
     assert!(binds("INSERT INTO tenant.idempotency_keys").starts_with("[uuid, uuid, uuid, uuid, text, bytea,"));
     for secret in [service.key.expect("a key"), service.user.expect("a user"), first.project] {
         assert!(!shown.iter().any(|statement| statement.contains(&secret.to_string())), "{shown:?}");
