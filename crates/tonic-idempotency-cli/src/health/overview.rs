@@ -39,11 +39,22 @@ pub(crate) const OVERVIEW: &str = "
            date_part('epoch', clock_timestamp() - o.oldest_prepared) AS prepared_seconds
     FROM tenant.idempotency_overview() o";
 
+/// The numbers of packs begin here.
+const PACKS: u32 = 100;
+
 impl Overview {
+    /// Returns the migrations that every database has; or the packs.
+    pub(crate) fn migrations(&self, packs: bool) -> impl Iterator<Item = &str> {
+        let number = |migration: &str| migration.strip_prefix('V')?.split(' ').next()?.parse::<u32>().ok();
+        let chosen = move |migration: &&str| number(migration).is_some_and(|number| (number >= PACKS) == packs);
+        self.migrations.iter().map(String::as_str).filter(chosen)
+    }
+
     /// Returns a line for each thing: its name, and how it is.
     pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
         let standby = if self.is_standby { ", a standby" } else { "" };
-        let last_migration = self.migrations.last().map_or("none", |migration| migration);
+        let last_migration = self.migrations(false).last().unwrap_or("none");
+        let packs: String = self.migrations(true).map(|pack| format!(", {pack}")).collect();
         let partitions =
             if self.partitions == 0 { String::new() } else { format!(" in {} partitions", self.partitions) };
         let vacuum = |seconds: Option<f64>| seconds.map_or_else(|| "never".to_owned(), ago);
@@ -61,7 +72,7 @@ impl Overview {
         };
         vec![
             ("server", format!("PostgreSQL {}, database {}{standby}", self.server_version, self.database)),
-            ("migrations", format!("{last_migration}; functions of version {}", self.version)),
+            ("migrations", format!("{last_migration}{packs}; functions of version {}", self.version)),
             ("owner", self.table_owner.clone()),
             (
                 "table",

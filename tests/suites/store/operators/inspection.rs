@@ -167,9 +167,8 @@ async fn list_the_keys_of_a_large_table_page_by_page() {
     let whole = operated.operator.query_one("SELECT * FROM tenant.idempotency_list() WHERE key_id IS NULL", &[]).await;
     let whole = whole.expect("the end");
     assert_eq!((whole.get("records"), whole.get("reached")), (12002_i64, None::<Uuid>));
-    let one =
-        "SELECT count(*) FROM tenant.idempotency_list(p_limit => 1) WHERE key_id IS NOT NULL OR reached IS NOT NULL";
-    assert_eq!(count(&operated.operator, &one[21..]).await, 2, "a key, and that there is more");
+    let one = "tenant.idempotency_list(p_limit => 1) WHERE key_id IS NOT NULL OR reached IS NOT NULL";
+    assert_eq!(count(&operated.operator, one).await, 2, "a key, and that there is more");
     assert_eq!(operated.audit().await.len(), 3, "each list once");
     operated.drop_owner().await;
 }
@@ -187,16 +186,18 @@ async fn see_how_the_tables_are() {
     let transaction = open_transaction(&operated.store, &any()).await;
     operated.superuser.batch_execute("VACUUM ANALYZE tenant.idempotency_keys").await.expect("a vacuum");
     let seen = async || operated.operator.query_one(overview, &[]).await.expect("a row");
+    // Before version 15, the server hears of it from another process.
+    until("the vacuum is noted", async || seen().await.get::<_, Option<SystemTime>>("last_vacuum").is_some()).await;
     let row = seen().await;
     assert_eq!(row.get::<_, Option<bool>>("is_expired"), Some(true));
-    assert_eq!((row.get("partitions"), row.get("estimated_rows")), (0, 2_i64));
-    assert_eq!(row.get::<_, Vec<String>>("migrations").len(), 9);
+    let partitions = partitions().map_or(0, i32::from);
+    assert_eq!((row.get("partitions"), row.get("estimated_rows")), (partitions, 2_i64));
+    assert!(row.get::<_, Vec<String>>("migrations").contains(&"V9 rights".to_owned()));
     assert!(
         row.get::<_, i64>("table_bytes") > 0
             && row.get::<_, i64>("index_bytes") > 0
             && !row.get::<_, bool>("is_standby")
     );
-    assert!(row.get::<_, Option<SystemTime>>("last_vacuum").is_some());
     assert!(row.get::<_, i64>("unseen_sessions") > 0, "the table's owner has no right to see them");
     assert_eq!(row.get::<_, Option<i32>>("oldest_transaction_pid"), None);
     let grant = format!("GRANT pg_read_all_stats TO {}", operated.owner);

@@ -203,7 +203,7 @@ async fn shows_how_the_tables_are_and_sweeps_as_the_api() {
     }
     let json: serde_json::Value =
         serde_json::from_str(&said(&operated.run(&["status", "--json"]).await, 0)).expect("JSON");
-    assert_eq!(json["migrations"].as_array().map(Vec::len), Some(9));
+    assert_eq!(json["migrations"][8], "V9 rights");
     let refused = said(&operated.run(&["sweep"]).await, 4);
     assert!(refused.contains("idempotency_grant("), "{refused}");
     let swept = said(&run(&operated.address_of(API_LOGIN), &["sweep"], "").await, 0);
