@@ -9,7 +9,7 @@ use crate::{
     promtool::Promtool,
 };
 
-/// The tests of the rules on the faults with a step of so many minutes, as promtool reads them.
+/// promtool's tests of the rules, on the faults whose values are `step` minutes apart.
 fn tests(step: u32) -> String {
     let mut tests = format!("rule_files: [alerts.yml]\nevaluation_interval: {step}m\ntests:\n");
     for Fault { alert, when, series, fires, silent, .. } in faults().iter().filter(|fault| fault.step == step) {

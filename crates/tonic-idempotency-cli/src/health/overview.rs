@@ -3,7 +3,7 @@
 use indicatif::{HumanBytes, HumanCount};
 use serde::Deserialize;
 
-use crate::output::{ago, duration};
+use crate::output::{ago, duration, plain};
 
 /// How the layer's tables are, with times as ages in seconds.
 #[derive(Debug, Deserialize)]
@@ -61,7 +61,7 @@ impl Overview {
         let dead = self.dead_rows.map_or_else(|| "?".to_owned(), |rows| HumanCount(rows).to_string());
         let transaction = match (self.transaction_seconds, self.oldest_transaction_pid) {
             (Some(seconds), Some(pid)) => {
-                let application = self.oldest_transaction_application.as_deref().unwrap_or_default();
+                let application = plain(self.oldest_transaction_application.as_deref().unwrap_or_default());
                 format!("open for {}, in the connection {pid} ({application})", duration(seconds))
             }
             _ => "none".to_owned(),

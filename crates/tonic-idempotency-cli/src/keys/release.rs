@@ -84,7 +84,7 @@ enum Outcome {
     Failed,
     OtherToken,
     Running,
-    /// It is reserved, and nobody said that its call is stopped.
+    /// Its call may still run: `--call-is-stopped` was not given.
     Reserved,
     /// It has changed at the same moment.
     Changed,

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::key::Key;
 use crate::{
     failure::Failure,
-    output::{ago, duration},
+    output::{ago, duration, plain},
 };
 
 /// The columns of `tenant.idempotency_inspect`, with intervals in seconds.
@@ -124,7 +124,7 @@ impl Inspected {
         match (&self.holder_gid, self.holder_pid) {
             (Some(gid), _) => format!("the prepared transaction {gid:?} holds it{since}"),
             (None, Some(pid)) => {
-                let application = self.holder_application.as_deref().unwrap_or_default();
+                let application = plain(self.holder_application.as_deref().unwrap_or_default());
                 format!("a transaction in the connection {pid} ({application}) holds it{since}")
             }
             (None, None) => "a transaction holds it".to_owned(),
@@ -134,7 +134,7 @@ impl Inspected {
     fn end_of_holder(&self) -> String {
         match (&self.holder_gid, self.holder_pid) {
             (Some(gid), _) => {
-                let gid = gid.replace('\'', "''");
+                let gid = plain(gid).replace('\'', "''");
                 format!("ROLLBACK PREPARED '{gid}', or COMMIT PREPARED '{gid}'")
             }
             (None, pid) => format!(
@@ -145,7 +145,7 @@ impl Inspected {
     }
 
     fn created(&self) -> String {
-        self.resource.as_ref().map_or(String::new(), |resource| format!(", and created {resource}"))
+        self.resource.as_ref().map_or(String::new(), |resource| format!(", and created {}", plain(resource)))
     }
 }
 

@@ -38,7 +38,22 @@ pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", HumanCount(number), if number == 1 { "" } else { "s" })
 }
 
+/// Returns a text of the database as a terminal may show it: without what controls the terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 /// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     shlex::try_quote(word).map_or_else(|_| format!("{word:?}"), |quoted| quoted.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_the_database_do_not_control_the_terminal() {
+        assert_eq!(plain("a\u{1b}[2Jb\n\u{9b}c\u{7f}ü"), "a [2Jb  c ü");
+    }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use anstyle::Style;
 use tabwriter::TabWriter;
 
+use super::plain;
 use crate::failure::Failure;
 
 pub(crate) struct Table(TabWriter<Vec<u8>>);
@@ -18,7 +19,7 @@ impl Table {
 
     /// Adds a row whose first cell has a style.
     pub(crate) fn row(&mut self, style: Style, cells: &[String]) -> Result<(), Failure> {
-        let cells: Vec<_> = cells.iter().map(|cell| cell.replace(char::is_control, " ")).collect();
+        let cells: Vec<_> = cells.iter().map(|cell| plain(cell)).collect();
         let (first, rest) = cells.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
         writeln!(self.0, "{style}{first}{style:#}\t{}", rest.join("\t"))?;
         Ok(())

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use self::{
     keyboard::Keyboard,
@@ -52,8 +52,10 @@ pub(crate) async fn top(options: &Options) -> Result<(), Failure> {
     loop {
         tokio::select! {
             _ = ticks.tick() => {
-                let (asked, ()) = tokio::join!(ask(&mut connection, options), servers.ask());
-                match asked {
+                // Keys are read between: a database that hangs must not hold the screen.
+                let asking = timeout(EACH, ask(&mut connection, options));
+                let (asked, ()) = tokio::join!(asking, servers.ask());
+                match asked.unwrap_or_else(|_| Err(Failure::NoAnswer("the database does not answer".to_owned()))) {
                     Ok(overview) => view.shows(overview, &servers),
                     Err(failure) => view.fails(&failure, &servers),
                 }

@@ -19,7 +19,7 @@ use crate::store::{
 /// The age in seconds above which a transaction has probably run more than its only statement, even one that waited for a processor.
 const AGE: f64 = 0.05;
 
-/// The same, where a key has no row: one that was recorded since must not be missed. It costs at most a round trip.
+/// The same, for a call that relies on it that its key has no row: a record that was made since must not be missed. It costs at most a round trip.
 const AGE_OF_ABSENCE: f64 = 0.005;
 
 /// Fails in a transaction that was left open on the connection.
@@ -54,6 +54,8 @@ pub(in crate::store::sql) struct LookAt {
     pub(in crate::store::sql) claim: Arc<Claim>,
     /// Whether to ask for the status of the created resource.
     pub(in crate::store::sql) with_status: bool,
+    /// Whether the call runs its handler if there is no row, without a claim that looks again.
+    pub(in crate::store::sql) relies_on_absence: bool,
 }
 
 impl LookAt {
@@ -113,8 +115,9 @@ impl Kind for Look {
                 _ => return Err(DriverError::unanswered("the answer to another statement: it has another call's row")),
             }
         }
-        let has_absent = answers.iter().any(|answer| matches!(answer, Some(Found::NoRow)));
-        if age > if has_absent { AGE_OF_ABSENCE } else { AGE } {
+        let relies = |(look, answer): (&&LookAt, _)| look.relies_on_absence && matches!(answer, &Some(Found::NoRow));
+        let relies_on_absence = looks.iter().zip(&answers).any(relies);
+        if age > if relies_on_absence { AGE_OF_ABSENCE } else { AGE } {
             connection.execute(IN_NO_TRANSACTION).await?;
         }
         Ok(answers)

@@ -29,7 +29,7 @@ pub(in crate::store::sql) async fn claim<D: ConnectionPool>(
     claim: &Claim,
 ) -> Result<ClaimOutcome, StoreError> {
     let operation = &StoreOperation::new(connections).with_status(claim.resource_type.is_some());
-    let queued = &QueueableClaim::new(claim);
+    let queued = &QueueableClaim::new(claim, false);
     let expects_record = lanes.prediction.expects_record();
     let ask = |attempt: AttemptPlan| async move {
         if expects_record && let Some(found) = find(operation, lanes, queued, attempt).await?.and_then(Found::outcome) {
@@ -111,7 +111,7 @@ pub(in crate::store::sql) async fn look_for_row<D: ConnectionPool>(
     options: TransactionOptions,
 ) -> Result<(ClaimOutcome, bool), StoreError> {
     let operation = &StoreOperation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
-    let queued = &QueueableClaim::new(claim);
+    let queued = &QueueableClaim::new(claim, true);
     let ask = |attempt: AttemptPlan| async move {
         match find(operation, lanes, queued, attempt).await? {
             Some(Found::NoRow) => Ok((ClaimOutcome::Acquired, false)),
@@ -130,7 +130,7 @@ pub(in crate::store::sql) async fn look_for_record<D: ConnectionPool>(
     options: TransactionOptions,
 ) -> Result<Option<ClaimOutcome>, StoreError> {
     let operation = &StoreOperation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
-    let queued = &QueueableClaim::new(claim);
+    let queued = &QueueableClaim::new(claim, false);
     let ask = |attempt: AttemptPlan| async move {
         if attempt.together {
             return Ok(find(operation, lanes, queued, attempt).await?.and_then(Found::outcome));
@@ -169,7 +169,11 @@ async fn find<D: ConnectionPool>(
     if !attempt.together {
         return Ok(None);
     }
-    let look = || LookAt { claim: queued.claim(), with_status: attempt.with_status };
+    let look = || LookAt {
+        claim: queued.claim(),
+        with_status: attempt.with_status,
+        relies_on_absence: queued.relies_on_absence,
+    };
     let begun = std::time::Instant::now();
     let failure = match lanes.look.enter(operation.progress(), look).await {
         Ok(SendMode::Refused) => return Ok(None),
@@ -203,11 +207,13 @@ async fn find<D: ConnectionPool>(
 struct QueueableClaim<'a> {
     claim: &'a Claim,
     copy: OnceLock<Arc<Claim>>,
+    /// As of [`LookAt`].
+    relies_on_absence: bool,
 }
 
 impl<'a> QueueableClaim<'a> {
-    fn new(claim: &'a Claim) -> Self {
-        Self { claim, copy: OnceLock::new() }
+    fn new(claim: &'a Claim, relies_on_absence: bool) -> Self {
+        Self { claim, copy: OnceLock::new(), relies_on_absence }
     }
 
     fn claim(&self) -> Arc<Claim> {

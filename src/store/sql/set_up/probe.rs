@@ -110,7 +110,7 @@ impl<S: Store, D: Driver> Probe<'_, S, D> {
         let looks = claims.each_ref().map(|claim| {
             let Reservation { owner, key, .. } = claim.reservation;
             let other = Claim { reservation: Reservation::new(owner, key), ..Claim::clone(claim) };
-            LookAt { claim: Arc::new(other), with_status: false }
+            LookAt { claim: Arc::new(other), with_status: false, relies_on_absence: false }
         });
         self.shared::<Look>("looks together", &looks.each_ref()).await?;
         let recordings = claims.each_ref().map(|claim| {

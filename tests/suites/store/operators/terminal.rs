@@ -150,3 +150,16 @@ async fn shows_the_tables_and_the_command_for_a_line_until_q() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     operated.drop_owner().await;
 }
+
+/// Its keys are read all the same.
+#[tokio::test]
+async fn says_that_a_database_hangs_and_ends() {
+    let mut operated = Operated::new().await;
+    let address = operated.address_of(OPERATOR);
+    let held = operated.superuser.transaction().await.expect("a transaction");
+    held.batch_execute("LOCK TABLE tenant.idempotency_keys").await.expect("the lock");
+    let shown = show(address, &["top"], &[("the database does not answer", "q")], &[]).await;
+    assert_eq!(shown.status, 0, "{}", shown.before);
+    held.rollback().await.expect("the end");
+    operated.drop_owner().await;
+}
