@@ -47,6 +47,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `json` | `json`: protobuf's JSON, read and written by descriptors |
+//! | `reencode` | `reencode`: other encodings of a message, for tests of whatever compares messages |
 //!
 //! # Costs
 //!
@@ -58,6 +59,8 @@
 
 #[cfg(feature = "json")]
 pub mod json;
+#[cfg(feature = "reencode")]
+pub mod reencode;
 
 mod check;
 mod depth;

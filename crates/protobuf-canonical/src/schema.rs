@@ -72,10 +72,17 @@ impl MessagePlan {
     /// Returns the field with this tag, in either wire type that it may arrive with; `None` for an unknown field.
     #[inline]
     pub(super) fn known(&self, tag: Tag) -> Option<&FieldPlan> {
-        self.field(tag.number()).filter(|field| field.tag == tag.encoded() || field.other_wire() == Some(tag.wire))
+        self.field(tag.number()).filter(|field| field.takes(tag))
+    }
+
+    /// Returns the fields, sorted by number.
+    #[cfg(feature = "reencode")]
+    pub(super) fn fields(&self) -> &[FieldPlan] {
+        &self.fields
     }
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct FieldPlan {
     pub(super) number: u32,
     /// The tag in the canonical encoding: field number and wire type in one number.
@@ -97,6 +104,12 @@ pub(super) enum Keep {
 impl FieldPlan {
     fn new(number: u32, rank: u32, shape: Shape, keep: Keep) -> Self {
         Self { number, tag: Tag::new(number, shape.wire()).encoded(), rank, shape, keep }
+    }
+
+    /// Returns whether the field may arrive with this tag, which has its number.
+    #[inline]
+    pub(super) fn takes(&self, tag: Tag) -> bool {
+        self.tag == tag.encoded() || self.other_wire() == Some(tag.wire)
     }
 
     /// Returns the second wire type that a packable list may arrive with: packed if the schema says unpacked, and vice
@@ -144,6 +157,14 @@ impl MapPlan {
     #[inline]
     pub(super) fn value_tag(self) -> u64 {
         Tag::new(2, self.value.wire()).encoded()
+    }
+
+    /// Returns the fields of an entry: the key and the value.
+    #[cfg(feature = "reencode")]
+    pub(super) fn fields(self) -> [FieldPlan; 2] {
+        let key = Shape::Singular(Value::Scalar(self.key), Presence::Implicit);
+        let value = Shape::Singular(self.value, Presence::Implicit);
+        [FieldPlan::new(1, 0, key, Keep::Yes), FieldPlan::new(2, 1, value, Keep::Yes)]
     }
 }
 
