@@ -4,11 +4,7 @@ use proptest::prelude::*;
 use protobuf_canonical::{Canonical, CanonicalErrorKind, MAX_DEPTH};
 use rand::{SeedableRng as _, rngs::StdRng};
 
-use crate::{
-    random,
-    reencode::{Style, encode},
-    schema,
-};
+use crate::{random, schema};
 
 fn canonical() -> Canonical {
     Canonical::new(&schema::message("vectors.v1.Everything"))
@@ -94,7 +90,7 @@ proptest! {
     fn a_message_cut_off_or_altered_does_not_panic(seed: u64, style: u64, at: prop::sample::Index, byte: u8) {
         let descriptor = schema::message("vectors.v1.Everything");
         let message = random::message(&descriptor, 3, &mut StdRng::seed_from_u64(seed));
-        let mut wire = encode(&message, Style::Odd, &mut StdRng::seed_from_u64(style));
+        let mut wire = message.encode_oddly(&mut StdRng::seed_from_u64(style));
         prop_assume!(!wire.is_empty());
         let at = at.index(wire.len());
         let canonical = Canonical::new(&descriptor);

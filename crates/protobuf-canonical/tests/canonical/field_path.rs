@@ -5,11 +5,7 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 use protobuf_canonical::{Canonical, FieldPath};
 use rand::{SeedableRng as _, rngs::StdRng};
 
-use crate::{
-    random,
-    reencode::{Style, encode},
-    schema,
-};
+use crate::{random, schema};
 
 /// The fields along a dotted path.
 fn fields(message: &str, path: &str) -> Vec<FieldDescriptor> {
@@ -129,7 +125,7 @@ proptest! {
         let descriptor = schema::message(root);
         let canonical = Canonical::new(&descriptor);
         let message = random::message(&descriptor, 4, &mut StdRng::seed_from_u64(seed));
-        let odd = encode(&message, Style::Odd, &mut StdRng::seed_from_u64(style));
+        let odd = message.encode_oddly(&mut StdRng::seed_from_u64(style));
         let encoded = canonical.encode(&odd).expect("a valid message");
         let dynamic = DynamicMessage::decode(descriptor.clone(), &*encoded).expect("a valid message");
         for path in paths(&descriptor, 3) {

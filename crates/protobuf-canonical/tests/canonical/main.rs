@@ -1,6 +1,7 @@
 //! The canonical encoding, compared with protobuf-go's output and checked for its own properties on random messages.
 
 mod bad_input;
+mod encode;
 mod evolution;
 mod field_path;
 mod ignored;
@@ -9,5 +10,6 @@ mod properties;
 mod random;
 mod reencode;
 mod schema;
+mod undo;
 mod vectors;
 mod versions;

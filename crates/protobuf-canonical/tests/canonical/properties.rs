@@ -4,11 +4,7 @@ use proptest::prelude::*;
 use protobuf_canonical::Canonical;
 use rand::{SeedableRng as _, rngs::StdRng};
 
-use crate::{
-    random,
-    reencode::{Style, encode},
-    schema,
-};
+use crate::{random, schema};
 
 /// The messages that refer, directly or not, to all others.
 const ROOTS: [&str; 2] = ["vectors.v1.Everything", "vectors.v1.LegacyEverything"];
@@ -25,10 +21,9 @@ proptest! {
         let descriptor = schema::message(ROOTS[root]);
         let canonical = Canonical::new(&descriptor);
         let message = random::message(&descriptor, 4, &mut StdRng::seed_from_u64(seed));
-        let plain = encode(&message, Style::Plain, &mut StdRng::seed_from_u64(0));
-        let odd = encode(&message, Style::Odd, &mut StdRng::seed_from_u64(style));
+        let odd = message.encode_oddly(&mut StdRng::seed_from_u64(style));
 
-        let of_plain = canonical.encode(&plain).expect("a valid message");
+        let of_plain = canonical.encode(&message.encode()).expect("a valid message").into_owned();
         let of_odd = canonical.encode(&odd).expect("a valid message");
 
         prop_assert_eq!(hex(&of_plain), hex(&of_odd));
@@ -44,10 +39,7 @@ proptest! {
         let mut other = message.clone();
         prop_assume!(random::mutate(&mut other, &mut StdRng::seed_from_u64(change)).is_some());
 
-        let [message, other] = [message, other].map(|message| {
-            let plain = encode(&message, Style::Plain, &mut StdRng::seed_from_u64(0));
-            canonical.hash(&plain).expect("a valid message")
-        });
+        let [message, other] = [message, other].map(|message| canonical.hash(&message.encode()).expect("a valid message"));
 
         prop_assert_ne!(message.as_bytes(), other.as_bytes());
     }

@@ -1,214 +1,136 @@
-//! A valid encoding of a message, picked at random.
+//! Each variation of an encoding on its own, on random messages.
 
-use prost_reflect::Kind;
-use rand::{RngExt as _, rngs::StdRng, seq::SliceRandom as _};
+use proptest::prelude::*;
+use protobuf_canonical::{
+    Canonical, CanonicalErrorKind, MAX_DEPTH,
+    reencode::{Padding, Variations, reencode},
+};
+use rand::{SeedableRng as _, rngs::StdRng};
 
-use crate::random::{self, Content, Field, Message, Value, map_entry};
+use crate::{
+    encode::wire,
+    random::{self, Content, Message, Value},
+    schema,
+    undo::{Variation, undo},
+};
 
-/// The style of an encoding: plain, or any that a valid encoder may produce.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
-    Odd,
-    Plain,
+const SINGLE: [Variation; 7] = [
+    Variation::Defaults,
+    Variation::FieldOrder,
+    Variation::MapOrder,
+    Variation::Packing,
+    Variation::Padding(Padding::Longest),
+    Variation::Padding(Padding::Portable),
+    Variation::Replaced,
+];
+
+fn variations(variation: Variation) -> Variations {
+    let mut variations = Variations::default();
+    match variation {
+        Variation::Defaults => variations.defaults = true,
+        Variation::FieldOrder => variations.field_order = true,
+        Variation::MapOrder => variations.map_order = true,
+        Variation::Packing => variations.packing = true,
+        Variation::Padding(padding) => variations.padding = padding,
+        Variation::Replaced => variations.replaced = true,
+    }
+    variations
 }
 
-pub(crate) fn encode(message: &Message, style: Style, rng: &mut StdRng) -> Vec<u8> {
-    records(message, style, rng).concat()
-}
-
-/// Returns the fields of a message, each with its tag, in an order in which they may arrive.
-fn records(message: &Message, style: Style, rng: &mut StdRng) -> Vec<Vec<u8>> {
-    // Order matters within a stream, but not between streams.
-    let mut streams = Vec::new();
-    for (field, content) in &message.fields {
-        let mut stream = Vec::new();
-        match content {
-            Content::List(values) => list(field, values, style, rng, &mut stream),
-            Content::Map(entries) => map(field, entries, style, rng, &mut stream),
-            Content::One(value) => {
-                if style == Style::Odd {
-                    replaced(message, field, rng, &mut stream);
-                }
-                one(field, value, style, rng, &mut stream);
-            }
-        }
-        streams.push(stream);
-    }
-    if style == Style::Odd {
-        streams.extend(explicit_defaults(message, rng));
-    }
-    let unknown = message.unknown.iter().map(|(number, value)| {
-        let mut record = Vec::new();
-        tag(*number, 0, style, rng, &mut record);
-        prost::encoding::encode_varint(*value, &mut record);
-        record
-    });
-    streams.push(unknown.collect());
-    if style == Style::Plain {
-        return streams.concat();
-    }
-    interleave(streams, rng)
-}
-
-fn interleave(streams: Vec<Vec<Vec<u8>>>, rng: &mut StdRng) -> Vec<Vec<u8>> {
-    let mut turns: Vec<_> =
-        streams.iter().enumerate().flat_map(|(index, stream)| std::iter::repeat_n(index, stream.len())).collect();
-    turns.shuffle(rng);
-    let mut streams: Vec<_> = streams.into_iter().map(Vec::into_iter).collect();
-    turns.into_iter().filter_map(|index| streams[index].next()).collect()
-}
-
-/// Writes values that a later value of the same field or the same oneof replaces.
-fn replaced(message: &Message, field: &Field, rng: &mut StdRng, stream: &mut Vec<Vec<u8>>) {
-    let scalar = field.kind.as_message().is_none();
-    if scalar && rng.random_bool(0.5) {
-        let value = random::value(field, 0, rng);
-        one(field, &value, Style::Odd, rng, stream);
-    }
-    if field.oneof.is_some() && rng.random_bool(0.5) {
-        let others = random::fields(&message.descriptor);
-        let mut others = others.iter().filter(|other| other.oneof == field.oneof && other.number != field.number);
-        if let Some(other) = others.next() {
-            let value = random::value(other, 0, rng);
-            one(other, &value, Style::Odd, rng, stream);
-        }
-    }
-}
-
-/// Returns unset fields with implicit presence, explicitly written as their default.
-fn explicit_defaults(message: &Message, rng: &mut StdRng) -> Vec<Vec<Vec<u8>>> {
-    let mut streams = Vec::new();
-    for field in random::fields(&message.descriptor) {
-        let unset = message.fields.iter().all(|(set, _)| set.number != field.number);
-        let implicit = !field.presence && !field.list && field.kind.as_message().is_none();
-        if unset && implicit && rng.random_bool(0.3) {
-            let default = match field.kind {
-                Kind::Bytes | Kind::String => Value::Bytes(Vec::new()),
-                _ => Value::Number(0),
-            };
-            let mut stream = Vec::new();
-            one(&field, &default, Style::Odd, rng, &mut stream);
-            streams.push(stream);
-        }
-    }
-    streams
-}
-
-fn one(field: &Field, value: &Value, style: Style, rng: &mut StdRng, stream: &mut Vec<Vec<u8>>) {
-    let Value::Message(message) = value else {
-        let mut record = Vec::new();
-        tag(field.number, wire(&field.kind), style, rng, &mut record);
-        scalar(&field.kind, value, style, rng, &mut record);
-        stream.push(record);
-        return;
+/// Returns whether an encoding of the message may differ from the plain one in this.
+fn allows(message: &Message, variation: Variation) -> bool {
+    let of_content = |(field, content): &(random::Field, Content)| match variation {
+        Variation::FieldOrder => matches!(content, Content::Map(_)),
+        Variation::MapOrder => matches!(content, Content::Map(entries) if entries.len() > 1),
+        Variation::Packing => matches!(content, Content::List(_)) && wire(&field.kind) != 2,
+        Variation::Replaced => !matches!(content, Content::List(_)),
+        Variation::Defaults | Variation::Padding(_) => false,
     };
-    let records = records(message, style, rng);
-    let cut = if style == Style::Odd && rng.random_bool(0.5) { rng.random_range(0..=records.len()) } else { 0 };
-    let (first, second) = records.split_at(cut);
-    if cut > 0 {
-        stream.push(wrapped(field, &first.concat(), style, rng));
-    }
-    stream.push(wrapped(field, &second.concat(), style, rng));
-}
-
-fn wrapped(field: &Field, content: &[u8], style: Style, rng: &mut StdRng) -> Vec<u8> {
-    let mut record = Vec::new();
-    if field.group {
-        tag(field.number, 3, style, rng, &mut record);
-        record.extend_from_slice(content);
-        tag(field.number, 4, style, rng, &mut record);
-    } else {
-        tag(field.number, 2, style, rng, &mut record);
-        varint(content.len() as u64, style, rng, &mut record);
-        record.extend_from_slice(content);
-    }
-    record
-}
-
-fn list(field: &Field, values: &[Value], style: Style, rng: &mut StdRng, stream: &mut Vec<Vec<u8>>) {
-    let packable = wire(&field.kind) != 2;
-    let mut rest = values;
-    while let Some((first, after)) = rest.split_first() {
-        if packable && style == Style::Odd && rng.random_bool(0.5) {
-            let (chunk, after) = rest.split_at(rng.random_range(0..=rest.len()));
-            let mut content = Vec::new();
-            chunk.iter().for_each(|value| scalar(&field.kind, value, style, rng, &mut content));
-            stream.push(wrapped(&Field { group: false, ..field.clone() }, &content, style, rng));
-            rest = after;
-            continue;
-        }
-        match first {
-            Value::Message(message) => {
-                let content = encode(message, style, rng);
-                stream.push(wrapped(field, &content, style, rng));
-            }
-            scalar => one(field, scalar, style, rng, stream),
-        }
-        rest = after;
-    }
-}
-
-fn map(field: &Field, entries: &[(Value, Value)], style: Style, rng: &mut StdRng, stream: &mut Vec<Vec<u8>>) {
-    let Some((key_field, value_field)) = map_entry(field) else { return };
-    let entry = |key: &Value, value: &Value, rng: &mut StdRng| {
-        let (mut key_records, mut value_records) = (Vec::new(), Vec::new());
-        one(&key_field, key, style, rng, &mut key_records);
-        one(&value_field, value, style, rng, &mut value_records);
-        let content = match style {
-            Style::Odd => interleave(vec![key_records, value_records], rng),
-            Style::Plain => [key_records, value_records].concat(),
-        };
-        wrapped(field, &content.concat(), style, rng)
+    let streams = message.fields.len() + usize::from(!message.unknown.is_empty());
+    let of_message = match variation {
+        Variation::Defaults => random::fields(&message.descriptor).iter().any(|field| {
+            let is_implicit = !field.presence && !field.list && field.kind.as_message().is_none();
+            is_implicit && message.fields.iter().all(|(set, _)| set.number != field.number)
+        }),
+        Variation::FieldOrder => streams > 1,
+        Variation::Padding(_) => streams > 0,
+        Variation::MapOrder | Variation::Packing | Variation::Replaced => false,
     };
-    let mut records = Vec::new();
-    for (key, value) in entries {
-        let mut same_key = Vec::new();
-        if style == Style::Odd && rng.random_bool(0.3) {
-            let replaced = random::value(&value_field, 0, rng);
-            same_key.push(entry(key, &replaced, rng));
+    let inside = |value: &Value| matches!(value, Value::Message(inner) if allows(inner, variation));
+    of_message
+        || message.fields.iter().any(of_content)
+        || message.fields.iter().any(|(_, content)| match content {
+            Content::List(values) => values.iter().any(inside),
+            Content::Map(entries) => entries.iter().any(|(_, value)| inside(value)),
+            Content::One(value) => inside(value),
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_variation_happens_if_the_message_allows_it_and_nothing_else_does(
+        root in prop::sample::select(vec!["vectors.v1.Everything", "vectors.v1.LegacyEverything"]),
+        depth in 0..4_usize, seed: u64, style: u64,
+    ) {
+        let descriptor = schema::message(root);
+        let canonical = Canonical::new(&descriptor);
+        let message = random::message(&descriptor, depth, &mut StdRng::seed_from_u64(seed));
+        let plain = message.encode();
+        let expected = canonical.encode(&plain).expect("a valid message");
+        // Of these two, only the second packs lists and sorts the fields.
+        for before in [&plain, &*expected] {
+            for variation in SINGLE {
+                let after = reencode(before, &descriptor, variations(variation), style).expect("a valid message");
+                let case = format!("{variation:?} of {}: {}", hex::encode(before), hex::encode(&after));
+                prop_assert_eq!(&canonical.encode(&after).expect("a valid message"), &expected, "{}", case);
+                prop_assert_eq!(after != *before, allows(&message, variation), "{}", case);
+                let [undone, original] = [&after, before].map(|wire| undo(variation, &descriptor, wire));
+                prop_assert_eq!(hex::encode(undone), hex::encode(original), "{}", case);
+                let again = reencode(before, &descriptor, variations(variation), style).expect("a valid message");
+                prop_assert_eq!(again, after, "not the same for the same seed: {}", case);
+            }
+            let unvaried = reencode(before, &descriptor, Variations::default(), style).expect("a valid message");
+            prop_assert_eq!(&unvaried, before);
         }
-        same_key.push(entry(key, value, rng));
-        records.push(same_key);
-    }
-    stream.extend(if style == Style::Odd { interleave(records, rng) } else { records.concat() });
-}
-
-fn scalar(kind: &Kind, value: &Value, style: Style, rng: &mut StdRng, record: &mut Vec<u8>) {
-    match (wire(kind), value) {
-        (0, Value::Number(number)) => varint(*number, style, rng, record),
-        (1, Value::Number(number)) => record.extend_from_slice(&number.to_le_bytes()),
-        (5, Value::Number(number)) => record.extend_from_slice(&(*number as u32).to_le_bytes()),
-        (_, Value::Bytes(bytes)) => {
-            varint(bytes.len() as u64, style, rng, record);
-            record.extend_from_slice(bytes);
-        }
-        (wire, value) => panic!("{value:?} with wire type {wire}"),
     }
 }
 
-fn wire(kind: &Kind) -> u32 {
-    match kind {
-        Kind::Bytes | Kind::Message(_) | Kind::String => 2,
-        Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => 1,
-        Kind::Fixed32 | Kind::Float | Kind::Sfixed32 => 5,
-        _ => 0,
+#[test]
+fn an_encoding_without_variations_stays_as_it_is() {
+    let descriptor = schema::message("vectors.v1.Everything");
+    for seed in 0..300 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let odd = random::message(&descriptor, 3, &mut rng).encode_oddly(&mut rng);
+        assert_eq!(reencode(&odd, &descriptor, Variations::default(), seed).expect("a valid message"), odd, "{seed}");
     }
 }
 
-fn tag(number: u32, wire: u32, style: Style, rng: &mut StdRng, record: &mut Vec<u8>) {
-    varint(u64::from(number << 3 | wire), style, rng, record);
+/// A member of the oneof in the innermost message is replaced, but not one that is a message: it would be too deep.
+#[test]
+fn a_message_does_not_become_too_deep() {
+    let value = schema::pool().get_message_by_name("google.protobuf.Value").expect("a known message");
+    let canonical = Canonical::new(&value);
+    let delimited = |tag: u8, content: Vec<u8>| {
+        let mut message = vec![tag];
+        prost::encoding::encode_varint(content.len() as u64, &mut message);
+        [message, content].concat()
+    };
+    let number = b"\x11\0\0\0\0\0\0\xf0\x3f".to_vec();
+    // Each list_value (6) of one element in values (1) is two levels deep.
+    let deepest = (0..MAX_DEPTH / 2).fold(number, |inner, _| delimited(0x32, delimited(0x0a, inner)));
+    let deeper = delimited(0x32, delimited(0x0a, deepest.clone()));
+    assert_eq!(canonical.encode(&deeper).expect_err("too deep").kind(), CanonicalErrorKind::TooDeep);
+    for seed in 0..100 {
+        let other = reencode(&deepest, &value, Variations::all(), seed).expect("a valid message");
+        assert_eq!(canonical.encode(&other).expect("a valid message"), deepest);
+    }
 }
 
-fn varint(value: u64, style: Style, rng: &mut StdRng, record: &mut Vec<u8>) {
-    let start = record.len();
-    prost::encoding::encode_varint(value, record);
-    let length = record.len() - start;
-    if style == Style::Odd && length < 10 && rng.random_bool(0.3) {
-        let padded = rng.random_range(length + 1..=10);
-        if let Some(last) = record.last_mut() {
-            *last |= 0x80;
-        }
-        record.resize(start + padded - 1, 0x80);
-        record.push(0);
-    }
+#[test]
+fn refuses_bytes_that_are_not_a_message() {
+    let descriptor = schema::message("vectors.v1.Everything");
+    let error = reencode(b"\x0a\x05a", &descriptor, Variations::all(), 1).expect_err("cut off");
+    assert_eq!(error.kind(), CanonicalErrorKind::Truncated);
 }

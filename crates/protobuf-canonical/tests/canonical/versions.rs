@@ -8,8 +8,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
     evolution::Schema,
-    random,
-    reencode::{Style, encode},
+    random::{self, Message},
 };
 
 /// The pairs of schemas, and the messages for each pair: 100,000 triples.
@@ -101,15 +100,18 @@ fn check_pair(seed: u64) -> Counts {
         let client = &servers[rng.random_range(0..2)];
         let depth = rng.random_range(0..3);
         let message = random::message(&client.descriptor, depth, &mut rng);
-        let style = |rng: &mut StdRng| if rng.random_bool(0.5) { Style::Plain } else { Style::Odd };
-        let sent = encode(&message, style(&mut rng), &mut rng);
+        let encode = |message: &Message, rng: &mut StdRng| match rng.random_bool(0.5) {
+            true => message.encode(),
+            false => message.encode_oddly(rng),
+        };
+        let sent = encode(&message, &mut rng);
         let mut changed = message;
         let other = match rng.random_range(0..6) {
-            0 => encode(&changed, Style::Odd, &mut rng),
+            0 => changed.encode_oddly(&mut rng),
             server @ 1..3 => servers[server - 1].canonical.encode(&sent).expect("a valid message").into_owned(),
             _ => {
                 random::mutate(&mut changed, &mut rng);
-                encode(&changed, style(&mut rng), &mut rng)
+                encode(&changed, &mut rng)
             }
         };
         let hashes = servers.each_ref().map(|server| server.hashes(&sent));
