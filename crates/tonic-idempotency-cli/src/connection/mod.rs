@@ -4,6 +4,8 @@ mod answers;
 mod settings;
 mod tls;
 
+pub(crate) use self::tls::authorities;
+
 use std::{future::Future, time::Duration};
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};

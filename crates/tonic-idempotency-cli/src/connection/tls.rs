@@ -1,6 +1,9 @@
 //! TLS as libpq has it: what of the server's certificate is verified, and by whose certificates.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
@@ -35,7 +38,8 @@ impl Tls {
         let authority = match self.verified {
             Verified::Nothing => None,
             Verified::Authority | Verified::Host => {
-                let roots = Arc::new(self.authorities()?);
+                let roots = authorities(self.roots.as_deref());
+                let roots = Arc::new(roots.map_err(|error| Failure::Input(format!("sslrootcert {error}")))?);
                 let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
                 Some(verifier.map_err(|error| Failure::Input(format!("sslrootcert: {error}")))?)
             }
@@ -46,20 +50,21 @@ impl Tls {
             .map_err(|error| Failure::Input(error.to_string()))?;
         Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
     }
+}
 
-    fn authorities(&self) -> Result<RootCertStore, Failure> {
-        let mut authorities = RootCertStore::empty();
-        let Some(path) = &self.roots else {
-            authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            return Ok(authorities);
-        };
-        let unread = |error: &dyn std::fmt::Display| Failure::Input(format!("sslrootcert {}: {error}", path.display()));
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unread(&error))? {
-            let certificate = certificate.map_err(|error| unread(&error))?;
-            authorities.add(certificate).map_err(|error| unread(&error))?;
-        }
-        Ok(authorities)
+/// Reads the certificates of authorities: a file's, or the system's.
+pub(crate) fn authorities(file: Option<&Path>) -> Result<RootCertStore, String> {
+    let mut authorities = RootCertStore::empty();
+    let Some(path) = file else {
+        authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(authorities);
+    };
+    let unread = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unread(&error))? {
+        let certificate = certificate.map_err(|error| unread(&error))?;
+        authorities.add(certificate).map_err(|error| unread(&error))?;
     }
+    Ok(authorities)
 }
 
 #[derive(Debug)]
