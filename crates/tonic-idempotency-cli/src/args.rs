@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{hash, health, keys, migrations, top};
+use crate::{check, hash, health, keys, migrations, top};
 
 /// Works with the idempotency keys of tonic-idempotency in PostgreSQL.
 ///
@@ -28,6 +28,7 @@ pub(crate) enum Command {
     Status(health::StatusOptions),
     Sweep(health::SweepOptions),
     Top(top::Options),
+    Check(Box<check::Options>),
     Hash(hash::Options),
     Migrations(migrations::Options),
     /// Prints the completions of a shell, for its folder of completions.

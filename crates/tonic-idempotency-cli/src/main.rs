@@ -1,6 +1,7 @@
 //! The command line of tonic-idempotency: `tonic-idempotency --help` lists its commands.
 
 mod args;
+mod check;
 mod connection;
 mod failure;
 mod hash;
@@ -48,18 +49,20 @@ fn run(command: &Command) -> Result<(), Failure> {
             clap_complete::generate(*shell, &mut Args::command(), "tonic-idempotency", &mut script);
             io::stdout().write_all(&script)?;
         }
+        Command::Check(options) => runtime()?.block_on(check::check(options))?,
         Command::List(_)
         | Command::Inspect(_)
         | Command::Release(_)
         | Command::Doctor(_)
         | Command::Status(_)
         | Command::Sweep(_)
-        | Command::Top(_) => {
-            let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(ask(command))?;
-        }
+        | Command::Top(_) => runtime()?.block_on(ask(command))?,
     }
     Ok(())
+}
+
+fn runtime() -> io::Result<runtime::Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// Runs a command that asks the database.
@@ -75,6 +78,6 @@ async fn ask(command: &Command) -> Result<(), Failure> {
         Command::Status(options) => health::status(options).await,
         Command::Sweep(options) => health::sweep(options).await,
         Command::Top(options) => top::top(options).await,
-        Command::Hash(_) | Command::Migrations(_) | Command::Completions { .. } => Ok(()),
+        Command::Check(_) | Command::Hash(_) | Command::Migrations(_) | Command::Completions { .. } => Ok(()),
     }
 }

@@ -1,0 +1,41 @@
+//! `tonic-idempotency check`: whether a server keeps the promises of idempotency keys, found out from outside.
+
+mod attempt;
+mod effects;
+mod finding;
+mod operation;
+mod options;
+mod plan;
+mod probe;
+mod promises;
+mod report;
+mod request;
+mod schema;
+mod secrets;
+mod server;
+mod wire;
+
+pub(crate) use self::options::Options;
+
+use self::{plan::Plan, report::Report, server::Server};
+use crate::failure::Failure;
+
+/// The version of the list of promises: the first number changes when a server that kept all of them may fail one.
+const SPECIFICATION: &str = "1.0";
+
+pub(crate) async fn check(options: &Options) -> Result<(), Failure> {
+    let Some(target) = &options.target else { return report::list() };
+    let plan = Plan::new(target)?;
+    let server = Server::of(target).await?;
+    plan.ask_for_consent(&server)?;
+    let mut report = Report::new(&plan, &server);
+    if let Some(knows_no_keys) = probe::probe(&server).await? {
+        return report.end_at(&knows_no_keys);
+    }
+    for promise in &plan.promises {
+        report.begin(promise);
+        let checked = plan::check(promise, &server).await?;
+        report.add(promise, checked)?;
+    }
+    report.end()
+}

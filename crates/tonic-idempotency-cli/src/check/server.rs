@@ -1,0 +1,273 @@
+//! The server that is checked, and what the promises ask of it.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use http::HeaderMap;
+use prost::Message as _;
+use prost_reflect::DynamicMessage;
+use protobuf_canonical::Canonical;
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::{
+    attempt::Attempt,
+    effects::{self, Counter},
+    finding::{Checked, Finding, Proof, failed, not_checked},
+    operation::Operation,
+    options::{Level, Target},
+    request::Template,
+    schema::Schema,
+    secrets::{Header, Secrets},
+    wire::{Address, Answer, Connection},
+};
+use crate::{
+    failure::Failure,
+    output::{counted, quoted},
+};
+
+/// How long a retry goes on, if it is refused.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How long a server takes at most to be there again.
+const START: Duration = Duration::from_secs(20);
+
+/// The time between two attempts.
+const BETWEEN: Duration = Duration::from_millis(250);
+
+/// How long an effect may be late, of a call that was given up.
+const LATE: Duration = Duration::from_millis(300);
+
+pub(super) struct Server {
+    pub(super) address: Arc<Address>,
+    pub(super) also: Option<Arc<Address>>,
+    pub(super) template: Template,
+    pub(super) other: Option<Template>,
+    pub(super) headers: Vec<Header>,
+    pub(super) second_headers: Vec<Header>,
+    pub(super) slow: Option<Header>,
+    pub(super) level: Level,
+    pub(super) secrets: Secrets,
+    /// What grpcurl needs to call it.
+    pub(super) grpcurl: Vec<String>,
+    counter: Option<Counter>,
+    restart: Option<String>,
+    /// How long a call takes that is made slow; measured by the probe.
+    slowness: Mutex<Duration>,
+    shared: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    pub(super) calls: AtomicU64,
+    /// The last call, for the line that repeats it.
+    pub(super) last: Mutex<Option<String>>,
+}
+
+impl Server {
+    /// Connects, and learns the types of what is called.
+    pub(super) async fn of(target: &Target) -> Result<Self, Failure> {
+        let mut secrets = Secrets::default();
+        let mut header = |text: &String| secrets.header(text);
+        let headers = target.headers.iter().map(&mut header).collect::<Result<Vec<_>, _>>()?;
+        let second_headers = target.second_headers.iter().map(&mut header).collect::<Result<Vec<_>, _>>()?;
+        let slow = target.slow.as_ref().map(&mut header).transpose()?;
+        let address = |url: &String| Address::new(url, target.ca.as_deref()).map(Arc::new);
+        let also = target.also.as_ref().map(address).transpose()?;
+        let address = address(&target.url)?;
+        let connection = Connection::open(&address).await;
+        let connection = connection.map_err(|lost| Failure::NoAnswer(format!("{}: {lost}", target.url)))?;
+        let sent: HeaderMap = headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
+        let schema = Schema::new(target.descriptor_set.as_deref(), &connection, &sent)?;
+        let template = Template::new(schema.method(&target.method).await?, &target.request, &mut secrets)?;
+        let other = match &target.other {
+            Some(other) => {
+                let (method, json) = other
+                    .split_once(char::is_whitespace)
+                    .ok_or_else(|| Failure::Input("--other: a method, a space and its JSON".to_owned()))?;
+                Some(Template::new(schema.method(method).await?, json, &mut secrets)?)
+            }
+            None => None,
+        };
+        let mut grpcurl = Vec::new();
+        if address.is_plaintext() {
+            grpcurl.push("-plaintext".to_owned());
+        }
+        for (flag, path) in [("-cacert", &target.ca), ("-protoset", &target.descriptor_set)] {
+            grpcurl.extend(path.iter().map(|path| format!("{flag} {}", quoted(&path.display().to_string()))));
+        }
+        Ok(Self {
+            address,
+            also,
+            template,
+            other,
+            headers,
+            second_headers,
+            slow,
+            level: target.level,
+            secrets,
+            grpcurl,
+            counter: target.count.as_deref().map(Counter::new),
+            restart: target.restart.clone(),
+            slowness: Mutex::default(),
+            shared: tokio::sync::Mutex::new(Some(Arc::new(connection))),
+            calls: AtomicU64::new(0),
+            last: Mutex::default(),
+        })
+    }
+
+    /// Returns a new operation, with a key of its own.
+    pub(super) fn operation(&self) -> Result<Operation, Finding> {
+        self.operation_of(&self.template, Uuid::new_v4())
+    }
+
+    /// Returns the call of the other method with an operation's `{{uuid}}` and key; `None` if no other method is given.
+    pub(super) fn other_of(&self, operation: &Operation) -> Result<Option<Operation>, Finding> {
+        let Some(template) = &self.other else { return Ok(None) };
+        let other = self.operation_of(template, operation.uuid)?;
+        Ok(Some(Operation { key: operation.key.clone(), ..other }))
+    }
+
+    fn operation_of(&self, template: &Template, uuid: Uuid) -> Result<Operation, Finding> {
+        let message = template.message(uuid).map_err(Failure::Input)?;
+        let plain = message.encode_to_vec();
+        let canonical = Canonical::new(&template.method.input);
+        let encoded = canonical.encode(&plain).map_err(|error| Failure::Input(error.to_string()))?.into_owned();
+        Ok(Operation { uuid, key: Uuid::new_v4().to_string(), message, encoded: encoded.into() })
+    }
+
+    /// Begins to describe a call.
+    pub(super) fn attempt<'a>(&'a self, operation: &'a Operation) -> Attempt<'a> {
+        Attempt::new(self, operation)
+    }
+
+    /// Calls with the operation's key, over the connection that calls share.
+    pub(super) async fn call(&self, operation: &Operation) -> Answer {
+        self.attempt(operation).send().await
+    }
+
+    /// Calls until it succeeds. What a server refuses for a while, such as a key that is in use, it may take later.
+    pub(super) async fn retry(&self, operation: &Operation) -> Answer {
+        let begun = Instant::now();
+        loop {
+            let answer = self.call(operation).await;
+            if answer.message().is_some() || begun.elapsed() > PATIENCE {
+                return answer;
+            }
+            sleep(BETWEEN).await;
+        }
+    }
+
+    /// The connection that calls share. It is opened again if the server has closed it.
+    pub(super) async fn shared(&self) -> Result<Arc<Connection>, Answer> {
+        let mut shared = self.shared.lock().await;
+        match &*shared {
+            Some(connection) if connection.is_open() => Ok(Arc::clone(connection)),
+            _ => {
+                let connection =
+                    Arc::new(Connection::open(&self.address).await.map_err(|lost| Answer::from(Err(lost)))?);
+                *shared = Some(Arc::clone(&connection));
+                Ok(connection)
+            }
+        }
+    }
+
+    /// Opens connections of their own, at this server or at the other.
+    pub(super) async fn connections(&self, address: &Arc<Address>, number: usize) -> Result<Vec<Connection>, Finding> {
+        let mut connections = Vec::new();
+        for _ in 0..number {
+            let connection = Connection::open(address).await;
+            connections.push(connection.map_err(|lost| Failure::NoAnswer(format!("{}: {lost}", address.target())))?);
+        }
+        Ok(connections)
+    }
+
+    /// Finds that an operation has had one effect.
+    pub(super) async fn has_one_effect(&self, operation: &Operation, answers: &[&Answer]) -> Checked {
+        self.has_effects(operation, 1, answers).await
+    }
+
+    /// Finds that an operation has had so many effects. Without a counter, ids in the answers may show that it had too many.
+    pub(super) async fn has_effects(&self, operation: &Operation, expected: u64, answers: &[&Answer]) -> Checked {
+        let Some(effects) = self.effects(operation).await? else {
+            let mut ids = answers.iter().filter_map(|answer| self.ids(answer.message()?));
+            return match ids.next() {
+                Some(first) if ids.any(|other| other != first) => failed("two responses, with different ids"),
+                _ => not_checked("needs --count"),
+            };
+        };
+        if effects == expected {
+            return Ok(Proof::Effects(effects));
+        }
+        failed(format!("{} instead of {expected}", counted(effects, "effect")))
+    }
+
+    /// Returns how often an operation has taken effect; `None` without a counter.
+    pub(super) async fn effects(&self, operation: &Operation) -> Result<Option<u64>, Finding> {
+        match &self.counter {
+            Some(counter) => Ok(Some(counter.count(operation.uuid, &self.secrets).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits until a call that was given up has had its effect, if it ever will.
+    pub(super) async fn settles(&self, begun: Instant) {
+        sleep((self.slowness() + LATE).saturating_sub(begun.elapsed())).await;
+    }
+
+    /// The ids in a response, as far as its names tell.
+    fn ids(&self, message: &[u8]) -> Option<Vec<String>> {
+        let message = DynamicMessage::decode(self.template.method.output.clone(), message).ok()?;
+        let ids = message.fields().filter(|(field, _)| {
+            let name = field.name();
+            matches!(name, "id" | "uid" | "name" | "number") || name.ends_with("_id") || name.ends_with("_uid")
+        });
+        Some(ids.map(|(_, value)| value.to_string()).collect())
+    }
+
+    pub(super) fn slowness(&self) -> Duration {
+        *self.slowness.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(super) fn set_slowness(&self, slowness: Duration) {
+        *self.slowness.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = slowness;
+    }
+
+    /// The middle of a handler that is made slow.
+    pub(super) async fn is_in_handler(&self) {
+        sleep(self.slowness() / 3).await;
+    }
+
+    /// Kills the server, and starts it again.
+    pub(super) async fn restart(&self) -> Result<(), Finding> {
+        let Some(command) = &self.restart else { return not_checked("needs --restart") };
+        effects::restart(command).await?;
+        let begun = Instant::now();
+        loop {
+            match Connection::open(&self.address).await {
+                Ok(connection) => {
+                    *self.shared.lock().await = Some(Arc::new(connection));
+                    return Ok(());
+                }
+                Err(lost) if begun.elapsed() > START => {
+                    return Err(Failure::NoAnswer(format!("after --restart: {lost}")).into());
+                }
+                Err(_) => sleep(BETWEEN).await,
+            }
+        }
+    }
+
+    pub(super) fn counts(&self) -> bool {
+        self.counter.is_some()
+    }
+
+    pub(super) fn restarts(&self) -> bool {
+        self.restart.is_some()
+    }
+
+    pub(super) fn add_call(&self, repeat: String) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        *self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(repeat);
+    }
+}
