@@ -14,7 +14,8 @@ use tracing_subscriber::EnvFilter;
 /// DATABASE_URL names the database (as a superuser). If it is not set, the sample starts a private server from
 /// PostgreSQL's installed binaries, or else in a container, and removes it at exit. API_DATABASE_URL is the URL of the
 /// API's own connections if they take another way, such as a PgBouncer in transaction mode. Each connection of that way
-/// has to begin as the role organization_api.
+/// has to begin as the role organization_api. TOKEN_SECRET signs the tokens of its users, so that several processes take the same; if it is
+/// not set, they end with the process.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "organization")]
 pub struct Args {

@@ -81,14 +81,17 @@ impl fmt::Debug for Authentication {
     }
 }
 
-/// Issues tokens, signed with a random secret that exists only in this process.
+/// Issues tokens, signed with a secret: the one that is given, or a random one that exists only in this process.
 pub(crate) struct Issuer {
-    secret: [u8; 32],
+    secret: Vec<u8>,
 }
 
 impl Issuer {
-    pub(crate) fn new() -> Result<Self, getrandom::Error> {
-        let mut secret = [0; 32];
+    pub(crate) fn new(secret: Option<String>) -> Result<Self, getrandom::Error> {
+        if let Some(secret) = secret {
+            return Ok(Self { secret: secret.into_bytes() });
+        }
+        let mut secret = vec![0; 32];
         getrandom::fill(&mut secret)?;
         Ok(Self { secret })
     }
@@ -151,7 +154,7 @@ mod tests {
 
     #[test]
     fn accepts_its_own_token() {
-        let issuer = Issuer::new().expect("random numbers");
+        let issuer = Issuer::new(None).expect("random numbers");
         let token = issuer.token(&USER.to_string(), None).expect("a token");
         let request = call(&issuer, Some(format!("Bearer {token}"))).expect("let in");
         assert_eq!(Caller::of(&request).expect("a caller").user, USER);
@@ -161,7 +164,7 @@ mod tests {
 
     #[test]
     fn takes_one_user_in_two_organizations_for_two() {
-        let issuer = Issuer::new().expect("random numbers");
+        let issuer = Issuer::new(None).expect("random numbers");
         let [one, other] = [1, 2].map(|organization| {
             let token = issuer.token("auth0|x", Some(Uuid::from_u128(organization))).expect("a token");
             let request = call(&issuer, Some(format!("Bearer {token}"))).expect("let in");
@@ -172,8 +175,8 @@ mod tests {
 
     #[test]
     fn refuses_missing_malformed_and_foreign_credentials() {
-        let issuer = Issuer::new().expect("random numbers");
-        let other = Issuer::new().expect("random numbers").token("alice", None).expect("a token");
+        let issuer = Issuer::new(None).expect("random numbers");
+        let other = Issuer::new(None).expect("random numbers").token("alice", None).expect("a token");
         for authorization in [
             None,
             Some(String::new()),

@@ -77,7 +77,7 @@ async fn serve<D: Driver>(args: &Args, listener: TcpListener, server: &Server, s
         ready = bootstrap::bootstrap(server.url()) => ready?,
         () = signals.first() => return Ok(()),
     }
-    let issuer = Issuer::new()?;
+    let issuer = Issuer::new(env::var("TOKEN_SECRET").ok())?;
     let ready = ready(listener.local_addr()?, server.url(), &issuer)?;
     let page = playground::site(&ready, Hosts::new(&args.listen, &args.hosts))?;
     let site = page.merge(metrics::site()?);
