@@ -1,5 +1,9 @@
 // Command vectors has protobuf-go judge the golden vectors: wire bytes and JSON as they may arrive, each with protobuf-go's
-// deterministic encoding of the decoded message. It writes its results into the files that hold the inputs. See README.md.
+// deterministic encoding of the decoded message. It writes its results into the files that hold the inputs: review the diff.
+//
+// For a new vector add a line with its name, message and input; protoscope reads and writes the hex. After a change of a .proto file,
+// `go generate`, and before it tests/data/editions/compile for an edition's. After an update of protobuf-go, a changed canonical is a
+// changed request hash.
 package main
 
 import (
