@@ -29,7 +29,6 @@ fn shows_the_tests_that_run_here() {
         "page/client.rs",
         "page/database.rs",
         "page/on_postgres.rs",
-        "page/in_container.rs",
     ] {
         let code = shown(&fs::read_to_string(root().join("tests/suites/testing").join(file)).expect("a file"));
         assert!(page.contains(&format!("```rust\n{code}\n```\n")), "the page has to show {file}:\n\n{code}\n");

@@ -3,20 +3,18 @@
 use quickstart::proto::{
     CreateOrderRequest, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer,
 };
-// page: use testcontainers_modules::{postgres::Postgres, testcontainers::{ImageExt as _, runners::AsyncRunner as _}};
-use super::container;
 use tonic_idempotency::{
     store::{PostgresStore, ResourceTypes},
     testing::Harness,
 };
 use uuid::Uuid;
 
-use super::database::database;
+use super::{container, database::database};
 use crate::orders::{InPostgres, Orders, idempotency};
 
 #[tokio::test]
 async fn one_of_twenty_calls_at_once_creates_the_order() {
-    // page: let container = Postgres::default().with_tag("17-alpine").start().await.expect("a container engine");
+    // Elsewhere: let container = Postgres::default().with_tag("17-alpine").start().await.expect("a container engine");
     let Some(container) = container().await else { return };
     let port = container.get_host_port_ipv4(5432).await.expect("the port of PostgreSQL");
     let pool = database(&format!("postgres://postgres:postgres@127.0.0.1:{port}/postgres")).await;
