@@ -94,13 +94,19 @@ async fn go(sample: &Sample) -> Option<Vec<Client>> {
     Some(clients)
 }
 
-/// Builds the driver of the Go clients, if their modules are installed.
+/// Builds the driver of the Go clients, if they are installed.
 pub(crate) async fn go_driver() -> Option<PathBuf> {
+    go_program("driver").await
+}
+
+/// Builds a program in Go, if its modules are installed: the `driver` of the clients, or the `server` beside the sample.
+pub(crate) async fn go_program(name: &str) -> Option<PathBuf> {
     let directory = Installation::Go.find("go")?;
-    let program = directory.join("driver");
+    let program = directory.join(name);
+    let package = if name == "driver" { "." } else { "./server" };
     // The modules are downloaded, but the program may be older than its source.
     let mut build = Command::new("go");
-    build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(".");
+    build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(package);
     let build = build.current_dir(installation::sources().join("go")).env("GOPROXY", "off").stdin(Stdio::null());
     let built = build.output().await.expect("go runs");
     assert!(built.status.success(), "it does not build: {}", String::from_utf8_lossy(&built.stderr));

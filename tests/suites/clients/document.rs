@@ -8,7 +8,7 @@ use std::{
 use crate::matrix::Matrix;
 
 /// If set, a run writes its results to the table.
-const WRITE: &str = "IDEMPOTENCY_TEST_WRITE_CLIENTS";
+pub(crate) const WRITE: &str = "IDEMPOTENCY_TEST_WRITE_CLIENTS";
 
 const BEGIN: &str = "<!-- begin: written by cargo test --features full --test clients -->\n";
 const END: &str = "<!-- end -->\n";

@@ -10,6 +10,7 @@
 mod behaviour;
 mod buf;
 mod call;
+mod checked;
 mod client;
 mod clients;
 mod descriptors;

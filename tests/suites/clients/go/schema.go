@@ -2,16 +2,15 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"tonic-idempotency/clients/descriptors"
 
 	// Registers the error details.
 	_ "google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -30,16 +29,11 @@ type method struct {
 }
 
 func readSchema(path string) (*schema, error) {
-	encoded, err := os.ReadFile(path)
+	files, err := descriptors.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	var set descriptorpb.FileDescriptorSet
-	if err := proto.Unmarshal(encoded, &set); err != nil {
-		return nil, err
-	}
-	files, err := protodesc.NewFiles(&set)
-	return &schema{files}, err
+	return &schema{files}, nil
 }
 
 // method finds a procedure such as `organization.v1.ProjectService/CreateProject`.
