@@ -3,4 +3,7 @@
 mod command;
 mod faults;
 mod input;
+mod page;
 mod server;
+mod terminal;
+mod tls;

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::{Group, Need, Promise};
 use crate::check::{
-    finding::{Checked, Finding, Proof, failed},
+    finding::{Checked, Finding, failed},
     operation::Operation,
     options::Level,
     server::Server,
@@ -96,19 +96,13 @@ async fn twice(server: &Server) -> Checked {
 }
 
 async fn at_once_on_one(server: &Server) -> Checked {
-    for _ in 0..RACES {
-        let connections = server.connections(&server.address, 1).await?;
-        race(server, connections.iter().cycle().take(AT_ONCE)).await?;
-    }
-    Ok(Proof::Effects(1))
+    let connections = server.connections(&server.address, 1).await?;
+    races(server, &connections.iter().cycle().take(AT_ONCE).collect::<Vec<_>>()).await
 }
 
 async fn at_once_on_many(server: &Server) -> Checked {
     let connections = server.connections(&server.address, AT_ONCE).await?;
-    for _ in 0..RACES {
-        race(server, connections.iter()).await?;
-    }
-    Ok(Proof::Effects(1))
+    races(server, &connections.iter().collect::<Vec<_>>()).await
 }
 
 async fn at_once_at_two(server: &Server) -> Checked {
@@ -116,16 +110,25 @@ async fn at_once_at_two(server: &Server) -> Checked {
     if let Some(also) = &server.also {
         connections.extend(server.connections(also, 2).await?);
     }
-    for _ in 0..RACES {
-        race(server, connections.iter()).await?;
+    races(server, &connections.iter().collect::<Vec<_>>()).await
+}
+
+/// Races several times. Without a counter, one of them may still show two effects.
+async fn races(server: &Server, connections: &[&Connection]) -> Checked {
+    let mut checked = race(server, connections).await;
+    for _ in 1..RACES {
+        match checked {
+            Ok(_) | Err(Finding::NotChecked(_)) => checked = race(server, connections).await,
+            found => return found,
+        }
     }
-    Ok(Proof::Effects(1))
+    checked
 }
 
 /// Sends one operation over all connections at once.
-async fn race<'a>(server: &Server, connections: impl Iterator<Item = &'a Connection>) -> Checked {
+async fn race(server: &Server, connections: &[&Connection]) -> Checked {
     let operation: Operation = server.operation()?;
-    let calls = connections.map(|connection| server.attempt(&operation).send_on(connection));
+    let calls = connections.iter().map(|connection| server.attempt(&operation).send_on(connection));
     let answers: Vec<Answer> = join_all(calls).await;
     if let (Some(one), true) = (answers.first(), answers.iter().all(|answer| answer.message().is_none())) {
         return failed(format!("none of {} calls succeeded: {one}", answers.len()));

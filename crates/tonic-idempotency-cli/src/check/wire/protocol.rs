@@ -1,10 +1,10 @@
 //! The protocols: how each encodes a call, and its answer.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, Engine as _};
 use bytes::{BufMut as _, Bytes, BytesMut};
-use flate2::{Compression, write::GzEncoder};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use prost::Message as _;
 use prost_types::Any;
@@ -15,6 +15,9 @@ use super::answer::{Answer, Lost, Outcome, Whole};
 
 /// The length of what stands before a message of gRPC: a flag, and the message's length.
 const PREFIX: usize = 5;
+
+/// The longest response that is decompressed, in bytes.
+const LONGEST: u64 = 16 << 20;
 
 /// The flag of a frame of gRPC-Web that has the trailers.
 const TRAILERS: u8 = 0x80;
@@ -128,7 +131,8 @@ fn of_grpc_web(response: Whole) -> Result<Answer, Lost> {
 fn outcome(status: Status, messages: &[(u8, Bytes)]) -> Result<Outcome, Lost> {
     match (status.code(), messages) {
         (Code::Ok, [(0, message)]) => Ok(Outcome::Success(message.clone())),
-        (Code::Ok, [(_, _)]) => Err(Lost::new("a compressed response, for which nobody has asked")),
+        // Some servers compress as their caller does, also if it has asked for nothing.
+        (Code::Ok, [(1, message)]) => Ok(Outcome::Success(gunzip(message)?)),
         (Code::Ok, other) => Err(Lost::new(format!("OK with {} messages", other.len()))),
         _ => Ok(Outcome::Error(status)),
     }
@@ -153,9 +157,7 @@ struct Detail {
 
 fn of_connect(response: Whole) -> Result<Answer, Lost> {
     let Whole { status, headers, body, trailers: _ } = response;
-    if headers.contains_key(header::CONTENT_ENCODING) {
-        return Err(Lost::new("a compressed response, for which nobody has asked"));
-    }
+    let body = if headers.contains_key(header::CONTENT_ENCODING) { gunzip(&body)? } else { body };
     let trailers = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str().strip_prefix("trailer-")?;
         Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value.clone()))
@@ -190,6 +192,13 @@ fn code(name: &str) -> Code {
         letters.collect::<String>()
     };
     (1..=16).map(Code::from_i32).find(|code| words(code) == name).unwrap_or(Code::Unknown)
+}
+
+fn gunzip(message: &[u8]) -> Result<Bytes, Lost> {
+    let mut plain = Vec::new();
+    let read = GzDecoder::new(message).take(LONGEST).read_to_end(&mut plain);
+    read.map_err(|_| Lost::new("a compressed response, which is no gzip"))?;
+    Ok(plain.into())
 }
 
 fn gzip(message: &[u8]) -> Vec<u8> {
