@@ -73,6 +73,8 @@ pub(crate) enum Fault {
     ReplaysHalf,
     /// Replays what is no answer of gRPC.
     ReplaysGarbage,
+    /// Replays after a client has given up.
+    ReplaysLate,
 }
 
 /// The fault of this server, if it has one.

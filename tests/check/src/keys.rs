@@ -1,5 +1,7 @@
 //! Idempotency keys: a call claims its key, runs, and records its answer.
 
+use std::time::Duration;
+
 use axum::{
     body::Body,
     extract::{Request, State},
@@ -22,6 +24,9 @@ use crate::{
 
 /// The paths of what takes keys.
 const SERVICE: &str = "/check.v1.Shop/";
+
+/// When a replay comes that is late.
+const LATE: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -81,7 +86,12 @@ impl Keys {
             Claim::Replay(_) if self.faults.has(Fault::EchoesToken) => refuse_with_token(&call),
             Claim::Replay(_) if self.faults.has(Fault::ReplaysHalf) => record::bare(b"\0\0\0\0\x40half"),
             Claim::Replay(_) if self.faults.has(Fault::ReplaysGarbage) => record::bare(b"\xff\0garbage"),
-            Claim::Replay(record) => self.replay(id, &record),
+            Claim::Replay(record) => {
+                if self.faults.has(Fault::ReplaysLate) {
+                    tokio::time::sleep(LATE).await;
+                }
+                self.replay(id, &record)
+            }
             Claim::Follow(mut running) => {
                 let record = running.wait_for(Option::is_some).await.ok().and_then(|record| record.clone());
                 match record {

@@ -17,7 +17,7 @@ use axum::{
     middleware::{from_fn, from_fn_with_state},
     response::Response,
 };
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use http::{HeaderName, header::CONTENT_TYPE};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -48,9 +48,16 @@ struct Args {
     /// The ports of the two servers; any if 0.
     #[arg(long, num_args = 2, default_values_t = [0, 0])]
     ports: Vec<u16>,
-    /// Answer no questions about the types.
-    #[arg(long)]
-    no_reflection: bool,
+    /// The version in which questions about the types are answered.
+    #[arg(long, value_enum, default_value_t = Reflection::V1)]
+    reflection: Reflection,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Reflection {
+    V1,
+    V1alpha,
+    None,
 }
 
 #[tokio::main]
@@ -70,18 +77,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     fs::rename(args.folder.join("address.new"), args.folder.join("address"))?;
     let servers = listeners.into_iter().enumerate().map(|(index, listener)| {
         let store = if faults.has(Fault::CachePerServer) && index > 0 { Store::default() } else { store.clone() };
-        serve(listener, Keys::new(store, faults), Shop::new(&args.folder, faults), !args.no_reflection)
+        serve(listener, Keys::new(store, faults), Shop::new(&args.folder, faults), args.reflection)
     });
     futures_util::future::try_join_all(servers).await?;
     Ok(())
 }
 
-async fn serve(listener: TcpListener, keys: Keys, shop: Shop, is_reflected: bool) -> Result<(), Box<dyn Error>> {
+async fn serve(listener: TcpListener, keys: Keys, shop: Shop, reflection: Reflection) -> Result<(), Box<dyn Error>> {
     let shop = ShopServer::new(shop).accept_compressed(CompressionEncoding::Gzip);
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .build_v1()?;
-    let grpc = if is_reflected { Routes::new(shop).add_service(reflection) } else { Routes::new(shop) };
+    let builder =
+        tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET);
+    let grpc = match reflection {
+        Reflection::V1 => Routes::new(shop).add_service(builder.build_v1()?),
+        Reflection::V1alpha => Routes::new(shop).add_service(builder.build_v1alpha()?),
+        Reflection::None => Routes::new(shop),
+    };
     let keyed = Routes::from(grpc.into_axum_router().layer(from_fn_with_state(keys, keys::keyed)));
     let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?.layer(GrpcWebLayer::new().layer(keyed));
     let all = Router::new().fallback_service(from_fn(arrive).layer(connect));

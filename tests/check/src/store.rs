@@ -43,8 +43,12 @@ impl Store {
         fs::create_dir_all(&folder)?;
         let mut entries = HashMap::new();
         for file in fs::read_dir(&folder)? {
-            let (id, record): (String, Record) = serde_json::from_slice(&fs::read(file?.path())?)?;
-            entries.insert(id, Entry::Done(record));
+            let path = file?.path();
+            // With an extension, it is not written to its end.
+            if path.extension().is_none() {
+                let (id, record): (String, Record) = serde_json::from_slice(&fs::read(path)?)?;
+                entries.insert(id, Entry::Done(record));
+            }
         }
         Ok(Self { entries: Arc::new(Mutex::new(entries)), folder: Some(folder) })
     }
@@ -70,7 +74,7 @@ impl Store {
     pub(crate) fn complete(&self, id: &str, record: &Record) {
         if let Some(file) = self.file(id) {
             let text = serde_json::to_vec(&(id, record)).expect("a record is JSON");
-            let new = file.with_extension("new");
+            let new = file.with_extension(now().to_string());
             fs::write(&new, text).and_then(|()| fs::rename(&new, &file)).expect("the folder can be written");
         }
         self.look(id, |entry| *entry = Some(Entry::Done(record.clone())));

@@ -72,12 +72,18 @@ impl Server {
         let (folder, address, pid) =
             (quoted(self.folder.path()), quoted(&self.path("address")), quoted(&self.path("pid")));
         format!(
-            "kill -9 $(cat {pid}); rm {address}; \
+            "kill -9 $(cat {pid}); rm {address}; {} \
              setsid '{PROGRAM}' --folder {folder} {fault} --ports {} </dev/null >/dev/null 2>&1 & \
              until [ -e {address} ]; do sleep 0.05; done",
-            ports.join(" ")
+            ports.iter().map(|port| is_free(port)).collect::<String>(),
+            ports.join(" "),
         )
     }
+}
+
+/// A command that waits until a port is free: a process that was killed may have it for a moment.
+fn is_free(port: &str) -> String {
+    format!("bash -c 'while (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.02; done'; ")
 }
 
 impl Drop for Server {

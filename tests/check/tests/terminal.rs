@@ -38,7 +38,7 @@ fn answer(server: &Server, answer: &str) -> (String, u32) {
 fn asks_before_it_calls_and_shows_how_far_it_is() {
     let server = Server::start(None);
     let (shown, status) = answer(&server, "n");
-    assert!(status == 2 && shown.contains("About 12 calls to 127.0.0.1:"), "{shown}");
+    assert!(status == 2 && shown.contains("About 14 calls to 127.0.0.1:"), "{shown}");
     assert!(shown.contains("nothing was called") && !server.path("effects").exists(), "{shown}");
     let (shown, status) = answer(&server, "y");
     assert!(status == 0 && shown.contains("1 ok, 0 FAILED, 1 not checked"), "{shown}");

@@ -92,8 +92,10 @@ impl Server {
     }
 
     fn restart(&self) -> String {
-        let folder = self.folder.path().display();
-        format!("kill -9 $(cat '{folder}/pid'); sh '{folder}/start'")
+        let (folder, address) = (self.folder.path().display(), self.address.replace(':', "/"));
+        // A process that was killed may have its port for a moment.
+        let is_free = format!("bash -c 'while (exec 3<>/dev/tcp/{address}) 2>/dev/null; do sleep 0.02; done'");
+        format!("kill -9 $(cat '{folder}/pid'); {is_free}; sh '{folder}/start'")
     }
 }
 

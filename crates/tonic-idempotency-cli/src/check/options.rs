@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 
 /// Checks from outside whether a server over gRPC or Connect, in any language, keeps the promises of idempotency keys.
 ///
-/// It calls the methods that are named, about 250 times, and nothing else; the calls that succeed have real effects. ${VAR} in a header, a
-/// request or a command is a variable of the environment: it is expanded for the call, and reports show it as it is written.
+/// It calls the methods that are named, about 250 times, and nothing else; the calls that succeed have real effects. ${VAR} in a header or
+/// a request is a variable of the environment: it is expanded for the call, and reports show it as it is written.
 ///
 /// Exit status: 0 nothing failed; 1 a promise failed; 2 bad input; 3 the server cannot be checked.
 #[derive(Clone, Debug, Args)]

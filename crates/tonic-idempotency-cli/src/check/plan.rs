@@ -16,8 +16,8 @@ use crate::{
     output::{consents, is_in_terminal},
 };
 
-/// How long a check takes at most; it is longer than the longest that waits for a protection to end.
-const LONGEST: Duration = Duration::from_secs(45);
+/// How long the check of a promise takes at most.
+const LONGEST: Duration = Duration::from_secs(30);
 
 pub(super) struct Plan<'a> {
     pub(super) target: &'a Target,

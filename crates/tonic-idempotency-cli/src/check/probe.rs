@@ -2,11 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::{finding::Finding, server::Server, wire::Answer};
-use crate::failure::Failure;
+use super::{
+    finding::Finding,
+    server::{Server, Times},
+    wire::Answer,
+};
+use crate::{failure::Failure, output};
 
 /// How many calls the probe makes.
-pub(super) const CALLS: u32 = 6;
+pub(super) const CALLS: u32 = 7;
 
 /// How long a handler has to take at least that is made slow. A second is asked for.
 const SLOW: Duration = Duration::from_millis(900);
@@ -22,9 +26,10 @@ pub(super) async fn probe(server: &Server) -> Result<Option<String>, Failure> {
 }
 
 async fn probed(server: &Server) -> Result<(), Finding> {
-    let operation = server.operation()?;
+    let (operation, begun) = (server.operation()?, Instant::now());
     let first = server.call(&operation).await;
     succeeds(server, "a call with a key", &first)?;
+    server.set_times(Times { usual: begun.elapsed() * 2, slow: Duration::ZERO });
     if server.effects(&operation).await? == Some(0) {
         let why =
             "--count prints 0 after a call that succeeded: it has to count the effects of the operation $CHECK_UUID";
@@ -35,6 +40,11 @@ async fn probed(server: &Server) -> Result<(), Finding> {
         Err(Finding::Failed(evidence)) => return Err(Finding::Failed(format!("the server knows no keys: {evidence}"))),
         Err(Finding::Ended(failure)) => return Err(failure.into()),
         _ => {}
+    }
+    let unkeyed = server.operation()?;
+    let answer = server.attempt(&unkeyed).keys([]).send().await;
+    if answer.message().is_none() {
+        output::note(&server.secrets.hide(&format!("the server requires a key: without one it answers {answer}")))?;
     }
     others(server).await
 }
@@ -51,7 +61,7 @@ async fn others(server: &Server) -> Result<(), Finding> {
                 format!("--slow: the call took {:.1} s; its handler has to take a second or more", time.as_secs_f64());
             return Err(Failure::Input(why).into());
         }
-        server.set_slowness(time);
+        server.set_times(Times { slow: time, ..server.times() });
     }
     if !server.second_headers.is_empty() {
         let operation = server.operation()?;

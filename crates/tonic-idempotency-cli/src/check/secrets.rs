@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use crate::failure::Failure;
 
 /// A text of a user's header that is shorter is no secret, and hiding it would garble reports.
-const SHORTEST: usize = 6;
+const SHORTEST: usize = 4;
 
 /// What stands for a secret that was not written as a variable.
 const HIDDEN: &str = "…";

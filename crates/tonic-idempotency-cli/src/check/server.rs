@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -32,16 +32,25 @@ use crate::{
 };
 
 /// How long a retry goes on, if it is refused.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(6);
 
 /// How long a server takes at most to be there again.
 const START: Duration = Duration::from_secs(20);
 
 /// The time between two attempts.
-const BETWEEN: Duration = Duration::from_millis(250);
+const BETWEEN: Duration = Duration::from_millis(400);
 
 /// How long an effect may be late, of a call that was given up.
 const LATE: Duration = Duration::from_millis(300);
+
+/// How long calls take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    /// Twice the time of the first call.
+    pub(super) usual: Duration,
+    /// The time of a call that is made slow; none without that.
+    pub(super) slow: Duration,
+}
 
 pub(super) struct Server {
     pub(super) address: Arc<Address>,
@@ -57,8 +66,8 @@ pub(super) struct Server {
     pub(super) grpcurl: Vec<String>,
     counter: Option<Counter>,
     restart: Option<String>,
-    /// How long a call takes that is made slow; measured by the probe.
-    slowness: Mutex<Duration>,
+    /// Measured by the probe.
+    times: Mutex<Times>,
     shared: tokio::sync::Mutex<Option<Arc<Connection>>>,
     pub(super) calls: AtomicU64,
     /// The last call, for the line that repeats it.
@@ -110,7 +119,7 @@ impl Server {
             grpcurl,
             counter: target.count.as_deref().map(Counter::new),
             restart: target.restart.clone(),
-            slowness: Mutex::default(),
+            times: Mutex::default(),
             shared: tokio::sync::Mutex::new(Some(Arc::new(connection))),
             calls: AtomicU64::new(0),
             last: Mutex::default(),
@@ -211,9 +220,9 @@ impl Server {
         }
     }
 
-    /// Waits until a call that was given up has had its effect, if it ever will.
-    pub(super) async fn settles(&self, begun: Instant) {
-        sleep((self.slowness() + LATE).saturating_sub(begun.elapsed())).await;
+    /// Waits until a call that was given up has had its effect, if it ever will. It began then, and takes so long.
+    pub(super) async fn settles(&self, begun: Instant, time: Duration) {
+        sleep((time + LATE).saturating_sub(begun.elapsed())).await;
     }
 
     /// The ids in a response, as far as its names tell.
@@ -226,17 +235,17 @@ impl Server {
         Some(ids.map(|(_, value)| value.to_string()).collect())
     }
 
-    pub(super) fn slowness(&self) -> Duration {
-        *self.slowness.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(super) fn times(&self) -> Times {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set_slowness(&self, slowness: Duration) {
-        *self.slowness.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = slowness;
+    pub(super) fn set_times(&self, times: Times) {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = times;
     }
 
     /// The middle of a handler that is made slow.
     pub(super) async fn is_in_handler(&self) {
-        sleep(self.slowness() / 3).await;
+        sleep(self.times().slow / 3).await;
     }
 
     /// Kills the server, and starts it again.
@@ -268,6 +277,6 @@ impl Server {
 
     pub(super) fn add_call(&self, repeat: String) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        *self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(repeat);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(repeat);
     }
 }

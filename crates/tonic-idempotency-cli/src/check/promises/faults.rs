@@ -1,6 +1,6 @@
 //! F: whatever becomes of a call, its operation has one effect, and its retry is answered.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join;
 
@@ -17,12 +17,12 @@ pub(super) const GROUP: Group = Group { title: "F: faults", promises: PROMISES }
 
 /// A check that begins a call and resets it.
 const fn reset(code: &'static str, sentence: &'static str, reason: &'static str, check: Check) -> Promise {
-    Promise { code, sentence, reason, level: Level::Core, needs: &[Need::Count], calls: 2, creates: 1, check }
+    Promise { code, sentence, reason, level: Level::Core, needs: &[Need::Count], calls: 3, creates: 1, check }
 }
 
 /// The same, during a handler that takes long.
 const fn during(code: &'static str, sentence: &'static str, reason: &'static str, check: Check) -> Promise {
-    Promise { needs: &[Need::Count, Need::Slow], calls: 4, ..reset(code, sentence, reason, check) }
+    Promise { needs: &[Need::Count, Need::Slow], calls: 5, ..reset(code, sentence, reason, check) }
 }
 
 type Check = for<'a> fn(&'a Server) -> futures_util::future::BoxFuture<'a, Checked>;
@@ -103,44 +103,46 @@ async fn is_reset(server: &Server, stop: Stop) -> Checked {
     let operation = server.operation()?;
     let time = Instant::now();
     begun(server.attempt(&operation).reset(stop).await)?;
-    is_answered_once(server, &operation, time).await
+    is_answered_once(server, &operation, time, server.times().usual).await
 }
 
 async fn is_reset_in_handler(server: &Server) -> Checked {
     let operation = server.operation()?;
     let time = Instant::now();
-    begun(server.attempt(&operation).slow().reset(Stop::Later(server.slowness() / 3)).await)?;
-    is_answered_once(server, &operation, time).await
+    begun(server.attempt(&operation).slow().reset(Stop::Later(server.times().slow / 3)).await)?;
+    is_answered_once(server, &operation, time, server.times().slow).await
 }
 
 async fn is_cut_in_handler(server: &Server) -> Checked {
     let operation = server.operation()?;
     let time = Instant::now();
     for connection in server.connections(&server.address, 1).await? {
-        begun(server.attempt(&operation).slow().cut(connection, Stop::Later(server.slowness() / 3)).await)?;
+        begun(server.attempt(&operation).slow().cut(connection, Stop::Later(server.times().slow / 3)).await)?;
     }
-    is_answered_once(server, &operation, time).await
+    is_answered_once(server, &operation, time, server.times().slow).await
 }
 
 /// Finds that a retry is answered, and that the operation has one effect, also of the call that was given up.
-async fn is_answered_once(server: &Server, operation: &Operation, time: Instant) -> Checked {
+async fn is_answered_once(server: &Server, operation: &Operation, begun: Instant, time: Duration) -> Checked {
     let again = server.retry(operation).await;
     if again.message().is_none() {
-        return failed(format!("its retries, for {} s: {again}", time.elapsed().as_secs()));
+        return failed(format!("its retries, for {} s: {again}", begun.elapsed().as_secs()));
     }
-    server.settles(time).await;
-    server.has_one_effect(operation, &[&again]).await
+    server.settles(begun, time).await;
+    // The server may have noticed only now that a caller is gone.
+    let last = server.call(operation).await;
+    server.has_one_effect(operation, &[&again, &last]).await
 }
 
 async fn is_late(server: &Server) -> Checked {
     let operation = server.operation()?;
     let time = Instant::now();
-    let late = server.attempt(&operation).slow().deadline(server.slowness() / 3).send().await;
+    let late = server.attempt(&operation).slow().deadline(server.times().slow / 3).send().await;
     if late.message().is_some() {
         // A server need not look at the deadline; then there is nothing to retry.
         return server.has_one_effect(&operation, &[&late]).await;
     }
-    is_answered_once(server, &operation, time).await
+    is_answered_once(server, &operation, time, server.times().slow).await
 }
 
 async fn is_retried_meanwhile(server: &Server) -> Checked {
@@ -155,7 +157,7 @@ async fn is_retried_meanwhile(server: &Server) -> Checked {
     if meanwhile.message().is_some_and(|other| other.is_empty() && !message.is_empty()) {
         return failed("an empty response to a call during the first");
     }
-    server.settles(time).await;
+    server.settles(time, server.times().slow).await;
     server.has_one_effect(&operation, &[&first, &meanwhile]).await
 }
 
@@ -169,7 +171,7 @@ async fn is_killed(server: &Server) -> Checked {
     .await;
     restarted?;
     let again = server.retry(&operation).await;
-    server.settles(time).await;
+    server.settles(time, server.times().slow).await;
     match (again.message(), server.effects(&operation).await?) {
         (None, Some(0 | 1)) => Ok(Proof::Answers),
         _ => server.has_one_effect(&operation, &[&again]).await,

@@ -116,7 +116,7 @@ async fn another_message_meanwhile(server: &Server) -> Checked {
     })
     .await;
     succeeded(&first)?;
-    server.settles(begun).await;
+    server.settles(begun, server.times().slow).await;
     is_refused(server, &other, &first, &answer).await
 }
 

@@ -80,7 +80,7 @@ const PROMISES: &[Promise] = &[
 ];
 
 /// Finds that an answer is a refusal for a reason.
-fn is_refusal<'a>(answer: &'a Answer, code: Code, reason: Reason) -> Result<&'a Status, Finding> {
+fn is_refusal(answer: &Answer, code: Code, reason: Reason) -> Result<&Status, Finding> {
     match answer.error() {
         Some(status) if status.code() == code && Reason::of(status) == Some(reason) => Ok(status),
         _ => failed(answer.to_string()),
