@@ -23,7 +23,7 @@ use tonic_idempotency::{IdempotencyLayer, UserId};
 use tonic_idempotency_redis::{RedisStore, redis::Client};
 use uuid::Uuid;
 
-/// What the service has nothing for, or the tests cannot do: a process of its own to kill, a second method, several fields, and the like.
+/// Not checked: the service has nothing for it, or the test cannot do it, such as a process of its own to kill, a second method, several fields, and the like.
 const UNCHECKED: [&str; 15] =
     ["F11", "F8", "H1", "H2", "H3", "H5", "H6", "H7", "H8", "H9", "I3", "R2", "R3", "R8", "T2"];
 

@@ -34,7 +34,7 @@ pub(crate) struct Keys {
     faults: Faults,
 }
 
-/// What a call is to do.
+/// The turn that a call has.
 enum Claim {
     First(watch::Sender<Option<Record>>),
     Replay(Record),

@@ -27,7 +27,7 @@ pub(crate) struct Store {
     folder: Option<PathBuf>,
 }
 
-/// What a key is used for.
+/// The use that is made of a key.
 #[derive(Clone)]
 pub(crate) enum Entry {
     Running { procedure: String, hash: Option<Vec<u8>>, done: watch::Receiver<Option<Record>> },
@@ -80,7 +80,7 @@ impl Store {
         self.look(id, |entry| *entry = Some(Entry::Done(record.clone())));
     }
 
-    /// Where a key's record is.
+    /// The file of a key's record.
     fn file(&self, id: &str) -> Option<PathBuf> {
         Some(self.folder.as_ref()?.join(hex::encode(Sha256::digest(id))))
     }

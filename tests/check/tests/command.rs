@@ -16,10 +16,10 @@ pub(crate) const METHOD: &str = "check.v1.Shop/CreateOrder";
 pub(crate) const REQUEST: &str =
     r#"{"reference": "{{uuid}}", "item": "a book", "labels": {"a": "1", "b": "2", "c": "3"}, "amounts": [1, 2, 300]}"#;
 
-/// What no output may have.
+/// A secret that no output may have.
 pub(crate) const TOKEN: &str = "swordfish-0123456789";
 
-/// What the program says, and its exit status.
+/// The program's output, and its exit status.
 pub(crate) struct Said {
     pub(crate) status: Option<i32>,
     pub(crate) stdout: String,

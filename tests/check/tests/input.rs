@@ -1,4 +1,4 @@
-//! What cannot be checked, and what the program says then.
+//! Servers that cannot be checked, and bad input.
 
 use std::{
     fs,

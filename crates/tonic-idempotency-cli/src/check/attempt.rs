@@ -1,10 +1,14 @@
 //! One call: its key, its user, its protocol and its encoding.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use prost_reflect::SerializeOptions;
+use tokio::time::sleep;
 
 use super::{
     operation::Operation,
@@ -17,6 +21,12 @@ use super::{
 
 /// The header with the key.
 pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// How long a retry goes on, if it is refused.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// The time between two attempts.
+const BETWEEN: Duration = Duration::from_millis(400);
 
 pub(super) struct Attempt<'a> {
     server: &'a Server,
@@ -79,7 +89,7 @@ impl<'a> Attempt<'a> {
         Self { is_of_second_user: true, ..self }
     }
 
-    pub(super) fn deadline(self, deadline: std::time::Duration) -> Self {
+    pub(super) fn deadline(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline.as_millis()), ..self }
     }
 
@@ -149,4 +159,28 @@ fn json(operation: &Operation) -> Vec<u8> {
     // A message that was read from JSON can be written as JSON.
     let _ = operation.message.serialize_with_options(&mut json, &SerializeOptions::new());
     json.into_inner()
+}
+
+impl Server {
+    /// Begins to describe a call.
+    pub(super) fn attempt<'a>(&'a self, operation: &'a Operation) -> Attempt<'a> {
+        Attempt::new(self, operation)
+    }
+
+    /// Calls with the operation's key, over the connection that calls share.
+    pub(super) async fn call(&self, operation: &Operation) -> Answer {
+        self.attempt(operation).send().await
+    }
+
+    /// Calls until it succeeds. What a server refuses for a while, such as a key that is in use, it may take later.
+    pub(super) async fn retry(&self, operation: &Operation) -> Answer {
+        let begun = Instant::now();
+        loop {
+            let answer = self.call(operation).await;
+            if answer.message().is_some() || begun.elapsed() > PATIENCE {
+                return answer;
+            }
+            sleep(BETWEEN).await;
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What a check of a promise comes to.
+//! The finding of a check.
 
 use crate::failure::Failure;
 

@@ -20,9 +20,6 @@ pub(crate) use self::options::Options;
 use self::{plan::Plan, report::Report, server::Server};
 use crate::failure::Failure;
 
-/// The version of the list of promises: the first number changes when a server that kept all of them may fail one.
-const SPECIFICATION: &str = "1.0";
-
 pub(crate) async fn check(options: &Options) -> Result<(), Failure> {
     let Some(target) = &options.target else { return report::list() };
     let plan = Plan::new(target)?;

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use prost_reflect::DynamicMessage;
 use uuid::Uuid;
 
-/// What an operation is sent with, and what it sends.
+/// An operation's key and message.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
-    /// What `{{uuid}}` stands for.
+    /// The value of `{{uuid}}`.
     pub(super) uuid: Uuid,
     pub(super) key: String,
     pub(super) message: DynamicMessage,

@@ -43,7 +43,7 @@ pub(super) struct Target {
     /// Another method that has an effect, and its message, such as 'shop.v1.Shop/CreateOrder {"item": "{{uuid}}"}'.
     #[arg(long, value_name = "METHOD JSON")]
     pub(super) other: Option<String>,
-    /// What a second user sends instead of the header of that name. May be repeated.
+    /// A header that a second user sends instead of the header of that name. May be repeated.
     #[arg(long = "second-header", value_name = "NAME: VALUE")]
     pub(super) second_headers: Vec<String>,
     /// A command for a shell that kills the server, and starts it again.
@@ -75,7 +75,7 @@ pub(super) struct Target {
 /// Which promises are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Level {
-    /// What any server with keys owes.
+    /// The promises of any server with keys.
     Core,
     /// Also the headers, codes and details of tonic-idempotency.
     TonicIdempotency,

@@ -1,4 +1,4 @@
-//! What is checked, and what that costs.
+//! The promises that are checked, and the calls that this costs.
 
 use std::time::Duration;
 

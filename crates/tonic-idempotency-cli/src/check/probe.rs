@@ -1,4 +1,4 @@
-//! What has to be true before a promise can be checked.
+//! The calls that have to succeed before a promise can be checked.
 
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{schema::Method, secrets::Secrets};
 use crate::failure::Failure;
 
-/// What stands for the identity of an operation.
+/// Stands for the identity of an operation.
 const UUID: &str = "{{uuid}}";
 
 /// A method, and what is sent to it.

@@ -21,7 +21,7 @@ const REFLECTION: [&str; 2] = [
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
 
-/// What to do for want of reflection.
+/// A cure for want of reflection.
 const FILE: &str = "give --descriptor-set FILE, which `buf build -o FILE` or `protoc --include_imports --descriptor_set_out=FILE` makes";
 
 /// How like a name has to be, to be meant.
@@ -34,7 +34,7 @@ pub(super) struct Method {
     pub(super) output: MessageDescriptor,
 }
 
-/// Where types come from.
+/// A source of types.
 pub(super) enum Schema<'a> {
     File(DescriptorPool),
     Reflection { connection: &'a Connection, headers: &'a HeaderMap },

@@ -9,10 +9,10 @@ use crate::failure::Failure;
 /// A text of a user's header that is shorter is no secret, and hiding it would garble reports.
 const SHORTEST: usize = 4;
 
-/// What stands for a secret that was not written as a variable.
+/// The sign for a secret that was not written as a variable.
 const HIDDEN: &str = "…";
 
-/// What must not be printed, each with what is printed instead.
+/// Texts that must not be printed, each with what is printed instead.
 #[derive(Debug, Default)]
 pub(super) struct Secrets(Vec<(String, String)>);
 
@@ -67,7 +67,7 @@ impl Secrets {
     }
 }
 
-/// What of a header may be printed.
+/// The part of a header that may be printed.
 fn name_of(text: &str) -> &str {
     text.split_once(':').map_or("a header without a colon", |(name, _)| name)
 }

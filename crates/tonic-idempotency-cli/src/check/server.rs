@@ -16,7 +16,6 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::{
-    attempt::Attempt,
     effects::{self, Counter},
     finding::{Checked, Finding, Proof, failed, not_checked},
     operation::Operation,
@@ -30,9 +29,6 @@ use crate::{
     failure::Failure,
     output::{counted, quoted},
 };
-
-/// How long a retry goes on, if it is refused.
-const PATIENCE: Duration = Duration::from_secs(6);
 
 /// How long a server takes at most to be there again.
 const START: Duration = Duration::from_secs(20);
@@ -62,7 +58,7 @@ pub(super) struct Server {
     pub(super) slow: Option<Header>,
     pub(super) level: Level,
     pub(super) secrets: Secrets,
-    /// What grpcurl needs to call it.
+    /// The flags with which grpcurl can call it.
     pub(super) grpcurl: Vec<String>,
     counter: Option<Counter>,
     restart: Option<String>,
@@ -144,28 +140,6 @@ impl Server {
         let canonical = Canonical::new(&template.method.input);
         let encoded = canonical.encode(&plain).map_err(|error| Failure::Input(error.to_string()))?.into_owned();
         Ok(Operation { uuid, key: Uuid::new_v4().to_string(), message, encoded: encoded.into() })
-    }
-
-    /// Begins to describe a call.
-    pub(super) fn attempt<'a>(&'a self, operation: &'a Operation) -> Attempt<'a> {
-        Attempt::new(self, operation)
-    }
-
-    /// Calls with the operation's key, over the connection that calls share.
-    pub(super) async fn call(&self, operation: &Operation) -> Answer {
-        self.attempt(operation).send().await
-    }
-
-    /// Calls until it succeeds. What a server refuses for a while, such as a key that is in use, it may take later.
-    pub(super) async fn retry(&self, operation: &Operation) -> Answer {
-        let begun = Instant::now();
-        loop {
-            let answer = self.call(operation).await;
-            if answer.message().is_some() || begun.elapsed() > PATIENCE {
-                return answer;
-            }
-            sleep(BETWEEN).await;
-        }
     }
 
     /// The connection that calls share. It is opened again if the server has closed it.

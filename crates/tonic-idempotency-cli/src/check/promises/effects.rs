@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-use super::{Group, Need, Promise};
+use super::promise::{Group, Need, Promise};
 use crate::check::{
     finding::{Checked, Finding, failed},
     operation::Operation,

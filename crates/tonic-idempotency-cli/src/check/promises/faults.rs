@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join;
 
-use super::{Group, Need, Promise, mixed::succeeded};
+use super::{
+    mixed::succeeded,
+    promise::{Group, Need, Promise},
+};
 use crate::check::{
     finding::{Checked, Finding, Proof, failed},
     operation::Operation,

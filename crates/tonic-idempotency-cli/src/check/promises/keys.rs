@@ -2,7 +2,10 @@
 
 use uuid::Uuid;
 
-use super::{Group, Need, Promise, mixed::succeeded};
+use super::{
+    mixed::succeeded,
+    promise::{Group, Need, Promise},
+};
 use crate::check::{
     finding::{Checked, failed},
     operation::Operation,

@@ -3,7 +3,10 @@
 use protobuf_canonical::reencode::{Padding, Variations, reencode};
 use tonic::Code;
 
-use super::{Group, Need, Promise, mixed::succeeded};
+use super::{
+    mixed::succeeded,
+    promise::{Group, Need, Promise},
+};
 use crate::check::{
     finding::{Checked, failed, not_checked},
     options::Level,

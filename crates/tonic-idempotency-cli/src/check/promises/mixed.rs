@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use futures_util::future::join;
 
-use super::{Group, Need, Promise};
+use super::promise::{Group, Need, Promise};
 use crate::check::{
     finding::{Checked, Finding, Proof, failed, not_checked},
     operation::Operation,

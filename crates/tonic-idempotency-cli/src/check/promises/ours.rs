@@ -7,7 +7,10 @@ use tonic_idempotency::rejection::Reason;
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
-use super::{Group, Need, Promise, mixed::succeeded};
+use super::{
+    mixed::succeeded,
+    promise::{Group, Need, Promise},
+};
 use crate::check::{
     finding::{Checked, Finding, Proof, failed, not_checked},
     operation::Operation,

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use tokio::time::sleep;
 
-use super::{Group, Need, Promise, mixed::succeeded};
+use super::{
+    mixed::succeeded,
+    promise::{Group, Need, Promise},
+};
 use crate::check::{
     finding::{Checked, Finding, Proof, failed, not_checked},
     operation::Operation,

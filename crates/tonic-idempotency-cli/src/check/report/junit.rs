@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Entry, Verdict};
+use super::entry::{Entry, Verdict};
 use crate::failure::Failure;
 
 pub(super) fn write(path: &Path, entries: &[Entry]) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    check::{SPECIFICATION, promises::GROUPS},
+    check::promises::{GROUPS, SPECIFICATION},
     failure::Failure,
     output,
 };

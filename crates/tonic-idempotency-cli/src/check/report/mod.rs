@@ -1,5 +1,6 @@
 //! The report: a line for each promise, for a person or for a program, and what they come to.
 
+mod entry;
 mod junit;
 mod list;
 pub(super) mod repeat;
@@ -11,20 +12,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anstyle::Style;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use self::entry::{Entry, Verdict};
 use super::{
-    SPECIFICATION,
     finding::{Checked, Finding, Proof},
     plan::Plan,
-    promises::Promise,
+    promises::{Promise, SPECIFICATION},
     server::Server,
 };
 use crate::{
     failure::Failure,
-    output::{self, ALERT, GOOD, counted, is_in_terminal},
+    output::{self, counted, is_in_terminal},
 };
 
 pub(super) struct Report<'a> {
@@ -35,34 +35,6 @@ pub(super) struct Report<'a> {
     results: Vec<Entry>,
     /// When the promise that is being checked was begun, and how many calls had been made.
     promise: (Instant, u64),
-}
-
-/// What was found of a promise.
-#[derive(Serialize)]
-struct Entry {
-    code: &'static str,
-    promise: &'static str,
-    level: &'static str,
-    verdict: Verdict,
-    /// What was seen, or what is missing.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    detail: String,
-    calls: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effects: Option<u64>,
-    seconds: f64,
-    /// How to repeat a failure.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    repeat: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    Ok,
-    Failed,
-    NotChecked,
-    NotPromised,
 }
 
 #[derive(Serialize)]
@@ -191,36 +163,6 @@ impl<'a> Report<'a> {
                 None => Ok(()),
             }
         })
-    }
-}
-
-impl Entry {
-    /// What shows that a promise is kept.
-    fn proof(&self) -> String {
-        let calls = counted(self.calls, "call");
-        match self.effects {
-            Some(effects) => format!("{calls}, {}", counted(effects, "effect")),
-            None => calls,
-        }
-    }
-}
-
-impl Verdict {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Failed => "FAILED",
-            Self::NotChecked => "not checked",
-            Self::NotPromised => "not promised",
-        }
-    }
-
-    fn style(self) -> Style {
-        match self {
-            Self::Ok => GOOD,
-            Self::Failed => ALERT,
-            Self::NotChecked | Self::NotPromised => Style::new(),
-        }
     }
 }
 

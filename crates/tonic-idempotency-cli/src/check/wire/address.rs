@@ -12,7 +12,7 @@ use crate::{connection, failure::Failure};
 pub(in crate::check) struct Address {
     authority: Authority,
     port: u16,
-    /// What stands before the path of a call: empty, or such as `/api`.
+    /// Comes before the path of a call: empty, or such as `/api`.
     prefix: String,
     tls: Option<TlsConnector>,
 }

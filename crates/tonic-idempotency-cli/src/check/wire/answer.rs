@@ -65,7 +65,7 @@ impl From<Result<Self, Lost>> for Answer {
     }
 }
 
-/// What a report says of an answer. A message may be anybody's data: it has its length and its digest.
+/// The words of a report for an answer. A message may be anybody's data: it has its length and its digest.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {

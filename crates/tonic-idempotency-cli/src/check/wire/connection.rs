@@ -46,7 +46,7 @@ pub(in crate::check) struct Request {
     pub(in crate::check) body: Bytes,
 }
 
-/// Where a call is stopped.
+/// A place in a call at which it is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::check) enum Stop {
     BeforeMessage,

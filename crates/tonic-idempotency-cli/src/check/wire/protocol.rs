@@ -127,7 +127,7 @@ fn of_grpc_web(response: Whole) -> Result<Answer, Lost> {
     Ok(Answer { outcome, headers, trailers })
 }
 
-/// What a status says, with the messages before it.
+/// Reads a status, and the messages before it.
 fn outcome(status: Status, messages: &[(u8, Bytes)]) -> Result<Outcome, Lost> {
     match (status.code(), messages) {
         (Code::Ok, [(0, message)]) => Ok(Outcome::Success(message.clone())),
