@@ -30,6 +30,17 @@ impl Failure {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
+    /// Says the same in other words, such as without secrets.
+    pub(crate) fn reworded(self, reword: impl Fn(&str) -> String) -> Self {
+        match self {
+            Self::Findings(text) => Self::Findings(reword(&text)),
+            Self::Input(text) => Self::Input(reword(&text)),
+            Self::NoAnswer(text) => Self::NoAnswer(reword(&text)),
+            Self::Right(text) => Self::Right(reword(&text)),
+            other => other,
+        }
+    }
+
     pub(crate) fn status(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Findings(_) | Self::Migrations(_) | Self::Output(_) => 1,

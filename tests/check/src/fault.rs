@@ -69,6 +69,8 @@ pub(crate) enum Fault {
     HeadersWithoutKey,
     /// Refuses retries, and repeats their token in the error.
     EchoesToken,
+    /// Does so when it is asked for its types.
+    ReflectionEchoesToken,
     /// Cuts replays off in their message.
     ReplaysHalf,
     /// Replays what is no answer of gRPC.

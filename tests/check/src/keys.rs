@@ -53,6 +53,9 @@ pub(crate) async fn keyed(State(keys): State<Keys>, request: Request, next: Next
     let (call, body) = request.into_parts();
     let id = key::of(&call, keys.faults);
     match id {
+        _ if !call.uri.path().starts_with(SERVICE) && keys.faults.has(Fault::ReflectionEchoesToken) => {
+            refuse_with_token(&call)
+        }
         _ if !call.uri.path().starts_with(SERVICE) => next.run(Request::from_parts(call, body)).await,
         Ok(Some(id)) => keys.answer(id, call, body, next).await,
         Ok(None) => {
@@ -191,5 +194,5 @@ impl Keys {
 
 fn refuse_with_token(call: &Parts) -> Response {
     let token = call.headers.get(AUTHORIZATION).and_then(|token| token.to_str().ok()).unwrap_or_default();
-    Status::internal(format!("no replay for {token}")).into_http()
+    Status::internal(format!("no answer for {token}")).into_http()
 }

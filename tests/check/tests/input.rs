@@ -113,11 +113,13 @@ fn a_failure_can_be_repeated_by_what_is_printed() {
 /// A server that repeats the token in its errors; the command looks for it in all output.
 #[test]
 fn no_report_has_a_token() {
+    let said = check_all(&Server::start(Some("reflection-echoes-token")), &[]);
+    assert!(said.status == Some(2) && said.stderr.contains("no answer for Bearer ${TOKEN}"), "{}", said.stderr);
     let server = Server::start(Some("echoes-token"));
     let junit = server.path("junit.xml");
     for format in ["--json", "--level=core"] {
         let said = check_all(&server, &[format, "--only=R1,R2,F1,K1", "--junit", junit.to_str().expect("text")]);
-        assert!(said.status == Some(1) && said.stdout.contains("no replay for Bearer ${TOKEN}"), "{}", said.stdout);
+        assert!(said.status == Some(1) && said.stdout.contains("no answer for Bearer ${TOKEN}"), "{}", said.stdout);
         let junit = fs::read_to_string(&junit).expect("a report");
         assert!(!junit.contains(TOKEN) && junit.contains("${TOKEN}"), "{junit}");
     }

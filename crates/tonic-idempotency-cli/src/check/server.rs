@@ -85,13 +85,18 @@ impl Server {
         let connection = connection.map_err(|lost| Failure::NoAnswer(format!("{}: {lost}", target.url)))?;
         let sent: HeaderMap = headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
         let schema = Schema::new(target.descriptor_set.as_deref(), &connection, &sent)?;
-        let template = Template::new(schema.method(&target.method).await?, &target.request, &mut secrets)?;
+        // A server may repeat a token in its error.
+        let method = schema.method(&target.method).await;
+        let method = method.map_err(|failure| failure.reworded(|text| secrets.hide(text)))?;
+        let template = Template::new(method, &target.request, &mut secrets)?;
         let other = match &target.other {
             Some(other) => {
                 let (method, json) = other
                     .split_once(char::is_whitespace)
                     .ok_or_else(|| Failure::Input("--other: a method, a space and its JSON".to_owned()))?;
-                Some(Template::new(schema.method(method).await?, json, &mut secrets)?)
+                let method = schema.method(method).await;
+                let method = method.map_err(|failure| failure.reworded(|text| secrets.hide(text)))?;
+                Some(Template::new(method, json, &mut secrets)?)
             }
             None => None,
         };
