@@ -22,7 +22,7 @@ use crate::{
 const WORK: Duration = Duration::from_millis(300);
 
 /// How many seconds a key protects at least. Records live longer.
-const PROTECTION: u64 = 3;
+const PROTECTION: u64 = 5;
 
 /// The length of what stands before a message of gRPC.
 const PREFIX: usize = 5;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The age at which records are gone that are forgotten early.
-const EARLY: Duration = Duration::from_millis(1200);
+const EARLY: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Default)]
 pub(crate) struct Store {

@@ -47,7 +47,7 @@ const PROMISES: &[Promise] = &[
         |server| Box::pin(is_reset(server, Stop::AfterMessage)),
     ),
     reset("F4", "a call reset at its end has one effect", "a client gives up while its call is on the way", |server| {
-        Box::pin(is_reset(server, Stop::AfterRequest))
+        Box::pin(is_reset_at_end(server))
     }),
     during(
         "F5",
@@ -107,6 +107,14 @@ async fn is_reset(server: &Server, stop: Stop) -> Checked {
     let time = Instant::now();
     begun(server.attempt(&operation).reset(stop).await)?;
     is_answered_once(server, &operation, time, server.times().usual).await
+}
+
+/// With a slow handler, that is surely not over when the call is reset.
+async fn is_reset_at_end(server: &Server) -> Checked {
+    let operation = server.operation()?;
+    let (time, times) = (Instant::now(), server.times());
+    begun(server.attempt(&operation).slow().reset(Stop::AfterRequest).await)?;
+    is_answered_once(server, &operation, time, times.slow.max(times.usual)).await
 }
 
 async fn is_reset_in_handler(server: &Server) -> Checked {
