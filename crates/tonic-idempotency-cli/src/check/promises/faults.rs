@@ -137,7 +137,7 @@ async fn is_cut_in_handler(server: &Server) -> Checked {
 async fn is_answered_once(server: &Server, operation: &Operation, begun: Instant, time: Duration) -> Checked {
     let again = server.retry(operation).await;
     if again.message().is_none() {
-        return failed(format!("its retries, for {} s: {again}", begun.elapsed().as_secs()));
+        return failed(format!("its retries are refused: {again}"));
     }
     server.settles(begun, time).await;
     // The server may have noticed only now that a caller is gone.
