@@ -43,6 +43,8 @@ pub(crate) enum Fault {
     /// An error is kept for one retry.
     ErrorKeptOnce,
     StatusStuck,
+    /// Each other status of finished work is that of work.
+    StatusTurnsBack,
     /// Each answer is marked as a replay.
     MarksAll,
     ExpiresGrows,

@@ -22,6 +22,7 @@ const FAULTS: &[(Option<&str>, &[&str])] = &[
     (None, &[]),
     (Some("reserves-at-headers"), &["F1", "F2", "F3"]),
     (Some("status-stuck"), &["R5"]),
+    (Some("status-turns-back"), &["R5"]),
     (Some("effect-first"), &["F8"]),
     (Some("memory-only"), &["F11"]),
     (Some("cache-then-run"), &["E2", "E3", "E4", "F10", "F4", "F5", "F6", "F9", "I2"]),

@@ -5,7 +5,6 @@ use std::process::Stdio;
 use tokio::process::Command;
 use uuid::Uuid;
 
-use super::secrets::Secrets;
 use crate::failure::Failure;
 
 /// The variable that tells the command which operation it has to count.
@@ -18,14 +17,14 @@ impl Counter {
         Self(command.to_owned())
     }
 
-    pub(super) async fn count(&self, uuid: Uuid, secrets: &Secrets) -> Result<u64, Failure> {
+    pub(super) async fn count(&self, uuid: Uuid) -> Result<u64, Failure> {
         let printed = shell(&self.0).env(CHECK_UUID, uuid.to_string()).output().await;
         let printed = printed.map_err(|error| Failure::NoAnswer(format!("--count: {error}")))?;
         let [text, said] =
             [&printed.stdout, &printed.stderr].map(|text| String::from_utf8_lossy(text).trim().to_owned());
         text.parse().map_err(|_| {
-            let said = secrets.hide(&format!("{text:?}, and on standard error {said:?}"));
-            Failure::NoAnswer(format!("--count prints no number: {}, {said}", printed.status))
+            let status = printed.status;
+            Failure::NoAnswer(format!("--count prints no number: {status}, {text:?}, and on standard error {said:?}"))
         })
     }
 }

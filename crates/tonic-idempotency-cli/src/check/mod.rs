@@ -25,13 +25,18 @@ pub(crate) async fn check(options: &Options) -> Result<(), Failure> {
     let plan = Plan::new(target)?;
     let server = Server::of(target).await?;
     plan.ask_for_consent(&server)?;
-    let mut report = Report::new(&plan, &server);
-    if let Some(knows_no_keys) = probe::probe(&server).await? {
+    // What the server and the commands say may repeat a secret.
+    run(&plan, &server).await.map_err(|failure| failure.reworded(|text| server.secrets.hide(text)))
+}
+
+async fn run(plan: &Plan<'_>, server: &Server) -> Result<(), Failure> {
+    let mut report = Report::new(plan, server);
+    if let Some(knows_no_keys) = probe::probe(server).await? {
         return report.end_at(&knows_no_keys);
     }
     for promise in &plan.promises {
         report.begin(promise);
-        let checked = plan::check(promise, &server).await?;
+        let checked = plan::check(promise, server).await?;
         report.add(promise, checked)?;
     }
     report.end()

@@ -60,9 +60,9 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Returns what a check cannot do without. It can do without a counter: it may still find a failure.
+/// Returns what a check cannot do without.
 fn missing(promise: &Promise, server: &Server) -> Option<Need> {
-    promise.needs.iter().copied().find(|need| *need != Need::Count && !need.is_met(server))
+    promise.needs.iter().copied().find(|need| !need.is_met(server))
 }
 
 pub(super) async fn check(promise: &Promise, server: &Server) -> Result<Checked, Failure> {

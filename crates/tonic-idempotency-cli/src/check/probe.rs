@@ -28,7 +28,7 @@ pub(super) async fn probe(server: &Server) -> Result<Option<String>, Failure> {
 async fn probed(server: &Server) -> Result<(), Finding> {
     let (operation, begun) = (server.operation()?, Instant::now());
     let first = server.call(&operation).await;
-    succeeds(server, "a call with a key", &first)?;
+    succeeds("a call with a key", &first)?;
     server.set_times(Times { usual: begun.elapsed() * 2, slow: Duration::ZERO });
     if server.effects(&operation).await? == Some(0) {
         let why =
@@ -54,7 +54,7 @@ async fn others(server: &Server) -> Result<(), Finding> {
     if server.slow.is_some() {
         let (operation, begun) = (server.operation()?, Instant::now());
         let answer = server.attempt(&operation).slow().send().await;
-        succeeds(server, "--slow", &answer)?;
+        succeeds("--slow", &answer)?;
         let time = begun.elapsed();
         if time < SLOW {
             let why =
@@ -65,25 +65,23 @@ async fn others(server: &Server) -> Result<(), Finding> {
     }
     if !server.second_headers.is_empty() {
         let operation = server.operation()?;
-        succeeds(server, "--second-header", &server.attempt(&operation).of_second_user().send().await)?;
+        succeeds("--second-header", &server.attempt(&operation).of_second_user().send().await)?;
     }
     let operation = server.operation()?;
     if let (Some(template), Some(other)) = (&server.other, server.other_of(&operation)?) {
-        succeeds(server, "--other", &server.attempt(&other).of(template).send().await)?;
+        succeeds("--other", &server.attempt(&other).of(template).send().await)?;
     }
     if let Some(also) = &server.also {
-        for connection in &server.connections(also, 1).await? {
-            let operation = server.operation()?;
-            succeeds(server, "--also", &server.attempt(&operation).send_on(connection).await)?;
-        }
+        let (operation, connection) = (server.operation()?, server.connection(also).await?);
+        succeeds("--also", &server.attempt(&operation).send_on(&connection).await)?;
     }
     Ok(())
 }
 
 /// A server that refuses everything would keep many promises.
-fn succeeds(server: &Server, what: &str, answer: &Answer) -> Result<(), Finding> {
+fn succeeds(what: &str, answer: &Answer) -> Result<(), Finding> {
     if answer.message().is_some() {
         return Ok(());
     }
-    Err(Failure::NoAnswer(server.secrets.hide(&format!("{what}: {answer}"))).into())
+    Err(Failure::NoAnswer(format!("{what}: {answer}")).into())
 }

@@ -165,10 +165,14 @@ impl Server {
     pub(super) async fn connections(&self, address: &Arc<Address>, number: usize) -> Result<Vec<Connection>, Finding> {
         let mut connections = Vec::new();
         for _ in 0..number {
-            let connection = Connection::open(address).await;
-            connections.push(connection.map_err(|lost| Failure::NoAnswer(format!("{}: {lost}", address.target())))?);
+            connections.push(self.connection(address).await?);
         }
         Ok(connections)
+    }
+
+    pub(super) async fn connection(&self, address: &Arc<Address>) -> Result<Connection, Finding> {
+        let lost = |lost| Failure::NoAnswer(format!("{}: {lost}", address.target()));
+        Ok(Connection::open(address).await.map_err(lost)?)
     }
 
     /// Finds that an operation has had one effect.
@@ -194,7 +198,7 @@ impl Server {
     /// Returns how often an operation has taken effect; `None` without a counter.
     pub(super) async fn effects(&self, operation: &Operation) -> Result<Option<u64>, Finding> {
         match &self.counter {
-            Some(counter) => Ok(Some(counter.count(operation.uuid, &self.secrets).await?)),
+            Some(counter) => Ok(Some(counter.count(operation.uuid).await?)),
             None => Ok(None),
         }
     }
@@ -244,10 +248,6 @@ impl Server {
                 Err(_) => sleep(BETWEEN).await,
             }
         }
-    }
-
-    pub(super) fn counts(&self) -> bool {
-        self.counter.is_some()
     }
 
     pub(super) fn restarts(&self) -> bool {

@@ -8,7 +8,6 @@ use tokio::time::sleep;
 use super::promise::{Group, Need, Promise};
 use crate::check::{
     finding::{Checked, Finding, failed},
-    operation::Operation,
     options::Level,
     server::Server,
     wire::{Answer, Connection, Stop},
@@ -127,7 +126,7 @@ async fn races(server: &Server, connections: &[&Connection]) -> Checked {
 
 /// Sends one operation over all connections at once.
 async fn race(server: &Server, connections: &[&Connection]) -> Checked {
-    let operation: Operation = server.operation()?;
+    let operation = server.operation()?;
     let calls = connections.iter().map(|connection| server.attempt(&operation).send_on(connection));
     let answers: Vec<Answer> = join_all(calls).await;
     if let (Some(one), true) = (answers.first(), answers.iter().all(|answer| answer.message().is_none())) {
@@ -141,19 +140,17 @@ async fn at_another(server: &Server) -> Checked {
     let first = server.call(&operation).await;
     let mut answers = vec![first];
     if let Some(also) = &server.also {
-        for connection in &server.connections(also, 1).await? {
-            answers.push(server.attempt(&operation).send_on(connection).await);
-        }
+        let connection = server.connection(also).await?;
+        answers.push(server.attempt(&operation).send_on(&connection).await);
     }
     server.has_one_effect(&operation, &answers.iter().collect::<Vec<_>>()).await
 }
 
 async fn after_a_lost_answer(server: &Server) -> Checked {
     let operation = server.operation()?;
-    for connection in server.connections(&server.address, 1).await? {
-        let cut = server.attempt(&operation).cut(connection, Stop::AtAnswer).await;
-        cut.map_err(|answer| Finding::Failed(answer.to_string()))?;
-    }
+    let connection = server.connection(&server.address).await?;
+    let cut = server.attempt(&operation).cut(connection, Stop::AtAnswer).await;
+    cut.map_err(|answer| Finding::Failed(answer.to_string()))?;
     let again = server.retry(&operation).await;
     // The server may have noticed only now.
     sleep(NOTICE).await;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::join;
 
 use super::{
-    mixed::succeeded,
-    promise::{Group, Need, Promise},
+    answers::{answered, succeeded},
+    promise::{Check, Group, Need, Promise},
 };
 use crate::check::{
     finding::{Checked, Finding, Proof, failed},
@@ -27,8 +27,6 @@ const fn reset(code: &'static str, sentence: &'static str, reason: &'static str,
 const fn during(code: &'static str, sentence: &'static str, reason: &'static str, check: Check) -> Promise {
     Promise { needs: &[Need::Count, Need::Slow], calls: 5, ..reset(code, sentence, reason, check) }
 }
-
-type Check = for<'a> fn(&'a Server) -> futures_util::future::BoxFuture<'a, Checked>;
 
 const PROMISES: &[Promise] = &[
     reset(
@@ -127,9 +125,8 @@ async fn is_reset_in_handler(server: &Server) -> Checked {
 async fn is_cut_in_handler(server: &Server) -> Checked {
     let operation = server.operation()?;
     let time = Instant::now();
-    for connection in server.connections(&server.address, 1).await? {
-        begun(server.attempt(&operation).slow().cut(connection, Stop::Later(server.times().slow / 3)).await)?;
-    }
+    let connection = server.connection(&server.address).await?;
+    begun(server.attempt(&operation).slow().cut(connection, Stop::Later(server.times().slow / 3)).await)?;
     is_answered_once(server, &operation, time, server.times().slow).await
 }
 
@@ -165,6 +162,7 @@ async fn is_retried_meanwhile(server: &Server) -> Checked {
     })
     .await;
     let message = succeeded(&first)?;
+    answered(&meanwhile)?;
     if meanwhile.message().is_some_and(|other| other.is_empty() && !message.is_empty()) {
         return failed("an empty response to a call during the first");
     }

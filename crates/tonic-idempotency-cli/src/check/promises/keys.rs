@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{
-    mixed::succeeded,
+    answers::{answered, succeeded},
     promise::{Group, Need, Promise},
 };
 use crate::check::{
@@ -105,6 +105,7 @@ async fn two_keys(server: &Server) -> Checked {
     let operation = server.operation()?;
     let other = Uuid::new_v4().to_string();
     let both = server.attempt(&operation).keys([&operation.key, &other]).send().await;
+    answered(&both)?;
     if both.message().is_none() {
         return server.has_effects(&operation, 0, &[]).await;
     }
@@ -135,6 +136,8 @@ async fn empty(server: &Server) -> Checked {
 /// Finds that two operations are not taken for one.
 async fn differ(server: &Server, operations: [(&Operation, &Answer); 2]) -> Checked {
     let [(one, first), (other, second)] = operations;
+    answered(first)?;
+    answered(second)?;
     match (first.message(), second.message()) {
         (None, None) => {
             server.has_effects(one, 0, &[]).await?;

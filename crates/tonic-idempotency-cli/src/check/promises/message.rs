@@ -4,8 +4,8 @@ use protobuf_canonical::reencode::{Padding, Variations, reencode};
 use tonic::Code;
 
 use super::{
-    mixed::succeeded,
-    promise::{Group, Need, Promise},
+    answers::succeeded,
+    promise::{Check, Group, Need, Promise},
 };
 use crate::check::{
     finding::{Checked, failed, not_checked},
@@ -20,12 +20,7 @@ pub(super) const GROUP: Group = Group { title: "H: one message", promises: PROMI
 /// The encodings differ from run to run no more than the messages do.
 const SEED: u64 = 17;
 
-const fn promise(
-    code: &'static str,
-    sentence: &'static str,
-    reason: &'static str,
-    check: for<'a> fn(&'a Server) -> futures_util::future::BoxFuture<'a, Checked>,
-) -> Promise {
+const fn promise(code: &'static str, sentence: &'static str, reason: &'static str, check: Check) -> Promise {
     Promise { code, sentence, reason, level: Level::Core, needs: &[Need::Count], calls: 2, creates: 1, check }
 }
 

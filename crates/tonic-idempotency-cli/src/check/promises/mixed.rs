@@ -4,7 +4,10 @@ use std::time::Instant;
 
 use futures_util::future::join;
 
-use super::promise::{Group, Need, Promise};
+use super::{
+    answers::{answered, succeeded},
+    promise::{Group, Need, Promise},
+};
 use crate::check::{
     finding::{Checked, Finding, Proof, failed, not_checked},
     operation::Operation,
@@ -83,13 +86,9 @@ fn with_key_of(server: &Server, operation: &Operation) -> Result<Operation, Find
     Ok(Operation { key: operation.key.clone(), ..server.operation()? })
 }
 
-pub(super) fn succeeded(answer: &Answer) -> Result<&[u8], Finding> {
-    let Some(message) = answer.message() else { return failed(format!("the first call: {answer}")) };
-    Ok(message)
-}
-
 /// Finds that a call under a used key was refused, and had no effect.
 async fn is_refused(server: &Server, operation: &Operation, first: &Answer, answer: &Answer) -> Checked {
+    answered(answer)?;
     match (first.message(), answer.message()) {
         (Some(first), Some(message)) if first == message => failed("OK, with the first response"),
         (_, Some(_)) => failed(answer.to_string()),
@@ -128,6 +127,7 @@ async fn another_procedure(server: &Server) -> Checked {
         return not_checked("needs --other");
     };
     let answer = server.attempt(&other).of(template).send().await;
+    answered(&answer)?;
     match answer.message() {
         Some(other) if other == message && !message.is_empty() => failed("OK, with the first response"),
         Some(_) if answer.header("idempotent-replayed") == Some("true") => failed("OK, as a replay"),
@@ -143,6 +143,7 @@ async fn another_user(server: &Server) -> Checked {
         return not_checked("an empty response is the same for all");
     }
     let answer = server.attempt(&operation).of_second_user().send().await;
+    answered(&answer)?;
     match answer.message() {
         Some(other) if other == message => failed("OK, with the first user's response"),
         _ => Ok(Proof::Answers),

@@ -1,5 +1,6 @@
 //! The promises, a file for each group.
 
+mod answers;
 mod effects;
 mod faults;
 mod keys;

@@ -8,8 +8,8 @@ use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
 use super::{
-    mixed::succeeded,
-    promise::{Group, Need, Promise},
+    answers::succeeded,
+    promise::{Check, Group, Need, Promise},
 };
 use crate::check::{
     finding::{Checked, Finding, Proof, failed, not_checked},
@@ -23,8 +23,6 @@ pub(super) const GROUP: Group = Group { title: "T: tonic-idempotency", promises:
 
 /// The headers of the layer.
 const HEADERS: [&str; 4] = ["idempotency-expires", "idempotency-outcome", "idempotency-status", "idempotent-replayed"];
-
-type Check = for<'a> fn(&'a Server) -> futures_util::future::BoxFuture<'a, Checked>;
 
 const fn promise(
     code: &'static str,

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName};
 use tokio::time::sleep;
 
 use super::{
-    mixed::succeeded,
+    answers::succeeded,
     promise::{Group, Need, Promise},
 };
 use crate::check::{
@@ -82,7 +82,7 @@ const PROMISES: &[Promise] = &[
         reason: "a client waits for the work behind what it created",
         level: Level::Core,
         needs: &[],
-        calls: 4,
+        calls: 5,
         creates: 1,
         check: |server| Box::pin(status(server)),
     },
@@ -212,7 +212,8 @@ async fn status(server: &Server) -> Checked {
             _ => return failed(format!("first {last}, then {status}")),
         }
         if last != "processing" {
-            return Ok(Proof::Answers);
+            let after = status_of(&server.call(&operation).await)?;
+            return if after == last { Ok(Proof::Answers) } else { failed(format!("first {last}, then {after}")) };
         }
         if begun.elapsed() > WORK {
             return failed(format!("processing after {} s", WORK.as_secs()));
