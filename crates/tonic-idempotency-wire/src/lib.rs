@@ -28,6 +28,9 @@ mod limits;
 pub mod proto;
 mod rare;
 mod reason;
+#[cfg(feature = "seal")]
+#[doc(hidden)]
+pub mod seal;
 mod status;
 mod told;
 
