@@ -110,6 +110,7 @@
 //! | [`maintenance`] | the sweep of expired records, the recovery of calls without an outcome |
 #![cfg_attr(feature = "sql", doc = "| [`migrations`] | the table in PostgreSQL, and the grants of the API's role |")]
 #![cfg_attr(feature = "connect", doc = "| [`connect`] | the Connect protocol for tonic servers |")]
+#![cfg_attr(feature = "seal", doc = "| [`seal`] | records that only the holder of a key reads |")]
 #![cfg_attr(feature = "testing", doc = "| [`testing`] | tests of your own service |")]
 //! | [`proto`] | the option `(idempotency.v1.procedure)` for `.proto` files |
 //! | [`telemetry`] | the log lines, spans and metrics |
@@ -126,6 +127,7 @@
 //! | `connect` | the Connect protocol, and the layer around services of `connectrpc` |
 //! | `gzip`, `deflate`, `zstd` | messages in these compressions |
 //! | `json` | [`run`] with requests and responses in JSON |
+//! | `seal` | responses that only the holder of a key reads |
 //! | `testing`, `conformance` | tests of your own service, or store |
 //!
 //! # Protocols
@@ -160,6 +162,8 @@ pub mod operations;
 pub mod policy;
 pub mod rejection;
 pub mod run;
+#[cfg(feature = "seal")]
+pub mod seal;
 pub mod status;
 pub mod store;
 pub mod telemetry;
@@ -179,6 +183,8 @@ mod grpc;
 mod key;
 mod nesting;
 mod pause;
+#[cfg(not(feature = "seal"))]
+mod seal;
 mod settlement;
 
 #[cfg(feature = "postgres")]

@@ -22,12 +22,12 @@ pub(crate) trait Answer: Sized + Send + 'static {
     /// Answers a call without an outcome of its handler.
     fn failed(failure: Failure) -> Self;
 
-    /// Restores an answer from its record; `None` if nothing that could be given to a caller was stored.
+    /// Restores an answer from its record.
     fn replayed(
         settings: &ResponseSettings,
         response: &StoredResponse,
         status: IdempotencyStatus,
-    ) -> Option<Replayed<Self>>;
+    ) -> Result<Replayed<Self>, NotReplayed>;
 
     /// Returns what is to be recorded of the handler's answer.
     fn ending(&self, settings: &ResponseSettings, call: &ProtectedCall, wanted: Wanted) -> Ending;
@@ -96,6 +96,15 @@ pub(crate) struct Replayed<A> {
     pub(crate) metadata_lost: bool,
     /// The `traceparent` of the first call; empty for none.
     pub(crate) traceparent: String,
+}
+
+/// The reason why there is no answer in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotReplayed {
+    /// The first call failed, and its error cannot be decoded.
+    Corrupt,
+    /// The first call succeeded, and nothing that could be given to a caller was stored.
+    NotStored,
 }
 
 /// The way in which a handler ended, as far as it is recorded.

@@ -14,6 +14,7 @@ use crate::{
     engine::{attempts::Attempts, time::key_age},
     nesting::Nesting,
     policy::Procedure,
+    seal::{CallKeys, Subject},
     status::IdempotencyStatus,
     store::{CallSession, Claim, Reservation, TransactionOptions},
 };
@@ -41,17 +42,27 @@ pub(crate) struct ProtectedCall {
     pub(crate) disconnected: Option<CancellationToken>,
     /// The attempts at it before this one.
     pub(crate) attempts: Attempts,
+    /// The keys that its record is made with; `None` if that is not sealed.
+    pub(crate) keys: Option<CallKeys>,
 }
 
 impl ProtectedCall {
     /// Returns the claim to send to the store.
     pub(super) fn claim(&self) -> Claim {
+        self.claim_of(match &self.keys {
+            Some(keys) => keys.hashes(self.subject(), &self.request_hashes),
+            None => self.request_hashes.clone(),
+        })
+    }
+
+    /// Returns the claim with other hashes, which a record of the same request may have.
+    pub(super) fn claim_of(&self, request: RequestHashes) -> Claim {
         let policies = self.procedure.policies();
         Claim {
             reservation: self.reservation,
             session: self.session.clone(),
             procedure: self.procedure.path().to_owned(),
-            request: self.request_hashes.clone(),
+            request,
             lease: policies.lease,
             retention: self.retention(),
             on_lease_ended: policies.on_lease_ended,
@@ -93,6 +104,12 @@ impl ProtectedCall {
             savepoint: self.can_be_final,
             inside: self.nesting.inside(pool),
         }
+    }
+
+    /// The record that it makes, or finds, for what is sealed in it.
+    pub(super) fn subject(&self) -> Subject<'_> {
+        let Reservation { owner, key, .. } = self.reservation;
+        Subject { owner, key, procedure: self.procedure.path(), caller: self.caller.as_ref() }
     }
 
     /// Returns the status of the first response: the work behind the created resource has only begun.

@@ -1,6 +1,6 @@
 //! Asks the store for a call's key.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use tracing::Instrument as _;
 
@@ -8,36 +8,73 @@ use crate::{
     engine::{
         call::ProtectedCall,
         held_key::{ClaimAnswer, HeldKey, Lease},
+        record::{self, disposition::Disposition},
+        seal,
         shared::state::Engine,
         time::clock_reading::ClockReading,
     },
     policy::Mode,
-    store::{BeginOutcome, ClaimOutcome, StoreError},
+    rejection::Mismatch,
+    store::{BeginOutcome, Claim, ClaimOutcome, StoreError},
     telemetry::{self, TimedStep},
 };
 
-/// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip.
-pub(crate) async fn claim(engine: &Engine, call: &ProtectedCall) -> Result<ClaimAnswer, StoreError> {
+/// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip; one more for each further hash that a
+/// record of the same request may have, if the first is another's.
+pub(crate) async fn claim(engine: &Engine, call: &Arc<ProtectedCall>) -> Result<ClaimAnswer, StoreError> {
     let began = Instant::now();
     let span = engine.spans.claim(call.procedure.path(), call.reservation.key.as_uuid());
-    let claimed = ask(engine, call).instrument(span.clone()).await;
+    let claimed = ask(engine, call, call.claim()).instrument(span.clone()).await;
+    let claimed = match claimed {
+        Ok(mismatch) if is_other_request(&mismatch) => {
+            Box::pin(ask_again(engine, call, mismatch)).instrument(span.clone()).await
+        }
+        claimed => claimed,
+    };
     call.procedure.telemetry().took(TimedStep::Claim, began);
     telemetry::ended(&span, &name(&claimed));
     claimed
 }
 
-async fn ask(engine: &Engine, call: &ProtectedCall) -> Result<ClaimAnswer, StoreError> {
+/// Asks for the key with each of the other hashes. Takes over what was reserved with one of them, but leaves no new record with it.
+async fn ask_again(
+    engine: &Engine,
+    call: &Arc<ProtectedCall>,
+    mut answer: ClaimAnswer,
+) -> Result<ClaimAnswer, StoreError> {
+    let others = match seal::other_hashes(engine, call).await {
+        Ok(others) => others,
+        Err(rejection) => return Ok(ClaimAnswer::Unknown(rejection)),
+    };
+    for other in others {
+        answer = ask(engine, call, call.claim_of(other)).await?;
+        if let ClaimAnswer::Acquired(key) = answer {
+            record::let_go(engine, call, key, Disposition::Release).await;
+            return Ok(ClaimAnswer::GivenBack);
+        }
+        if !is_other_request(&answer) {
+            break;
+        }
+    }
+    Ok(answer)
+}
+
+fn is_other_request(answer: &ClaimAnswer) -> bool {
+    matches!(answer, ClaimAnswer::NotAcquired { outcome: ClaimOutcome::Mismatch(Mismatch::Request), .. })
+}
+
+async fn ask(engine: &Engine, call: &ProtectedCall, claim: Claim) -> Result<ClaimAnswer, StoreError> {
     let policies = call.procedure.policies();
     let asked = ClockReading::now();
     let lease = Lease::from(asked.monotonic, policies.lease);
     let claimed = match policies.mode {
-        Mode::Reserved => match engine.store.claim(&call.claim()).await? {
+        Mode::Reserved => match engine.store.claim(&claim).await? {
             ClaimOutcome::Acquired => ClaimAnswer::Acquired(HeldKey::Reservation(lease)),
             ClaimOutcome::TakenOver => ClaimAnswer::TakenOver(HeldKey::Reservation(lease)),
             outcome => ClaimAnswer::NotAcquired { outcome, asked },
         },
         Mode::Transactional => {
-            match engine.store.begin(&call.claim(), call.transaction_options(engine.transaction_pool)).await? {
+            match engine.store.begin(&claim, call.transaction_options(engine.transaction_pool)).await? {
                 BeginOutcome::Open { transaction, taken_over: false } => {
                     ClaimAnswer::Acquired(HeldKey::Transaction(transaction))
                 }
@@ -58,6 +95,8 @@ async fn ask(engine: &Engine, call: &ProtectedCall) -> Result<ClaimAnswer, Store
 fn name(claimed: &Result<ClaimAnswer, StoreError>) -> &'static str {
     match claimed {
         Ok(ClaimAnswer::Acquired(_)) => "acquired",
+        Ok(ClaimAnswer::GivenBack) => "given_back",
+        Ok(ClaimAnswer::Unknown(_)) => "keys_away",
         Ok(ClaimAnswer::TakenOver(_)) => "taken_over",
         Ok(ClaimAnswer::NotAcquired { outcome, .. }) => match outcome {
             ClaimOutcome::Acquired => "acquired",

@@ -11,6 +11,7 @@ use crate::{
         held_key::{HeldKey, Lease},
         overrun::overrun,
         record::{disposition, record_in_background, release_lost_claim, settle::for_followers},
+        seal,
         shared::{shutdown::Stage, single_flight::Leader, state::Engine, tracker::TrackedCall},
         store_rejection::reject,
         time::key_age,
@@ -64,7 +65,7 @@ pub(in crate::engine) async fn degrade<A: Answer>(
             leader.publish(&recorded);
         }
         if let Some(lease) = lease {
-            record_in_background(engine, Arc::clone(call), disposition, lease);
+            record_in_background(engine, Arc::clone(call), seal::sealed(call, disposition), lease);
         }
     }
     outcome.answer

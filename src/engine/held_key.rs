@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::{
     engine::time::clock_reading::ClockReading,
+    rejection::Rejection,
     store::{ClaimOutcome, StoreTransaction},
 };
 
@@ -32,6 +33,8 @@ impl HeldKey {
 #[derive(Debug)]
 pub(crate) enum ClaimAnswer {
     Acquired(HeldKey),
+    /// Given back: it was free only when the record was looked for with other hashes. It can be claimed with a new token.
+    GivenBack,
     /// Acquired from a call whose lease ended without an outcome.
     TakenOver(HeldKey),
     NotAcquired {
@@ -39,6 +42,8 @@ pub(crate) enum ClaimAnswer {
         /// The time at which the store was asked.
         asked: ClockReading,
     },
+    /// Not known: the keys that tell are away.
+    Unknown(Rejection),
 }
 
 /// The lease of a reservation, as far as this process can tell. The store's clock decides; this process starts to count before

@@ -25,6 +25,8 @@ pub(in crate::engine) async fn look_again<A: Answer>(engine: &Engine, call: &Arc
             record::let_go(engine, call, key, Disposition::Release).await;
             A::reject(call, Rejection::Conflict)
         }
+        Ok(ClaimAnswer::GivenBack) => A::reject(call, Rejection::Conflict),
+        Ok(ClaimAnswer::Unknown(rejection)) => A::reject(call, rejection),
         Err(error) => {
             record::release_lost_claim(engine, call, &error);
             reject(&call.procedure, &error)

@@ -25,6 +25,7 @@ pub(crate) mod reconcile;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod replays;
+pub(crate) mod seal;
 pub(crate) mod shared;
 pub(crate) mod store_rejection;
 pub(crate) mod time;
@@ -74,6 +75,8 @@ enum RunOutcome<A> {
 /// The outcome of an attempt at a call.
 enum AttemptOutcome<A> {
     Answered(A),
+    /// The key was given back, to be claimed with a new token. The handler has not run.
+    Anew(Handler<A>),
     /// As [`RunOutcome::InFlight`].
     InFlight(Handler<A>),
     /// The transaction has lost, and is rolled back. Its handler had to end at this time.
@@ -91,6 +94,12 @@ async fn run<A: Answer>(
     leader: Option<&Leader>,
 ) -> RunOutcome<A> {
     let tracked = engine.tracker.claiming(&call);
+    if engine.sealer.is_some() {
+        call = match Box::pin(seal::with_keys(engine, &call)).await {
+            Ok(call) => call,
+            Err(rejection) => return RunOutcome::Answered(A::reject(&call, rejection)),
+        };
+    }
     loop {
         // Before the handler uses its request up, and before anything is put into it.
         let is_transactional = call.procedure.policies().mode == Mode::Transactional;
@@ -99,6 +108,10 @@ async fn run<A: Answer>(
             AttemptOutcome::Answered(answer) => return RunOutcome::Answered(answer),
             AttemptOutcome::InFlight(handler) => return RunOutcome::InFlight(call, handler),
             AttemptOutcome::Lost { ends, error } => (ends, error),
+            AttemptOutcome::Anew(unused) => {
+                (call, handler) = (call.with_a_new_token(), unused);
+                continue;
+            }
         };
         tracked.set_stage(Stage::Claiming);
         let Some(again) = again else { return RunOutcome::Answered(A::reject(&call, lost(&call.procedure, error))) };
@@ -141,6 +154,8 @@ async fn attempt<A: Answer>(
         Ok(ClaimAnswer::NotAcquired { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
             return AttemptOutcome::InFlight(handler);
         }
+        Ok(ClaimAnswer::GivenBack) => return AttemptOutcome::Anew(handler),
+        Ok(ClaimAnswer::Unknown(rejection)) => return AttemptOutcome::Answered(A::reject(call, rejection)),
         Ok(ClaimAnswer::NotAcquired { outcome, asked }) => {
             return AttemptOutcome::Answered(replay::answer(engine, call, outcome, asked, leader).await);
         }

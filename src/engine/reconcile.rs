@@ -10,6 +10,7 @@ use crate::{
             self, RecordProgress,
             disposition::{self, Disposition},
         },
+        seal,
         shared::state::Engine,
     },
     policy::Reconciliation,
@@ -43,7 +44,7 @@ pub(crate) async fn reconcile(engine: &Engine, call: &Arc<ProtectedCall>, key: H
             return Verdict::Unknown;
         }
     };
-    let completion = disposition::completion(engine, call, Some(message), None);
+    let completion = seal::sealed_completion(call, disposition::completion(engine, call, Some(message), None));
     match key {
         HeldKey::Reservation(lease) => {
             let complete = Disposition::Complete(completion);

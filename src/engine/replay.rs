@@ -15,6 +15,7 @@ use crate::{
         answer::{Answer, Failure},
         call::ProtectedCall,
         replays::recorded::Recorded,
+        seal::{self, Opened},
         shared::{single_flight::Leader, state::Engine},
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
@@ -41,16 +42,24 @@ pub(in crate::engine) async fn answer<A: Answer>(
             A::reject(call, Rejection::OutcomeUnknown)
         }
         ClaimOutcome::Replay(replay) => {
-            let (status, response) = match restore(engine, call, &replay).await {
-                Ok(restored) => restored,
-                Err(status) => return withheld(&replay.response, status),
+            if let Err(status) = authorize(engine, call, &replay).await {
+                return withheld(&replay.response, status);
+            }
+            let Replay { response, resource, status, expires_in } = replay;
+            let Opened { response, was_sealed } = match seal::open(engine, call, response).await {
+                Ok(opened) => opened,
+                Err(rejection) => return A::reject(call, rejection),
             };
-            let is_final = is_final(&replay.response, status);
-            let expiry = Some(Expiry::of_record(asked, replay.expires_in));
-            let response = response.unwrap_or(replay.response);
-            let recorded = Recorded { response, status, expiry, resource: replay.resource };
+            let rebuilt = match rebuild(engine, call, &response, resource.as_ref()).await {
+                Ok(rebuilt) => rebuilt,
+                Err(status) => return withheld(&response, status),
+            };
+            let status = work_status(engine, &call.procedure, call.caller.as_ref(), resource.as_ref(), &status).await;
+            let is_kept = is_final(&response, status) && !was_sealed;
+            let expiry = Some(Expiry::of_record(asked, expires_in));
+            let recorded = Recorded { response: rebuilt.unwrap_or(response), status, expiry, resource };
             let (answer, is_whole) = recorded.replay(&engine.responses, &engine.spans, call);
-            if is_whole && is_final {
+            if is_whole && is_kept {
                 engine.replay_cache.keep(call, &recorded);
             } else {
                 engine.replay_cache.forget(call);
@@ -86,30 +95,27 @@ fn withheld<A: Answer>(recorded: &StoredResponse, status: Status) -> A {
     A::failed(Failure::Withheld { status, is_success: !matches!(recorded, StoredResponse::Error(_)) })
 }
 
-/// Asks the application whether the call may be answered. Returns the parts that the record does not hold: the status, and the
-/// response if the procedure's replays are rebuilt.
-async fn restore(
-    engine: &Engine,
-    call: &ProtectedCall,
-    replay: &Replay,
-) -> Result<(IdempotencyStatus, Option<StoredResponse>), Status> {
-    if let Some(asked) = engine.replay_hooks.authorize(call, replay.resource.as_ref()) {
-        asked.await?;
+/// Asks the application whether the call may be answered.
+async fn authorize(engine: &Engine, call: &ProtectedCall, replay: &Replay) -> Result<(), Status> {
+    match engine.replay_hooks.authorize(call, replay.resource.as_ref()) {
+        Some(asked) => asked.await,
+        None => Ok(()),
     }
-    let rebuilt = match replay.response {
-        StoredResponse::NotStored => match engine.replay_hooks.rebuild(call, replay.resource.as_ref()) {
-            Some(asked) => Some(asked.await?),
-            None => None,
-        },
-        _ => None,
-    };
-    let response = rebuilt.map(|message| StoredResponse::Message(StoredMessage { message, metadata: None }));
-    Ok((replay_status(engine, call, replay).await, response))
 }
 
-/// The status that a replay reports: `processing` and a warning if it is not known in time.
-async fn replay_status(engine: &Engine, call: &ProtectedCall, replay: &Replay) -> IdempotencyStatus {
-    work_status(engine, &call.procedure, call.caller.as_ref(), replay.resource.as_ref(), &replay.status).await
+/// Makes the response that the record does not hold; `None` if it does, or if the procedure's replays are copies.
+async fn rebuild(
+    engine: &Engine,
+    call: &ProtectedCall,
+    response: &StoredResponse,
+    resource: Option<&ResourceId>,
+) -> Result<Option<StoredResponse>, Status> {
+    let asked = match response {
+        StoredResponse::NotStored => engine.replay_hooks.rebuild(call, resource),
+        _ => None,
+    };
+    let Some(asked) = asked else { return Ok(None) };
+    Ok(Some(StoredResponse::Message(StoredMessage { message: asked.await?, metadata: None })))
 }
 
 /// The status of the work behind the resource that a call of this procedure created. `of_store` is the store's answer.
@@ -151,6 +157,6 @@ fn is_final(response: &StoredResponse, status: IdempotencyStatus) -> bool {
     match response {
         StoredResponse::Error(_) => true,
         StoredResponse::Message(_) => status != IdempotencyStatus::Processing,
-        StoredResponse::NotStored => false,
+        StoredResponse::NotStored | StoredResponse::Sealed(_) => false,
     }
 }

@@ -12,6 +12,8 @@ mod stored_error;
 mod written_message;
 
 pub use self::compression::CompressionEncoding;
+#[cfg(feature = "seal")]
+pub(crate) use self::stored_error::with_envelope as error_with_envelope;
 #[cfg(feature = "connect")]
 pub(crate) use self::{
     compression::max_inflated,
@@ -25,7 +27,8 @@ pub(crate) use self::{
     request_limits::RequestLimits,
     response::{GRPC_RETRY_PUSHBACK, Replayed, UnaryResponse},
     stored_error::{
-        Encoded, decode_opaque as decode_opaque_error, encode_opaque as encode_opaque_error, with_metadata,
+        Encoded, decode_opaque as decode_opaque_error, encode_opaque as encode_opaque_error,
+        envelope as envelope_of_error, with_metadata, without_content as error_without_content,
     },
     written_message::WrittenMessage,
 };

@@ -28,6 +28,9 @@ struct StoredError {
     /// The `traceparent` of the call; empty for none.
     #[prost(string, tag = "6")]
     traceparent: String,
+    /// All of the error, in an envelope; empty for an error in the open. The other fields but the code are not set then.
+    #[prost(bytes = "bytes", tag = "7")]
+    envelope: Bytes,
 }
 
 /// An encoded error.
@@ -53,7 +56,7 @@ pub(super) fn encode(
         details: Bytes::copy_from_slice(status.details()),
         metadata: Some(Metadata::of(headers.unwrap_or(&HeaderMap::new()), trailers, filter)),
         has_headers: headers.is_some(),
-        traceparent: String::new(),
+        ..StoredError::default()
     };
     let is_cut = stored.encoded_len() > max;
     if is_cut {
@@ -74,12 +77,29 @@ pub(crate) fn encode_opaque(error: Option<Vec<u8>>) -> Bytes {
 }
 
 /// Returns the error that [`encode_opaque`] has encoded, or says why there is none.
-pub(crate) fn decode_opaque(stored: &[u8]) -> Result<Bytes, String> {
-    match StoredError::decode(stored) {
-        Ok(StoredError { message, details, .. }) if message.is_empty() => Ok(details),
-        Ok(StoredError { message, .. }) => Err(message),
-        Err(error) => Err(error.to_string()),
-    }
+pub(crate) fn decode_opaque(stored: &[u8]) -> Result<Result<Bytes, String>, WireError> {
+    let StoredError { message, details, .. } = StoredError::decode(stored).map_err(|_| WireError::NoError)?;
+    Ok(if message.is_empty() { Ok(details) } else { Err(message) })
+}
+
+/// Puts an encoded error into an envelope. Its code stays in the open.
+#[cfg(feature = "seal")]
+pub(crate) fn with_envelope(error: &[u8], envelope: Bytes) -> Bytes {
+    StoredError { code: code(error), envelope, ..StoredError::default() }.encode_to_vec().into()
+}
+
+/// Returns the envelope that an encoded error is in; `None` for an error in the open.
+pub(crate) fn envelope(error: &[u8]) -> Option<Bytes> {
+    StoredError::decode(error).ok().map(|stored| stored.envelope).filter(|envelope| !envelope.is_empty())
+}
+
+/// Replaces all of an encoded error but its code by this message, which is not empty.
+pub(crate) fn without_content(error: &[u8], message: &str) -> Bytes {
+    StoredError { code: code(error), message: message.to_owned(), ..StoredError::default() }.encode_to_vec().into()
+}
+
+fn code(error: &[u8]) -> i32 {
+    StoredError::decode(error).map_or(Code::Unknown.into(), |stored| stored.code)
 }
 
 /// Adds the encoded metadata of the call to an encoded error: its `traceparent`.
@@ -107,7 +127,7 @@ pub(super) struct RestoredError {
 
 /// Decodes an error. If its stored metadata is invalid, the error is restored without it.
 pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<RestoredError, WireError> {
-    let StoredError { code, message, details, metadata, has_headers, traceparent } =
+    let StoredError { code, message, details, metadata, has_headers, traceparent, .. } =
         StoredError::decode(stored).map_err(|_| WireError::NoError)?;
     let code = Code::from_i32(code);
     if code == Code::Ok {

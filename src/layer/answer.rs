@@ -7,7 +7,7 @@ use tonic_idempotency_wire::MAX_MESSAGE_BYTES;
 
 use crate::{
     engine::{
-        answer::{Answer, Ending, Failure, Notes, Replayed, ResponseSettings, Wanted},
+        answer::{Answer, Ending, Failure, NotReplayed, Notes, Replayed, ResponseSettings, Wanted},
         call::ProtectedCall,
     },
     grpc::{self, Encoded, UnaryResponse, with_metadata},
@@ -38,18 +38,21 @@ impl<E: Send + 'static> Answer for Result<UnaryResponse, E> {
         settings: &ResponseSettings,
         response: &StoredResponse,
         status: IdempotencyStatus,
-    ) -> Option<Replayed<Self>> {
+    ) -> Result<Replayed<Self>, NotReplayed> {
         let filter = &settings.metadata_filter;
         let replayed = match response {
-            StoredResponse::Error(error) => UnaryResponse::replay_error(error, filter),
-            StoredResponse::Message(stored) => {
-                UnaryResponse::replay(&stored.message, stored.metadata.as_deref(), filter, status.header_value())
+            StoredResponse::Error(error) => {
+                UnaryResponse::replay_error(error, filter).map_err(|_| NotReplayed::Corrupt)?
             }
-            StoredResponse::NotStored => return None,
+            StoredResponse::Message(stored) => {
+                // A message that is larger than a gRPC frame is not from a handler behind this layer.
+                UnaryResponse::replay(&stored.message, stored.metadata.as_deref(), filter, status.header_value())
+                    .map_err(|_| NotReplayed::NotStored)?
+            }
+            StoredResponse::NotStored | StoredResponse::Sealed(_) => return Err(NotReplayed::NotStored),
         };
-        // A message that is larger than a gRPC frame is not from a handler behind this layer.
-        let grpc::Replayed { response, metadata_lost, traceparent } = replayed.ok()?;
-        Some(Replayed { answer: Ok(response), metadata_lost, traceparent })
+        let grpc::Replayed { response, metadata_lost, traceparent } = replayed;
+        Ok(Replayed { answer: Ok(response), metadata_lost, traceparent })
     }
 
     fn ending(&self, settings: &ResponseSettings, call: &ProtectedCall, wanted: Wanted) -> Ending {

@@ -136,6 +136,7 @@ async fn keyed(
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),
         attempts: Attempts::default(),
+        keys: None,
     });
     let mut request = request.into_request().map_err(|error| reject(procedure, malformed(error)))?;
     // A server that enforces the timeout would drop the handler, which has to run to its end.

@@ -23,6 +23,7 @@ use crate::{
         held_key::ClaimAnswer,
         reconcile::{Verdict, reconcile},
         record::{disposition::Disposition, let_go, release_lost_claim},
+        seal::with_keys,
         shared::state::Engine,
     },
     nesting::Nesting,
@@ -236,7 +237,10 @@ impl Recovery {
             deadline: None,
             disconnected: None,
             attempts: Attempts::default(),
+            keys: None,
         });
+        // For want of its keys, an outcome that is found would be lost.
+        let Ok(call) = with_keys(engine, &call).await else { return Some(RecoveryOutcome::Failed) };
         let key = match claim(engine, &call).await {
             Ok(ClaimAnswer::TakenOver(key)) => key,
             // The key was released in the meantime.
@@ -244,7 +248,8 @@ impl Recovery {
                 let_go(engine, &call, key, Disposition::Release).await;
                 return None;
             }
-            Ok(ClaimAnswer::NotAcquired { .. }) => return None,
+            // A recovery claims with the recorded hashes, and no others.
+            Ok(ClaimAnswer::NotAcquired { .. } | ClaimAnswer::GivenBack | ClaimAnswer::Unknown(_)) => return None,
             Err(error) => {
                 release_lost_claim(engine, &call, &error);
                 procedure.telemetry().not_recovered(error.kind().as_str(), &Chain(&error));

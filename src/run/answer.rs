@@ -8,7 +8,7 @@ use tonic_idempotency_wire::ErrorOutcome;
 use super::{Codec, CodecError, HandlerError, Outcome, RunError};
 use crate::{
     engine::{
-        answer::{Answer, Ending, Failure, Notes, Replayed, ResponseSettings, Wanted},
+        answer::{Answer, Ending, Failure, NotReplayed, Notes, Replayed, ResponseSettings, Wanted},
         call::ProtectedCall,
     },
     grpc::{Provenance, decode_opaque_error, encode_opaque_error},
@@ -65,7 +65,7 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
         _settings: &ResponseSettings,
         response: &StoredResponse,
         _status: IdempotencyStatus,
-    ) -> Option<Replayed<Self>> {
+    ) -> Result<Replayed<Self>, NotReplayed> {
         let (answer, traceparent) = match response {
             StoredResponse::Message(stored) => {
                 let Provenance { codec, traceparent } = Provenance::of(stored.metadata.as_deref());
@@ -73,7 +73,7 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
                 (decode::<C>(&stored.message, &codec).map(Outcome::Replayed).map_err(unreadable), traceparent)
             }
             StoredResponse::Error(error) => {
-                let error = decode_opaque_error(error);
+                let error = decode_opaque_error(error).map_err(|_| NotReplayed::Corrupt)?;
                 let error = error.and_then(|error| E::from_final(&error).ok_or("it is of another type".to_owned()));
                 let unreadable = |why| {
                     let error = format!("its final error is not known: {why}").into();
@@ -81,9 +81,9 @@ impl<C: Codec, E: HandlerError> Answer for RunAnswer<C, E> {
                 };
                 (Err(error.map_or_else(unreadable, |error| RunError::Failed { error, is_final: true })), String::new())
             }
-            StoredResponse::NotStored => return None,
+            StoredResponse::NotStored | StoredResponse::Sealed(_) => return Err(NotReplayed::NotStored),
         };
-        Some(Replayed { answer: answer.into(), metadata_lost: false, traceparent })
+        Ok(Replayed { answer: answer.into(), metadata_lost: false, traceparent })
     }
 
     fn ending(&self, settings: &ResponseSettings, call: &ProtectedCall, _wanted: Wanted) -> Ending {

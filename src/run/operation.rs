@@ -252,6 +252,7 @@ impl<C: Codec> Operation<C> {
             deadline: None,
             disconnected: disconnected.clone(),
             attempts: Attempts::default(),
+            keys: None,
         };
         let call_of_handler = Call { caller, key, extensions: Extensions::new() };
         let handler = Ready { handler, call: call_of_handler, mode: policies.mode };

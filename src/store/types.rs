@@ -164,6 +164,8 @@ pub enum StoredResponse {
     Message(StoredMessage),
     /// The response was too large to store.
     NotStored,
+    /// The response message of a successful call with its metadata, as only the holder of a key reads it. The first byte is zero.
+    Sealed(Bytes),
 }
 
 impl StoredResponse {
@@ -178,6 +180,7 @@ impl StoredResponse {
             Self::Error(error) => error.len(),
             Self::Message(stored) => stored.message.len() + stored.metadata.as_ref().map_or(0, Bytes::len),
             Self::NotStored => 0,
+            Self::Sealed(envelope) => envelope.len(),
         }
     }
 }

@@ -159,6 +159,24 @@ impl ProcedureTelemetry {
         }
     }
 
+    /// Logs that the keys of sealed records cannot be asked for: calls are refused.
+    pub(crate) fn keys_away(&self, error: &dyn fmt::Display) {
+        let (procedure, kind) = (&*self.path, "keys_away");
+        counter!("idempotency_store_errors_total", "procedure" => procedure.to_owned(), "kind" => kind).increment(1);
+        if let Some(calls) = self.rare.calls("keys_away", "") {
+            tracing::warn!(procedure, %error, calls, "refused calls: the keys of sealed records cannot be asked for");
+        }
+    }
+
+    /// Counts a record that can never be read again: its key is destroyed, or it was changed.
+    pub(crate) fn unreadable(&self, error: &dyn fmt::Display) {
+        let procedure = &*self.path;
+        Self::count_degraded(procedure, Degradation::Unreadable);
+        if let Some(calls) = self.rare.calls("unreadable", "") {
+            tracing::error!(procedure, %error, calls, "sealed records cannot be read; their calls are answered without the content");
+        }
+    }
+
     /// Counts a call that is refused because its caller or its session settings are invalid.
     pub(crate) fn caller_invalid(&self, reason: &'static str, error: &dyn fmt::Display) {
         self.rejected(reason);
@@ -390,9 +408,15 @@ impl ProcedureTelemetry {
             .increment(1);
     }
 
-    fn degraded(&self, cause: Degradation, error: Option<&dyn fmt::Display>, what: &'static str) {
-        let (procedure, cause) = (&*self.path, cause.as_str());
+    fn count_degraded(procedure: &str, cause: Degradation) -> &'static str {
+        let cause = cause.as_str();
         counter!("idempotency_degraded_total", "procedure" => procedure.to_owned(), "cause" => cause).increment(1);
+        cause
+    }
+
+    fn degraded(&self, cause: Degradation, error: Option<&dyn fmt::Display>, what: &'static str) {
+        let procedure = &*self.path;
+        let cause = Self::count_degraded(procedure, cause);
         if let Some(calls) = self.rare.calls("degraded", cause) {
             let error = error.map(tracing::field::display);
             tracing::warn!(procedure, cause, error, calls, "{what}");
@@ -422,6 +446,7 @@ impl Unprotected {
 enum Degradation {
     MetadataLost,
     StatusUnknown,
+    Unreadable,
 }
 
 impl Degradation {
@@ -429,6 +454,7 @@ impl Degradation {
         match self {
             Self::MetadataLost => "metadata_lost",
             Self::StatusUnknown => "status_unknown",
+            Self::Unreadable => "unreadable",
         }
     }
 }

@@ -41,6 +41,14 @@ pub enum Record {
         /// The time for which the record still lives, by the store's clock.
         expires_in: Duration,
     },
+    /// The call succeeded, and only the holder of a key reads its response.
+    #[non_exhaustive]
+    Sealed {
+        /// The id of the resource that it created.
+        resource: Option<ResourceId>,
+        /// The time for which the record still lives, by the store's clock.
+        expires_in: Duration,
+    },
     /// The key is of a call with another procedure or request, which this harness did not make.
     OfAnotherCall,
     /// A call holds the key.
@@ -56,6 +64,7 @@ impl Record {
             StoredResponse::Error(_) => Self::Failed { expires_in },
             StoredResponse::Message(stored) => Self::Completed { message: stored.message, resource, expires_in },
             StoredResponse::NotStored => Self::NotStored { resource, expires_in },
+            StoredResponse::Sealed(_) => Self::Sealed { resource, expires_in },
         }
     }
 
@@ -100,7 +109,9 @@ impl Record {
     /// Returns the id of the resource that the call created, if the record has one.
     pub fn resource(&self) -> Option<&ResourceId> {
         match self {
-            Self::Completed { resource, .. } | Self::NotStored { resource, .. } => resource.as_ref(),
+            Self::Completed { resource, .. } | Self::NotStored { resource, .. } | Self::Sealed { resource, .. } => {
+                resource.as_ref()
+            }
             _ => None,
         }
     }
@@ -108,9 +119,10 @@ impl Record {
     /// Returns the time for which the record of an outcome still lives; `None` without one.
     pub fn expires_in(&self) -> Option<Duration> {
         match self {
-            Self::Completed { expires_in, .. } | Self::Failed { expires_in } | Self::NotStored { expires_in, .. } => {
-                Some(*expires_in)
-            }
+            Self::Completed { expires_in, .. }
+            | Self::Failed { expires_in }
+            | Self::NotStored { expires_in, .. }
+            | Self::Sealed { expires_in, .. } => Some(*expires_in),
             Self::Absent | Self::OfAnotherCall | Self::Reserved | Self::Unknown => None,
         }
     }
@@ -124,6 +136,7 @@ impl fmt::Display for Record {
             Self::Completed { .. } => "the record says that the call succeeded",
             Self::Failed { .. } => "the record says that the call ended with a final error",
             Self::NotStored { .. } => "the record says that the call succeeded, without its response",
+            Self::Sealed { .. } => "the record says that the call succeeded, and its response is sealed",
             Self::OfAnotherCall => "the store keeps the record of a call that this harness did not make",
             Self::Reserved => "a call holds the key",
             Self::Unknown => "the call that held the key left no outcome",

@@ -73,7 +73,10 @@ impl Disposition {
     /// Forgets the response message, so that the record says only that the call succeeded. Returns whether there was one.
     pub(in crate::engine) fn forget_message(&mut self) -> bool {
         match self {
-            Self::Complete(Completion { response: response @ StoredResponse::Message(_), .. }) => {
+            Self::Complete(Completion {
+                response: response @ (StoredResponse::Message(_) | StoredResponse::Sealed(_)),
+                ..
+            }) => {
                 *response = StoredResponse::NotStored;
                 true
             }

@@ -4,13 +4,14 @@ use tonic_idempotency_wire::ErrorOutcome;
 
 use crate::{
     engine::{
-        answer::{Answer, Notes, Replayed, ResponseSettings},
+        answer::{Answer, NotReplayed, Notes, Replayed, ResponseSettings},
         call::ProtectedCall,
+        store_rejection::reject,
         time::{clock_reading::ClockReading, expiry::Expiry},
     },
     rejection::Rejection,
     status::{IdempotencyStatus, ResourceId},
-    store::StoredResponse,
+    store::{StoreError, StoreErrorKind, StoredResponse},
     telemetry::Spans,
 };
 
@@ -42,7 +43,7 @@ impl Recorded {
         let telemetry = call.procedure.telemetry();
         let expires = self.expiry.and_then(|expiry| expiry.left(ClockReading::now()));
         match A::replayed(settings, &self.response, self.status) {
-            Some(Replayed { answer, metadata_lost, traceparent }) => {
+            Ok(Replayed { answer, metadata_lost, traceparent }) => {
                 if metadata_lost {
                     telemetry.metadata_lost();
                 }
@@ -52,9 +53,13 @@ impl Recorded {
                 let outcome = expires.map(|_| ErrorOutcome::Kept);
                 (answer.with(Notes { status: None, outcome, expires }), !metadata_lost)
             }
-            None => {
+            Err(NotReplayed::NotStored) => {
                 let answer = A::reject(call, Rejection::NotStored { resource: self.resource.clone() });
                 (answer.with(Notes { expires, ..Notes::default() }), false)
+            }
+            Err(NotReplayed::Corrupt) => {
+                let error = StoreError::new(StoreErrorKind::Corrupt, "the stored error of a call cannot be decoded");
+                (reject(&call.procedure, &error), false)
             }
         }
     }

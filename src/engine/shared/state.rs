@@ -10,6 +10,7 @@ use crate::{
         shared::{reconcilers::Reconcilers, single_flight::SingleFlight, tracker::CallTracker},
         time::wall_clock::WallClock,
     },
+    seal::Sealer,
     status::DynStatusResolver,
     store::DynStore,
     telemetry::Spans,
@@ -36,4 +37,6 @@ pub(crate) struct Engine {
     pub(crate) tracker: CallTracker,
     pub(crate) clock: WallClock,
     pub(crate) spans: Spans,
+    /// Seals records and opens them; `None`: they are in the open.
+    pub(crate) sealer: Option<Sealer>,
 }

@@ -91,6 +91,7 @@ impl IdempotencyLayerBuilder {
                 tracker: CallTracker::default(),
                 clock: WallClock::default(),
                 spans: self.spans,
+                sealer: self.sealer,
             })
         });
         let shared = Shared {

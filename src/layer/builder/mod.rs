@@ -5,6 +5,7 @@
 //! | here | procedures, the store, callers |
 //! | `limits` | sizes, times and limits of calls |
 //! | `replays` | replays |
+//! | `seal` | sealed records |
 //! | `spans` | spans |
 //! | `build` | none: it builds the layer |
 
@@ -12,6 +13,8 @@ mod build;
 mod limits;
 mod procedures;
 mod replays;
+#[cfg(feature = "seal")]
+mod seal;
 mod spans;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -29,6 +32,7 @@ use crate::{
     policy::{
         self, Limits, Policies, ProcedureBuilder, Reconciler, ReplayedMetadata, ScopePolicy, UnprotectedKeyPolicy,
     },
+    seal::Sealer,
     status::DynStatusResolver,
     store::{DynStore, SessionSettings, Store},
     telemetry::Spans,
@@ -102,6 +106,7 @@ pub struct IdempotencyLayerBuilder {
     replay_cache_bytes: usize,
     replay_cache_max_age: Duration,
     spans: Spans,
+    sealer: Option<Sealer>,
     #[cfg(feature = "connect")]
     ignore_unknown_fields: bool,
 }
@@ -134,6 +139,7 @@ impl IdempotencyLayerBuilder {
             replay_cache_bytes: 8 << 20,
             replay_cache_max_age: Duration::from_secs(60),
             spans: Spans::default(),
+            sealer: None,
             #[cfg(feature = "connect")]
             ignore_unknown_fields: false,
         }

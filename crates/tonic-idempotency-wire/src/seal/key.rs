@@ -87,16 +87,6 @@ impl Key {
     }
 }
 
-/// Compares the ids, and the bytes without telling by its time how many are equal.
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        let differences = self.secret.iter().zip(other.secret.iter()).fold(0, |all, (one, other)| all | (one ^ other));
-        self.id == other.id && differences == 0
-    }
-}
-
-impl Eq for Key {}
-
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").field("id", &self.id.escape_ascii().to_string()).finish_non_exhaustive()
@@ -119,10 +109,4 @@ pub enum InvalidKey {
         /// How many bytes it has.
         bytes: usize,
     },
-    /// Another key has the id.
-    #[error("two keys have the same id")]
-    Twice,
-    /// No key has the id.
-    #[error("no key has this id")]
-    Unknown,
 }

@@ -26,6 +26,10 @@ impl<'a> Columns<'a> {
                 Self { response: Some(message), metadata: metadata.as_deref(), ..none }
             }
             StoredResponse::NotStored => Self { response: Some(&[]), not_stored: true, ..none },
+            // What does not know it takes it for a response that is not stored.
+            StoredResponse::Sealed(envelope) => {
+                Self { response: Some(&[]), not_stored: true, metadata: Some(envelope), ..none }
+            }
         }
     }
 }

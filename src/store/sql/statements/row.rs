@@ -65,7 +65,11 @@ pub(in crate::store::sql) fn claim_outcome(
             replay(row, StoredResponse::Error(error.to_vec().into())).map(ClaimOutcome::Replay)
         }
         "reserved" => in_flight(row),
-        "not_stored" => replay(row, StoredResponse::NotStored).map(ClaimOutcome::Replay),
+        "not_stored" => {
+            let envelope: Option<&[u8]> = column(row, "metadata")?;
+            let sealed = |envelope: &[u8]| StoredResponse::Sealed(envelope.to_vec().into());
+            replay(row, envelope.map_or(StoredResponse::NotStored, sealed)).map(ClaimOutcome::Replay)
+        }
         other => Err(corrupt(format!("unknown state of a record: {other:?}"))),
     }
 }
