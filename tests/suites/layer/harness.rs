@@ -11,7 +11,8 @@ use tonic::{Response, service::Routes};
 use tonic_idempotency::{
     KeyId, OwnerId,
     layer::CompressionEncoding,
-    store::{CallSession, Claim, ResourceType},
+    migrations,
+    store::{CallSession, Claim, ResourceType, Schema},
 };
 use tower::Service;
 
@@ -277,6 +278,17 @@ impl Seen {
 /// A store of the shop, with a timeout that is long enough for a busy machine.
 pub(crate) fn postgres(pool: Pool) -> PostgresStore {
     PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30))
+}
+
+/// Gives the table columns for the resource types, without foreign keys: the tests' handlers write no orders.
+pub(crate) async fn add_resource_columns(database: &Database) {
+    let mut owner = database.owner().await;
+    owner.batch_execute("CREATE SCHEMA shop; CREATE TABLE shop.orders (id uuid PRIMARY KEY)").await.expect("a table");
+    migrations::register(&mut owner, &Schema::default(), &resource_types()).await.expect("the registration");
+    for name in ["order", "payment"] {
+        let drop = format!("ALTER TABLE tenant.idempotency_keys DROP CONSTRAINT idempotency_keys_fk_{name}");
+        owner.batch_execute(&drop).await.expect("the foreign key is dropped");
+    }
 }
 
 /// The resource types of the tests' service. The database has no columns for them and needs none.

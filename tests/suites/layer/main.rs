@@ -38,6 +38,8 @@ mod replay_hooks;
 mod resource_ids;
 mod run;
 mod say;
+mod sealed;
+mod sealed_keys;
 mod shutdown;
 mod status;
 mod store_errors;

@@ -3,12 +3,11 @@
 use std::sync::atomic::AtomicBool;
 
 use tonic_idempotency::{
-    OwnerId, migrations,
+    OwnerId,
     policy::{ProcedureError, RebuildRequest},
-    store::Schema,
 };
 
-use crate::harness::resource_types;
+use crate::harness::add_resource_columns;
 use crate::prelude::*;
 
 /// The members who may be given replays, and the questions about them.
@@ -159,12 +158,8 @@ fn named(name: &str) -> Arc<Mutex<Result<String, Status>>> {
 #[tokio::test]
 async fn a_replay_is_rebuilt_from_todays_state_and_nothing_is_stored_but_the_id() {
     let database = Database::new().await;
-    let (store, mut owner) = (postgres(database.pool(4)), database.owner().await);
-    owner.batch_execute("CREATE SCHEMA shop; CREATE TABLE shop.orders (id uuid PRIMARY KEY)").await.expect("a table");
-    migrations::register(&mut owner, &Schema::default(), &resource_types()).await.expect("the registration");
-    // The test's handler writes no orders.
-    let drop = "ALTER TABLE tenant.idempotency_keys DROP CONSTRAINT idempotency_keys_fk_order";
-    owner.batch_execute(drop).await.expect("the foreign key is dropped");
+    add_resource_columns(&database).await;
+    let (store, owner) = (postgres(database.pool(4)), database.owner().await);
     let name = named("a");
     let shop = Shop::with(|builder| rebuilds(builder.store(store), &name)).await;
     let first = shop.create("a").await.expect("the first call");

@@ -1,10 +1,13 @@
 //! A store that counts its calls and fails on request.
 
-use std::sync::MutexGuard;
+use std::sync::{MutexGuard, atomic::AtomicBool};
 
-use tonic_idempotency::store::{
-    AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, CompleteOutcome, ExtendOutcome,
-    KeyRecord, LookUp, ReleaseOutcome, ServerClock, StoreError, TransactionOptions,
+use tonic_idempotency::{
+    rejection::Mismatch,
+    store::{
+        AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, CompleteOutcome, ExtendOutcome,
+        KeyRecord, LookUp, ReleaseOutcome, ServerClock, StoreError, TransactionOptions,
+    },
 };
 
 use crate::prelude::*;
@@ -17,6 +20,8 @@ pub(crate) struct Watched {
     effects: Arc<Mutex<Vec<EffectPolicy>>>,
     tokens: Arc<Mutex<HashSet<Uuid>>>,
     late: Arc<Mutex<Option<Claim>>>,
+    responses: Arc<Mutex<Vec<StoredResponse>>>,
+    mistakes_next: Arc<AtomicBool>,
     /// The clock of its server, as far as it is known.
     pub(crate) clock: Arc<ServerClock>,
 }
@@ -63,6 +68,16 @@ impl Watched {
     /// The number of fencing tokens in all claims.
     pub(crate) fn tokens(&self) -> usize {
         self.tokens.lock().expect("no panic").len()
+    }
+
+    /// The responses of all completions, in order.
+    pub(crate) fn responses(&self) -> Vec<StoredResponse> {
+        self.responses.lock().expect("no panic").clone()
+    }
+
+    /// Answers the next claim as if the record were of another request, whatever there is.
+    pub(crate) fn mistake_next_claim(&self) {
+        self.mistakes_next.store(true, Ordering::SeqCst);
     }
 
     /// Sets the status that a replay reports for a resource.
@@ -161,7 +176,11 @@ impl Store for Watched {
         self.tokens.lock().expect("no panic").insert(claim.reservation.token);
         self.effects.lock().expect("no panic").push(claim.effect);
         *self.late.lock().expect("no panic") = Some(claim.clone());
-        self.watch(Operation::Claim, self.store.claim(claim)).await
+        let is_mistaken = self.mistakes_next.swap(false, Ordering::SeqCst);
+        let claimed = async {
+            if is_mistaken { Ok(ClaimOutcome::Mismatch(Mismatch::Request)) } else { self.store.claim(claim).await }
+        };
+        self.watch(Operation::Claim, claimed).await
     }
 
     async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
@@ -173,6 +192,7 @@ impl Store for Watched {
         reservation: &Reservation,
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
+        self.responses.lock().expect("no panic").push(completion.response.clone());
         self.watch(Operation::Complete, self.store.complete(reservation, completion)).await
     }
 
