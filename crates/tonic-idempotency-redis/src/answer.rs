@@ -133,6 +133,8 @@ pub(crate) fn kept(response: &StoredResponse) -> Option<(&'static str, Vec<(&'st
             Some(("message", [("body", message)].into_iter().chain(metadata).collect()))
         }
         StoredResponse::NotStored => Some(("not_stored", Vec::new())),
+        // What does not know it takes it for a response that is not stored.
+        StoredResponse::Sealed(envelope) => Some(("not_stored", vec![("body", envelope)])),
         _ => None,
     }
 }
@@ -144,7 +146,8 @@ fn replay(parts: &mut Parts) -> Result<Replay, NotUnderstood> {
     let response = match (kind.as_str(), body) {
         ("error", Some(error)) => StoredResponse::Error(error),
         ("message", Some(message)) => StoredResponse::Message(StoredMessage { message, metadata }),
-        ("not_stored", _) => StoredResponse::NotStored,
+        ("not_stored", None) => StoredResponse::NotStored,
+        ("not_stored", Some(envelope)) => StoredResponse::Sealed(envelope),
         _ => return Err(NotUnderstood),
     };
     let resource = id.as_deref().map(ResourceId::from_text).transpose()?;

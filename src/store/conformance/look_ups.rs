@@ -88,13 +88,16 @@ pub async fn finds_the_outcome_of_a_call(harness: &impl Harness) {
         assert!(found.completed >= found.created && found.expires > found.completed, "{found:?}");
     }
     let (store, _fixture) = harness.store().await;
-    let [failed, not_stored] = [claim(), claim()];
+    let failed = claim();
     acquire(&store, &failed).await;
     complete(&store, &failed, &failure(b"no")).await;
     assert_state(&store, &failed, KeyState::Failed).await;
-    acquire(&store, &not_stored).await;
-    complete(&store, &not_stored, &Completion { response: StoredResponse::NotStored, ..completion(b"") }).await;
-    assert_state(&store, &not_stored, KeyState::Completed).await;
+    for response in [StoredResponse::NotStored, StoredResponse::Sealed(b"\x00sealed".as_slice().into())] {
+        let unread = claim();
+        acquire(&store, &unread).await;
+        complete(&store, &unread, &Completion { response, ..completion(b"") }).await;
+        assert_state(&store, &unread, KeyState::Completed).await;
+    }
 }
 
 /// A call that left no outcome is unknown, and an expired record is not a record.

@@ -106,6 +106,7 @@ macro_rules! __conformance_tests {
             completes_once
             completes_with_an_empty_response
             completes_with_a_resource_and_its_status
+            completes_with_a_sealed_response
             completes_with_metadata
             completes_without_keeping_a_response
             completes_with_an_error

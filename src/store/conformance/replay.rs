@@ -44,6 +44,23 @@ pub async fn completes_with_metadata(harness: &impl Harness) {
     }
 }
 
+/// A response that only the holder of a key reads is replayed byte for byte, with the resource in the open.
+pub async fn completes_with_a_sealed_response(harness: &impl Harness) {
+    let (store, fixture) = harness.store().await;
+    let resource = harness.resource(&store, &fixture, None).await;
+    for envelope in [b"\x00\x01envelope\xff".as_slice(), b"\x00"] {
+        let first = Claim { resource_type: Some(resource.resource_type.clone()), ..claim() };
+        let response = StoredResponse::Sealed(envelope.into());
+        let sealed = Completion { response: response.clone(), resource: Some(resource.clone()), retention: HOUR };
+        acquire(&store, &first).await;
+        complete(&store, &first, &sealed).await;
+        for _ in 0..2 {
+            let replay = replay(&store, &again(&first)).await;
+            assert_eq!((&replay.response, replay.resource.as_ref()), (&response, Some(&resource.id)));
+        }
+    }
+}
+
 /// A completion without a stored response still stores the resource.
 pub async fn completes_without_keeping_a_response(harness: &impl Harness) {
     let (store, fixture) = harness.store().await;

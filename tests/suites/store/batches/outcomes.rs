@@ -6,7 +6,7 @@ use super::statements::{self, Outcome, texts};
 use crate::prelude::*;
 
 /// The states of a row, in an order in which they are next to others.
-const STATES: [&str; 12] = [
+const STATES: [&str; 13] = [
     "absent",
     "completed",
     "reserved",
@@ -19,6 +19,7 @@ const STATES: [&str; 12] = [
     "not stored",
     "expired reservation",
     "fenced",
+    "sealed",
 ];
 
 /// Makes a row in this state. Returns the claim that holds it, or would.
@@ -30,6 +31,7 @@ async fn make(database: &Database, store: &PostgresStore, state: &str) -> Claim 
         "reserved" => acquire(store, &claim).await,
         "completed" | "expired record" => complete(store, &claim, &completion("first")).await,
         "not stored" => complete(store, &claim, &with(StoredResponse::NotStored)).await,
+        "sealed" => complete(store, &claim, &with(StoredResponse::Sealed(b"\0sealed".as_slice().into()))).await,
         "failed" => complete(store, &claim, &with(StoredResponse::Error(b"failed".as_slice().into()))).await,
         "abandoned" => acquire(store, &Claim { lease: Duration::ZERO, ..claim.clone() }).await,
         "unknown" => {
