@@ -7,6 +7,7 @@
 //! | `database` | claim, complete and replay on PostgreSQL |
 //! | `operations` | operations that run at once |
 //! | `conflicts` | transactions that lose against each other |
+//! | `sealed` | records that only the holder of a key reads |
 //! | `operate` | the program's statements on a large table |
 //! | `inbox` | a consumer of NATS JetStream |
 //! | `drivers` | the same with each driver (feature `drivers`) |
@@ -23,6 +24,7 @@ mod layer;
 mod operate;
 mod operations;
 mod report;
+mod sealed;
 mod unary;
 
 use std::{
@@ -60,6 +62,7 @@ enum Part {
     Database,
     Operations,
     Conflicts,
+    Sealed,
     Operate,
     Inbox,
     #[cfg(feature = "drivers")]
@@ -106,6 +109,7 @@ async fn measure(part: Part, context: &Context, only_goals: bool) -> Result<Sect
         Part::Layer => layer::measure(context),
         Part::Operations => operations::measure(context).await,
         Part::Conflicts => conflicts::measure(context).await,
+        Part::Sealed => sealed::measure(context).await,
         Part::Operate => operate::measure(context).await,
         Part::Inbox => inbox::measure(context).await,
     }

@@ -40,6 +40,11 @@ fn the_descriptors_target_survives_changes_of_its_corpus() {
 }
 
 #[test]
+fn the_envelope_target_survives_its_corpus() {
+    replay("../fuzz/corpus/envelope", fuzz::envelope);
+}
+
+#[test]
 fn the_framing_target_survives_its_corpus() {
     replay("../fuzz/corpus/framing", fuzz::framing);
 }

@@ -39,6 +39,7 @@ mod resource_ids;
 mod run;
 mod say;
 mod sealed;
+mod sealed_at_rest;
 mod sealed_keys;
 mod shutdown;
 mod status;

@@ -2,13 +2,16 @@
 
 mod canonical;
 mod descriptors;
+mod envelope;
 mod framing;
 mod json;
 mod mutation;
 mod random;
 mod world;
 
-pub use self::{canonical::canonical, descriptors::descriptors, framing::framing, json::json, mutation::mutate};
+pub use self::{
+    canonical::canonical, descriptors::descriptors, envelope::envelope, framing::framing, json::json, mutation::mutate,
+};
 
 /// The runtime for all inputs of a thread.
 fn runtime() -> &'static tokio::runtime::Runtime {
