@@ -22,6 +22,7 @@ const BUILDERS: [(&str, &[&str]); 7] = [
             "src/layer/builder/mod.rs",
             "src/layer/builder/limits.rs",
             "src/layer/builder/replays.rs",
+            "src/layer/builder/seal.rs",
             "src/layer/builder/spans.rs",
         ],
     ),
@@ -116,7 +117,7 @@ fn weighs_no_more_than_its_budget() {
             most: 18,
             goal: 18,
         },
-        Row { of: "settings of a server", count: settings().len(), most: 60, goal: 60 },
+        Row { of: "settings of a server", count: settings().len(), most: 62, goal: 62 },
         Row { of: "lines of test and tool for 100 of the library", count: 100 * tools / library, most: 185, goal: 185 },
         Row {
             of: "doc comments that begin with What, Who, Where",
