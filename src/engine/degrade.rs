@@ -11,7 +11,6 @@ use crate::{
         held_key::{HeldKey, Lease},
         overrun::overrun,
         record::{disposition, record_in_background, release_lost_claim, settle::for_followers},
-        seal,
         shared::{shutdown::Stage, single_flight::Leader, state::Engine, tracker::TrackedCall},
         store_rejection::reject,
         time::key_age,
@@ -65,7 +64,7 @@ pub(in crate::engine) async fn degrade<A: Answer>(
             leader.publish(&recorded);
         }
         if let Some(lease) = lease {
-            record_in_background(engine, Arc::clone(call), seal::sealed(call, disposition), lease);
+            record_in_background(engine, Arc::clone(call), disposition.sealed(call), lease);
         }
     }
     outcome.answer

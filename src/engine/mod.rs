@@ -8,6 +8,7 @@
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
 //! | `degrade`, `reconcile`, `look_again`, `overrun`, `without_key` | the ways of a call that put several steps together |
 //! | `claim`, `execute`, `record`, `replay`, `rerun` | the steps: the key, the handler, the outcome, or the answer without a handler; the wait for a further attempt |
+//! | `seal` | the keys of a call; sealing its outcome, and opening a record |
 //! | `shared` | the state that all calls share: calls in flight, single flight, shutdown |
 //! | `limits`, `replays`, `store_rejection` | limits of calls and outcomes, replays in memory, the rejection for an error of the store |
 //! | `answer`, `attempts`, `call`, `handler`, `held_key`, `time` | data; `answer` is what a front of the engine, such as the gRPC layer, answers with |

@@ -44,7 +44,7 @@ pub(crate) async fn reconcile(engine: &Engine, call: &Arc<ProtectedCall>, key: H
             return Verdict::Unknown;
         }
     };
-    let completion = seal::sealed_completion(call, disposition::completion(engine, call, Some(message), None));
+    let completion = seal::sealed(call, disposition::completion(engine, call, Some(message), None));
     match key {
         HeldKey::Reservation(lease) => {
             let complete = Disposition::Complete(completion);

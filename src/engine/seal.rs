@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protobuf_canonical::RequestHashes;
 
 use crate::{
-    engine::{call::ProtectedCall, record::disposition::Disposition, shared::state::Engine},
+    engine::{call::ProtectedCall, shared::state::Engine},
     grpc::{envelope_of_error, error_without_content},
     rejection::Rejection,
     seal::KeyError,
@@ -36,15 +36,7 @@ pub(in crate::engine) async fn other_hashes(
 }
 
 /// Seals the outcome of a call, if it has keys.
-pub(in crate::engine) fn sealed(call: &ProtectedCall, disposition: Disposition) -> Disposition {
-    match disposition {
-        Disposition::Complete(completion) => Disposition::Complete(sealed_completion(call, completion)),
-        other => other,
-    }
-}
-
-/// As [`sealed`], for the outcome itself.
-pub(in crate::engine) fn sealed_completion(call: &ProtectedCall, completion: Completion) -> Completion {
+pub(in crate::engine) fn sealed(call: &ProtectedCall, completion: Completion) -> Completion {
     match &call.keys {
         Some(keys) => Completion { response: keys.seal(call.subject(), completion.response), ..completion },
         None => completion,

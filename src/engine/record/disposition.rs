@@ -9,6 +9,7 @@ use crate::{
         answer::{Answer, Ending, Wanted},
         call::ProtectedCall,
         execute::Outcome,
+        seal,
         shared::state::Engine,
     },
     policy::Mode,
@@ -31,6 +32,14 @@ pub(crate) enum Disposition {
 }
 
 impl Disposition {
+    /// Seals the outcome, if the call has keys.
+    pub(in crate::engine) fn sealed(self, call: &ProtectedCall) -> Self {
+        match self {
+            Self::Complete(completion) => Self::Complete(seal::sealed(call, completion)),
+            other => other,
+        }
+    }
+
     /// The name of its step in logs and metrics.
     pub(in crate::engine) fn step(&self) -> &'static str {
         match self {

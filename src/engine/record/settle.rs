@@ -17,7 +17,6 @@ use crate::{
             disposition::{self, Disposition},
         },
         replays::recorded::Recorded,
-        seal,
         shared::{single_flight::Leader, state::Engine},
         store_rejection::{not_committed, transaction_lost},
         time::{clock_reading::ClockReading, expiry::Expiry},
@@ -64,7 +63,7 @@ pub(in crate::engine) async fn settle<A: Answer>(
     let expiry =
         disposition.retention().map(|retention| Expiry::of_new_record(claimed, ClockReading::now(), retention));
     let mut for_followers = leader.and_then(|leader| for_followers(engine, call, &disposition, leader));
-    let disposition = seal::sealed(call, disposition);
+    let disposition = disposition.sealed(call);
     let past = disposition.past();
     let outcome_of_error = match disposition {
         Disposition::Complete(_) => Some(ErrorOutcome::Kept),

@@ -10,7 +10,7 @@ use crate::circles::{Crate, name};
 
 /// The most arrows and mutual pairs of these folders.
 const BUDGETS: [(&str, usize, usize); 3] =
-    [("src/engine", 78, 0), ("src/store/sql", 50, 1), ("src/store/postgres", 15, 0)];
+    [("src/engine", 87, 0), ("src/store/sql", 50, 1), ("src/store/postgres", 15, 0)];
 
 /// The folders of which ARCHITECTURE.md has to show the rows.
 const WITH_ROWS: [&str; 2] = ["src/engine", "src/store/sql"];

@@ -54,7 +54,7 @@ fn mode(mode: Mode) -> impl Fn(ProcedureBuilder) -> ProcedureBuilder + Send + Sy
     move |procedure| procedure.mode(mode).effect(EffectPolicy::Anywhere).final_errors([Code::FailedPrecondition])
 }
 
-/// What a deployment of two versions may have, on which both work with one key. The first call is made by the one, the retry by the other.
+/// Each pair of servers that a deployment may have. The first call is made by the one, the retry by the other.
 async fn servers_get_the_records_of_others<S: Store + Clone>(store: S) {
     use Server::{Opens, Plain, Seals};
     for of in [Mode::Reserved, Mode::Transactional] {

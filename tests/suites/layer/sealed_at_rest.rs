@@ -1,4 +1,4 @@
-//! What the disk of a database server has of sealed records, and the spans of the layer.
+//! The disk of a database server, and the spans of the layer, have nothing of sealed records.
 
 use std::{
     fs,
