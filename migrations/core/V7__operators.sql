@@ -452,9 +452,10 @@ BEGIN
 END
 $evict_row$;
 
--- Erases the content of a record: completed, not_stored or failed. A retry gets IDEMPOTENCY_RESPONSE_NOT_STORED then, or an error with the
--- code of the recorded one; the created resource's id stays. With p_run_again it deletes the record: a retry runs the handler, whose effect may happen a
--- second time. Only the record of the call with this token (NULL for one of the Go interceptor, which has none). The outcomes:
+-- Erases the content of a record: completed, not_stored or failed. A retry gets IDEMPOTENCY_RESPONSE_NOT_STORED then (or the response that the
+-- application rebuilds), or an error with the code of the recorded one; the created resource's id stays. With p_run_again it deletes the
+-- record: a retry runs the handler, whose effect may happen a second time. Only the record of the call with this token (NULL for one of the Go
+-- interceptor, which has none). The outcomes:
 --
 --   evicted      the content is gone, or there was none. Also of a record that has expired and is not swept yet
 --   deleted      the record is gone
