@@ -15,7 +15,7 @@
 --   unknown    reserved, with outcome_unknown and an ended lease: a call that held the reservation has ended, and it is not
 --              known whether it took effect. A takeover keeps outcome_unknown
 --   completed  response_bytes IS NOT NULL (an empty message is zero bytes); response_metadata if there is some to replay
---   not_stored completed, with response_not_stored: the response was too large to store
+--   not_stored completed, with response_not_stored: the response was too large to store, or was erased
 --   failed     error_bytes IS NOT NULL: an error that ended the operation. The Go interceptor treats the row as reserved
 --   (absent)   no row, or expires <= now
 

@@ -29,7 +29,7 @@ $hooks$;
 --
 --   expired     treated as absent
 --   completed   has a response
---   not_stored  completed, but the response was too large to store
+--   not_stored  completed, but the response was too large to store, or was erased
 --   failed      has the error that ended the operation
 --   unknown     the call ended, and it is not known whether it took effect
 --   acquired    reserved with this token, which has not given its lease back

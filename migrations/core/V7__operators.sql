@@ -1,5 +1,5 @@
--- Functions for operators: they find keys that are stuck, show what the layer has recorded of a key, and release it. These functions run
--- with the rights of the table's owner, and note in tenant.idempotency_audit who called them. Only roles that
+-- Functions for operators: they find keys that are stuck, show what the layer has recorded of a key, release it, and erase what records
+-- hold. These functions run with the rights of the table's owner, and note in tenant.idempotency_audit who called them. Only roles that
 -- tenant.idempotency_grant_operator was called for can execute them; such a role needs no right on the table.
 
 -- The audit log of operators' calls. Written by the functions below alone; no role but the table's owner can read or change it.
@@ -8,15 +8,16 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_audit (
     happened        timestamptz NOT NULL DEFAULT clock_timestamp(),
     operator        name        NOT NULL DEFAULT session_user,
     action          text        NOT NULL,
-    idempotency_key uuid, -- NULL for a list
-    user_id         uuid, -- the same
+    idempotency_key uuid, -- NULL for a list and for an erasure
+    user_id         uuid, -- NULL for a list
     procedure       text, -- of the record; NULL if there was none
     token           uuid, -- of the record, or the one that the operator named
     state           text, -- before, as tenant.idempotency_inspect returns it
-    outcome         text, -- of a release
+    outcome         text, -- of a release or an eviction; of a page of an erasure, its numbers
     reason          text,
     CONSTRAINT idempotency_audit_ck_action CHECK (
-        action = 'list' OR action IN ('inspect', 'release') AND num_nulls(idempotency_key, user_id, state) = 0
+        action = 'list' OR action = 'erase' AND user_id IS NOT NULL
+        OR action IN ('inspect', 'release', 'evict') AND num_nulls(idempotency_key, user_id, state) = 0
     )
 );
 
@@ -85,6 +86,31 @@ BEGIN
     END IF;
 END
 $hook$;
+
+-- Returns an operator's reason, for the audit; fails if it is longer than 4000 bytes. Called by the functions that take one.
+CREATE OR REPLACE FUNCTION tenant.idempotency_reason(p_reason text) RETURNS text
+LANGUAGE plpgsql STABLE AS $reason$
+BEGIN
+    IF octet_length(p_reason) > 4000 THEN
+        RAISE EXCEPTION 'the reason is longer than 4000 bytes' USING ERRCODE = 'string_data_right_truncation';
+    END IF;
+    RETURN p_reason;
+END
+$reason$;
+
+-- Returns how to end the transaction that holds a key of an owner: open in the connection p_pid, or prepared as p_gid. Called by the functions
+-- that such a transaction stops.
+CREATE OR REPLACE FUNCTION tenant.idempotency_how_to_end(p_owner uuid, p_pid integer, p_gid text) RETURNS text
+LANGUAGE plpgsql STABLE AS $how_to_end$
+BEGIN
+    RETURN concat(
+        CASE WHEN p_gid IS NULL THEN 'A transaction is open' ELSE 'A prepared transaction is left' END,
+        ' for the key. Wait until it has ended, or end it', ' on ' || tenant.idempotency_node(p_owner), ': ',
+        CASE WHEN p_gid IS NULL THEN concat('SELECT pg_terminate_backend(', p_pid, ')')
+             ELSE format('COMMIT PREPARED %1$L, or ROLLBACK PREPARED %1$L', p_gid) END
+    );
+END
+$how_to_end$;
 
 -- Returns at most p_limit keys of all users that have no outcome, oldest first: first reserved within p_lookback (NULL for no limit), and not
 -- expired. Their states are 'reserved', 'abandoned' and 'unknown' (tenant.idempotency_inspect); the text of a key's and of an owner's id is a
@@ -180,7 +206,7 @@ $list$;
 --   abandoned   the lease of a call ended without an outcome, before now by -lease_left; the procedure's policy decides what a retry does
 --   unknown     the call ended, and it is not known whether it took effect
 --   completed   has a response, which a retry gets
---   not_stored  completed, but the response was too large to store
+--   not_stored  completed, but the response was too large to store, or was erased
 --   failed      has the error that ended the operation, which a retry gets
 --
 -- holder_since is the beginning of the transaction, NULL unless the table's owner has the rights of the API's role or of
@@ -301,9 +327,6 @@ BEGIN
     IF v_key IS NULL OR v_of IS NULL THEN
         RAISE EXCEPTION 'the key and the user are needed' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    IF octet_length(p_reason) > 4000 THEN
-        RAISE EXCEPTION 'the reason is longer than 4000 bytes' USING ERRCODE = 'string_data_right_truncation';
-    END IF;
     PERFORM tenant.idempotency_act_for(v_of, v_of);
     v_found := tenant.idempotency_operator_release_row(v_of, v_key, p_token);
     outcome := v_found.outcome;
@@ -312,21 +335,257 @@ BEGIN
         WHEN 'released' THEN 'A retry runs the handler. A call that still runs cannot record its outcome.'
         WHEN 'absent' THEN 'There is nothing to release: a call with this key runs the handler.'
         WHEN 'other_token' THEN 'Another call holds the key: inspect it again.'
-        WHEN 'running' THEN concat(
-            CASE WHEN v_found.holder_gid IS NULL THEN 'A transaction is open' ELSE 'A prepared transaction is left' END,
-            ' for the key. Wait until it has ended, or end it', ' on ' || tenant.idempotency_node(v_of), ': ',
-            CASE WHEN v_found.holder_gid IS NULL THEN concat('SELECT pg_terminate_backend(', holder_pid, ')')
-                 ELSE format('COMMIT PREPARED %1$L, or ROLLBACK PREPARED %1$L', v_found.holder_gid) END
-        )
+        WHEN 'running' THEN tenant.idempotency_how_to_end(v_of, holder_pid, v_found.holder_gid)
         ELSE 'The call has an outcome, which a retry gets. It is not released.'
     END;
 
     INSERT INTO tenant.idempotency_audit (action, idempotency_key, user_id, procedure, token, state, outcome, reason)
     VALUES ('release', v_key, v_of, v_found.procedure, p_token,
-            CASE WHEN outcome = 'running' THEN outcome ELSE coalesce(v_found.state, 'absent') END, outcome, p_reason);
+            CASE WHEN outcome = 'running' THEN outcome ELSE coalesce(v_found.state, 'absent') END, outcome,
+            tenant.idempotency_reason(p_reason));
     PERFORM tenant.idempotency_set(ARRAY['app.current_user_id', v_user, 'idempotency.owner', v_owner]);
 END
 $release$;
+
+-- Returns an error as it stays when its content is erased: the message StoredError of the layer, with its code and another text. The layer
+-- writes the code first; of what does not begin with one, it is UNKNOWN. NULL for NULL. Called by the next two functions.
+CREATE OR REPLACE FUNCTION tenant.idempotency_erased_error(p_error bytea) RETURNS bytea
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN decode('08', 'hex')
+    || CASE WHEN octet_length(p_error) > 1 AND get_byte(p_error, 0) = 8 AND get_byte(p_error, 1) BETWEEN 1 AND 16
+            THEN substring(p_error FROM 2 FOR 1) ELSE decode('02', 'hex') END
+    || decode('12', 'hex') || set_byte(decode('00', 'hex'), 0, octet_length('the content of this error was erased by an operator'::bytea))
+    || 'the content of this error was erased by an operator'::bytea;
+
+-- Returns whether a row has an outcome without content. It takes columns, and is immutable, as tenant.idempotency_may_take_over. Called by the
+-- next function and tenant.idempotency_erase_row.
+CREATE OR REPLACE FUNCTION tenant.idempotency_is_erased(
+    p_response bytea, p_metadata bytea, p_not_stored boolean, p_error bytea, p_resource_name text
+) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce(
+    num_nonnulls(p_metadata, p_resource_name) = 0
+    AND (p_not_stored AND octet_length(p_response) = 0 OR p_error = tenant.idempotency_erased_error(p_error)), false
+);
+
+-- Erases the content of those of an owner's records that have an outcome, and returns how many it has changed. A response becomes one that was
+-- not stored, an error keeps its code, and with p_names the created resource's name goes, too. A row that another transaction has locked stays
+-- as it is, and is not waited for. Called by tenant.idempotency_evict_row and tenant.idempotency_erase_row.
+CREATE OR REPLACE FUNCTION tenant.idempotency_erase_content(p_user uuid, p_ids uuid[], p_names boolean) RETURNS bigint
+LANGUAGE plpgsql AS $erase_content$
+DECLARE
+    v_ids uuid[];
+    v_rows bigint;
+BEGIN
+    SELECT array_agg(l.id) INTO v_ids FROM (
+        SELECT x.id FROM tenant.idempotency_keys x
+        WHERE x.user_id = p_user
+          AND x.id = ANY (p_ids)
+          AND num_nonnulls(x.response_bytes, x.error_bytes) = 1
+          AND NOT tenant.idempotency_is_erased(
+              x.response_bytes, x.response_metadata, x.response_not_stored, x.error_bytes, CASE WHEN p_names THEN x.resource_name END)
+        FOR UPDATE SKIP LOCKED
+    ) l;
+    UPDATE tenant.idempotency_keys x
+    SET response_bytes      = CASE WHEN x.response_bytes IS NOT NULL THEN ''::bytea END,
+        response_metadata   = NULL,
+        response_not_stored = x.response_bytes IS NOT NULL,
+        error_bytes         = tenant.idempotency_erased_error(x.error_bytes),
+        resource_name       = CASE WHEN NOT p_names THEN x.resource_name END
+    WHERE x.user_id = p_user AND x.id = ANY (v_ids);
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    RETURN v_rows;
+END
+$erase_content$;
+
+-- Erases the content of a key's record, or deletes the record, or says why not: for tenant.idempotency_evict, which calls it. The row does not
+-- change between the decision and that.
+CREATE OR REPLACE FUNCTION tenant.idempotency_evict_row(
+    p_user uuid, p_key uuid, p_token uuid, p_run_again boolean,
+    OUT outcome text,
+    OUT state      text, -- before; NULL for no record
+    OUT procedure text, OUT holder_pid integer, OUT holder_gid text
+)
+LANGUAGE plpgsql AS $evict_row$
+DECLARE
+    v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
+    v_held CONSTANT boolean := pg_try_advisory_xact_lock(v_lock);
+    v_set text; -- an assignment costs less than PERFORM
+    v_now timestamptz;
+    v_ended boolean;
+    v_holder record;
+    k record;
+BEGIN
+    IF v_held THEN
+        SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user FOR UPDATE;
+    ELSE
+        -- The transaction that holds the key may have locked its row, and is not waited for.
+        SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user FOR UPDATE SKIP LOCKED;
+    END IF;
+    v_now := clock_timestamp();
+    v_ended := num_nonnulls(k.response_bytes, k.error_bytes) = 1;
+    IF k.id IS NOT NULL THEN
+        state := tenant.idempotency_state(k, NULL, NULL, v_now);
+        procedure := k.procedure;
+    END IF;
+    -- The lock's holder may be a replay that has not ended yet, or a call that replaces the record if it has expired or is deleted.
+    IF NOT v_held AND (p_run_again OR NOT v_ended OR state = 'expired') THEN
+        outcome := 'running';
+        v_holder := tenant.idempotency_holder(v_lock);
+        holder_pid := v_holder.pid;
+        holder_gid := v_holder.gid;
+    ELSIF state IS NULL OR state = 'expired' AND (NOT v_ended OR k.token IS DISTINCT FROM p_token) THEN
+        outcome := 'absent';
+    ELSIF NOT v_ended THEN
+        outcome := state;
+    ELSIF k.token IS DISTINCT FROM p_token THEN
+        outcome := 'other_token';
+    ELSIF p_run_again IS NOT TRUE THEN
+        v_set := tenant.idempotency_erase_content(p_user, ARRAY[k.id], false);
+        outcome := 'evicted';
+    ELSIF k.completed > v_now - interval '1 minute' THEN
+        outcome := 'too_early';
+    ELSE
+        DELETE FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user AND x.id = k.id;
+        outcome := 'deleted';
+    END IF;
+END
+$evict_row$;
+
+-- Erases the content of a record: completed, not_stored or failed. A retry gets IDEMPOTENCY_RESPONSE_NOT_STORED then (or the response that the
+-- application rebuilds), or an error with the code of the recorded one; the created resource's id stays. With p_run_again it deletes the
+-- record: a retry runs the handler, whose effect may happen a second time. Only the record of the call with this token (NULL for one of the Go
+-- interceptor, which has none). The outcomes:
+--
+--   evicted      the content is gone, or there was none. Also of a record that has expired and is not swept yet
+--   deleted      the record is gone
+--   absent       there was no record
+--   other_token  there is one, but not with this token
+--   too_early    it is not deleted in the first minute after its completion: its server may still look for it, as the answer to the COMMIT
+--                was lost
+--   running      a transaction holds the key: open in the connection holder_pid, or prepared. `hint` has the statement that ends it
+--   reserved, abandoned, unknown   the call has no outcome: see tenant.idempotency_operator_release
+--
+-- Servers replay from memory for up to a minute more. Dead rows have the content until the next vacuum; the write-ahead log, standbys that
+-- lag, and backups have it for longer. Called by operators.
+CREATE OR REPLACE FUNCTION tenant.idempotency_evict(
+    p_key text, p_user text, p_token uuid, p_scope text DEFAULT NULL, p_reason text DEFAULT NULL, p_run_again boolean DEFAULT false,
+    OUT outcome text, OUT holder_pid integer, OUT hint text
+)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $evict$
+DECLARE
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
+    v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    v_key CONSTANT uuid := tenant.idempotency_key_id(p_key);
+    v_of CONSTANT uuid := tenant.idempotency_owner(p_scope, p_user);
+    v_found record;
+BEGIN
+    IF v_key IS NULL OR v_of IS NULL THEN
+        RAISE EXCEPTION 'the key and the user are needed' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    PERFORM tenant.idempotency_act_for(v_of, v_of);
+    v_found := tenant.idempotency_evict_row(v_of, v_key, p_token, p_run_again);
+    outcome := v_found.outcome;
+    holder_pid := v_found.holder_pid;
+    hint := CASE outcome
+        WHEN 'evicted' THEN CASE v_found.state
+            WHEN 'expired' THEN 'The content is erased. The record has expired: a call with this key runs the handler.'
+            WHEN 'failed' THEN 'A retry gets an error with the same code. Servers may replay the whole error from memory for a minute.'
+            ELSE 'A retry gets IDEMPOTENCY_RESPONSE_NOT_STORED. Servers may replay the response from memory for a minute.'
+        END
+        WHEN 'deleted' THEN 'A retry runs the handler. Servers may replay the outcome from memory for a minute.'
+        WHEN 'absent' THEN 'There is nothing to evict: a call with this key runs the handler.'
+        WHEN 'other_token' THEN 'The record is that of another call: inspect the key again.'
+        WHEN 'too_early' THEN 'The call has ended less than a minute ago, and its server may still look for the record. Wait a minute.'
+        WHEN 'running' THEN tenant.idempotency_how_to_end(v_of, holder_pid, v_found.holder_gid)
+        ELSE 'The call has no outcome, and so nothing to evict. tenant.idempotency_operator_release frees its key.'
+    END;
+
+    INSERT INTO tenant.idempotency_audit (action, idempotency_key, user_id, procedure, token, state, outcome, reason)
+    VALUES ('evict', v_key, v_of, v_found.procedure, p_token,
+            CASE WHEN outcome = 'running' THEN outcome ELSE coalesce(nullif(v_found.state, 'expired'), 'absent') END, outcome,
+            tenant.idempotency_reason(p_reason));
+    PERFORM tenant.idempotency_set(ARRAY['app.current_user_id', v_user, 'idempotency.owner', v_owner]);
+END
+$evict$;
+
+-- Erases the content of a page of an owner's records, in the order of their ids: for tenant.idempotency_erase, which calls it.
+--
+-- All ids of the owner are read first, by an index that finds them if there is one. Otherwise the planner, which has no statistics of owners,
+-- would read the primary key of the whole table from p_reached on.
+CREATE OR REPLACE FUNCTION tenant.idempotency_erase_row(
+    p_user uuid, p_batch integer, p_reached uuid, OUT erased bigint, OUT remaining bigint, OUT reached uuid
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off AS $erase_row$
+DECLARE
+    v_ids uuid[];
+BEGIN
+    WITH owned AS MATERIALIZED (
+        SELECT k.id FROM tenant.idempotency_keys k WHERE k.user_id = p_user
+    )
+    SELECT array_agg(p.id ORDER BY p.id) INTO v_ids
+    FROM (SELECT o.id FROM owned o WHERE p_reached IS NULL OR o.id > p_reached ORDER BY o.id LIMIT p_batch) p;
+    erased := tenant.idempotency_erase_content(p_user, v_ids, true);
+    remaining := (
+        SELECT count(*) FROM tenant.idempotency_keys k
+        WHERE k.user_id = p_user
+          AND k.id = ANY (v_ids)
+          AND NOT tenant.idempotency_is_erased(
+              k.response_bytes, k.response_metadata, k.response_not_stored, k.error_bytes, k.resource_name)
+    );
+    IF cardinality(v_ids) = p_batch THEN
+        reached := v_ids[p_batch];
+    END IF;
+END
+$erase_row$;
+
+-- Erases the content of the records of a user in a scope (NULL for none), as tenant.idempotency_evict does, and the names of created resources,
+-- those in columns of their own excepted: of at most p_batch records, in the order of their ids. `reached` is where the next page begins
+-- (p_reached), NULL if there is no more. Deletes no record: a late retry would run the handler.
+--
+-- `erased` counts the records that it has changed, and `remaining` those that it has left: reservations, whose calls may still record a response,
+-- and records that another transaction has locked. A call in a transaction has no row yet. So keep the user from calling, and erase again, until
+-- the calls have ended and both numbers are 0 on all pages. What is said there of memory, dead rows and backups holds here, too.
+--
+-- It is quick with an index that finds the records of a user, such as one that is led by user_id and expires, or with partitions. Without any,
+-- each page reads an index of the whole table. Called by operators.
+CREATE OR REPLACE FUNCTION tenant.idempotency_erase(
+    p_user text, p_scope text DEFAULT NULL, p_reason text DEFAULT NULL, p_batch integer DEFAULT 1000, p_reached uuid DEFAULT NULL,
+    OUT erased bigint, OUT remaining bigint, OUT reached uuid
+)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $erase$
+DECLARE
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
+    v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    v_of CONSTANT uuid := tenant.idempotency_owner(p_scope, p_user);
+    v_found record;
+BEGIN
+    IF v_of IS NULL THEN
+        RAISE EXCEPTION 'the user is needed' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF p_batch IS NULL OR p_batch < 1 THEN
+        RAISE EXCEPTION 'a page cannot have % records', coalesce(p_batch::text, 'NULL') USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM tenant.idempotency_act_for(v_of, v_of);
+    v_found := tenant.idempotency_erase_row(v_of, p_batch, p_reached);
+    erased := v_found.erased;
+    remaining := v_found.remaining;
+    reached := v_found.reached;
+
+    -- Of the pages that change nothing, the first is noted.
+    IF p_reached IS NULL OR erased > 0 THEN
+        INSERT INTO tenant.idempotency_audit (action, user_id, outcome, reason)
+        VALUES ('erase', v_of, format('%s erased, %s remaining', erased, remaining), tenant.idempotency_reason(p_reason));
+    END IF;
+    PERFORM tenant.idempotency_set(ARRAY['app.current_user_id', v_user, 'idempotency.owner', v_owner]);
+END
+$erase$;
 
 -- Returns how the layer's tables are, without any user's data: versions, sizes, estimated and dead rows, the last vacuum and the last statistics,
 -- since when the oldest expired record waits for the sweep, and the oldest transactions of this database, which keep dead rows and may hold keys.

@@ -10,8 +10,8 @@ RETURN CASE
 END;
 
 -- Returns the other transaction that holds this lock of a key: by the process id of its connection, or by its gid if it is prepared, and so has
--- no connection. All are NULL for none. Called by tenant.idempotency_look_up_row, tenant.idempotency_begin_row and
--- tenant.idempotency_operator_release_row.
+-- no connection. All are NULL for none. Called by tenant.idempotency_look_up_row, tenant.idempotency_begin_row,
+-- tenant.idempotency_operator_release_row and tenant.idempotency_evict_row.
 CREATE OR REPLACE FUNCTION tenant.idempotency_holder(
     p_lock bigint,
     OUT pid integer, OUT gid text, OUT application text,

@@ -60,7 +60,8 @@ BEGIN ATOMIC
     FROM pg_proc p
     WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
       AND p.proname IN (
-          'idempotency_inspect', 'idempotency_list', 'idempotency_operation_key', 'idempotency_operator_release', 'idempotency_overview'
+          'idempotency_erase', 'idempotency_evict', 'idempotency_inspect', 'idempotency_list', 'idempotency_operation_key',
+          'idempotency_operator_release', 'idempotency_overview'
       )
       AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
 END;

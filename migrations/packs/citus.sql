@@ -263,7 +263,8 @@ BEGIN
         SELECT p.oid FROM pg_proc p
         WHERE p.pronamespace = v_schema
           AND p.proname IN (
-              'idempotency_holder', 'idempotency_in_time', 'idempotency_insert_record', 'idempotency_lock_id', 'idempotency_may_take_over',
+              'idempotency_erase_content', 'idempotency_erased_error', 'idempotency_holder', 'idempotency_in_time',
+              'idempotency_insert_record', 'idempotency_is_erased', 'idempotency_lock_id', 'idempotency_may_take_over',
               'idempotency_milliseconds_until', 'idempotency_needs_primary', 'idempotency_needs_type', 'idempotency_resource_id',
               'idempotency_resource_type', 'idempotency_same_request', 'idempotency_seed', 'idempotency_state'
           )

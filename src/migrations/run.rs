@@ -120,10 +120,10 @@ pub async fn grant(client: &Client, schema: &Schema, role: &str) -> Result<(), M
     execute(client, &grant_sql(schema, role)).await
 }
 
-/// Grants an operator's role the functions that find a stuck key and release it, and show how the tables are: `tenant.idempotency_list`,
-/// `tenant.idempotency_inspect`, `tenant.idempotency_operation_key`, `tenant.idempotency_operator_release` and `tenant.idempotency_overview`; and no
-/// right on a table. Idempotent: a role that has them changes nothing. Several servers
-/// may grant at once. `docs/operations.md` shows the functions.
+/// Grants an operator's role the functions that find a stuck key and release it, erase what records hold, and show how the tables are:
+/// `tenant.idempotency_list`, `tenant.idempotency_inspect`, `tenant.idempotency_operation_key`, `tenant.idempotency_operator_release`,
+/// `tenant.idempotency_evict`, `tenant.idempotency_erase` and `tenant.idempotency_overview`; and no right on a table. Idempotent: a role that
+/// has them changes nothing. Several servers may grant at once. `docs/operations.md` shows the functions.
 ///
 /// # Errors
 ///

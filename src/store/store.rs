@@ -28,7 +28,7 @@ use crate::{
 ///   step, never a look-up followed by an insert.
 /// - **Fencing.** Only the token that holds the reservation can complete, extend, release or abandon it. Any other
 ///   token changes nothing, and the outcome says so.
-/// - **A completed record is final.** Nothing changes or deletes it until it expires.
+/// - **A completed record is final.** Nothing but an operator changes or deletes it until it expires.
 /// - **An unknown outcome is not run again.** An abandoned reservation is taken over for reconciliation, or not at all.
 /// - **An expired record counts as absent**, even before it is swept. The next claim replaces it.
 /// - **One clock**, the store's own, decides leases and expiry.

@@ -9,6 +9,7 @@ mod degradation;
 mod deliveries;
 mod duplicates;
 mod error_outcomes;
+mod evicted;
 mod expired_keys;
 mod expires;
 mod final_errors;

@@ -9,9 +9,10 @@ use crate::prelude::*;
 /// The routines that the API's role cannot call: the owner's and the operators'. Without `idempotency_`.
 const OWNERS: &str = "\
     adapt begin_comparing begin_mirroring begin_move check_partitioning compare_batch compare_changes copy_batch \
-    drop_before empty_changes end_move functions_of grant grant_operator id_type inspect key_id list lock_move make_next \
+    drop_before empty_changes end_move erase erase_content erase_row erased_error evict evict_row functions_of grant grant_operator \
+    how_to_end id_type inspect is_erased key_id list lock_move make_next \
     mirrors missing_grants missing_operator_grants missing_references move_step move_to_partitions needs_sight node \
-    operation_key operator_release operator_release_row overview owner partition partitions register_resource revoke_all run_grants \
+    operation_key operator_release operator_release_row overview owner partition partitions reason register_resource revoke_all run_grants \
     see stop_moving sweep_more switch_tables unregistered uuidv8 validate write_mirror write_statements";
 
 const PAGE: &str = include_str!("../../../docs/database.md");
@@ -118,6 +119,8 @@ async fn are_verified_and_too_many_are_found() {
         ("INSERT", "table tenant.idempotency_audit", API_ROLE),
         ("EXECUTE", "routine tenant.idempotency_operator_release", API_ROLE),
         ("EXECUTE", "routine tenant.idempotency_list", API_LOGIN),
+        ("EXECUTE", "routine tenant.idempotency_evict", API_ROLE),
+        ("EXECUTE", "routine tenant.idempotency_erase", API_LOGIN),
     ] {
         owner.batch_execute(&format!("GRANT {privilege} ON {object} TO {role}")).await.expect("a right");
         let wrong = SetupProblem::ExcessPrivilege {

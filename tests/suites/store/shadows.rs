@@ -174,7 +174,8 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
     acquire(&store, &claim(user, key)).await;
     for key in [key.to_string(), "order-17".to_owned()] {
         let statement = format!(
-            "SELECT tenant.idempotency_list(), tenant.idempotency_overview(), tenant.idempotency_inspect('{key}', '{user}'), tenant.idempotency_operator_release('{key}', '{user}', NULL)"
+            "SELECT tenant.idempotency_list(), tenant.idempotency_overview(), tenant.idempotency_inspect('{key}', '{user}'), tenant.idempotency_operator_release('{key}', '{user}', NULL),
+             tenant.idempotency_evict('{key}', '{user}', NULL), tenant.idempotency_erase('{user}')"
         );
         operator.batch_execute(&statement).await.expect("the operator's functions");
     }

@@ -106,7 +106,10 @@ impl Inspected {
                 ("next", "nothing".to_owned()),
             ],
             State::NotStored => [
-                ("not_stored", format!("the call has succeeded{}; its response was too large", self.created())),
+                (
+                    "not_stored",
+                    format!("the call has succeeded{}; its response was too large, or was erased", self.created()),
+                ),
                 ("a retry", format!("is refused with IDEMPOTENCY_RESPONSE_NOT_STORED{}", for_now())),
                 ("next", "nothing, or raise max_response_bytes".to_owned()),
             ],

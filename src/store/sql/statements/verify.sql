@@ -126,7 +126,8 @@ CROSS JOIN aclexplode(o.rights) a
 WHERE a.grantee = 0
    OR a.grantee <> o.owner
   AND (a.privilege_type = 'TRUNCATE'
-       OR o.object IN ('idempotency_audit', 'idempotency_inspect', 'idempotency_list', 'idempotency_operator_release'))
+       OR o.object IN ('idempotency_audit', 'idempotency_erase', 'idempotency_evict', 'idempotency_inspect', 'idempotency_list',
+                       'idempotency_operator_release'))
   AND NOT EXISTS (SELECT FROM pg_roles s WHERE s.rolname = current_user AND s.rolsuper)
   AND pg_has_role(a.grantee, 'USAGE')
 UNION ALL

@@ -53,6 +53,46 @@ impl Operated {
         (row.get("outcome"), row.get("holder_pid"))
     }
 
+    /// Evicts a record, and returns the outcome and the hint.
+    pub(super) async fn evict(&self, claim: &Claim, token: Option<Uuid>, run_again: bool) -> (String, String) {
+        let [key, user] = texts(claim);
+        let evict = "SELECT * FROM tenant.idempotency_evict($1, $2, $3, p_reason => 'a ticket', p_run_again => $4)";
+        let parameters: Parameters<'_> =
+            &[(&key, Type::TEXT), (&user, Type::TEXT), (&token, Type::UUID), (&run_again, Type::BOOL)];
+        let row = self.operator.query_typed_one(evict, parameters).await.expect("an answer");
+        (row.get("outcome"), row.get("hint"))
+    }
+
+    /// Erases a page of a user's records. Returns how many were erased, how many remain, and where the next page begins.
+    pub(super) async fn erase(&self, user: Uuid, batch: i32, reached: Option<Uuid>) -> (i64, i64, Option<Uuid>) {
+        let erase = "SELECT * FROM tenant.idempotency_erase($1::uuid::text, NULL, 'a ticket', $2, $3)";
+        let parameters: Parameters<'_> = &[(&user, Type::UUID), (&batch, Type::INT4), (&reached, Type::UUID)];
+        let row = self.operator.query_typed_one(erase, parameters).await.expect("an answer");
+        (row.get("erased"), row.get("remaining"), row.get("reached"))
+    }
+
+    /// The number of rows of the layer's tables that have this text, as letters or as bytes.
+    pub(super) async fn rows_with(&self, text: &str) -> i64 {
+        let tables = "SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = 'tenant'::regnamespace
+                      AND c.relkind = 'r' AND starts_with(c.relname, 'idempotency_')";
+        let mut rows = 0;
+        for table in values::<String>(&self.superuser, tables).await {
+            let found = "strpos(t::text, $1) + strpos(t::text, encode(convert_to($1, 'UTF8'), 'hex')) > 0";
+            let count = format!("SELECT count(*) FROM {table} t WHERE {found}");
+            let count = self.superuser.query_typed_one(&count, &[(&text, Type::TEXT)]).await.expect("the count");
+            rows += count.get::<_, i64>(0);
+        }
+        rows
+    }
+
+    /// Changes a column of a key's row, as time or another program does.
+    pub(super) async fn set(&self, claim: &Claim, to: &str) {
+        let [key, user] = texts(claim);
+        let set =
+            format!("UPDATE tenant.idempotency_keys SET {to} WHERE idempotency_key = '{key}' AND user_id = '{user}'");
+        assert_eq!(self.superuser.execute(&set, &[]).await.expect("a change"), 1, "{to}");
+    }
+
     /// The lines of the audit, oldest first.
     pub(super) async fn audit(&self) -> Vec<String> {
         let select = "SELECT concat_ws(' ', operator, action, state, outcome, reason) FROM tenant.idempotency_audit ORDER BY happened";

@@ -37,6 +37,8 @@ async fn have_no_other_right() {
         "UPDATE tenant.idempotency_audit SET reason = ''",
         "INSERT INTO tenant.idempotency_audit (action, idempotency_key, user_id, state)
          VALUES ('inspect', gen_random_uuid(), gen_random_uuid(), '')",
+        "SELECT tenant.idempotency_evict_row(gen_random_uuid(), gen_random_uuid(), NULL, false)",
+        "SELECT tenant.idempotency_erase_row(gen_random_uuid(), 1, NULL)",
         "SELECT tenant.idempotency_seed()",
         "CALL tenant.idempotency_sweep(1, NULL)",
         "SELECT tenant.idempotency_grant_operator('public')",
@@ -50,8 +52,8 @@ async fn have_no_other_right() {
          AND has_function_privilege('{OPERATOR}', p.oid, 'EXECUTE') ORDER BY 1"
     );
     let granted: Vec<String> = values(&operated.superuser, &granted).await;
-    let own =
-        ["inspect", "list", "operation_key", "operator_release", "overview"].map(|name| format!("idempotency_{name}"));
+    let own = ["erase", "evict", "inspect", "list", "operation_key", "operator_release", "overview"]
+        .map(|name| format!("idempotency_{name}"));
     assert_eq!(granted, own);
 
     // No other role may call these functions, not even the API's.
@@ -59,6 +61,8 @@ async fn have_no_other_right() {
     for statement in [
         "SELECT tenant.idempotency_inspect('a', 'b')",
         "SELECT tenant.idempotency_operator_release('a', 'b', NULL)",
+        "SELECT tenant.idempotency_evict('a', 'b', NULL)",
+        "SELECT tenant.idempotency_erase('b')",
         "SELECT tenant.idempotency_list()",
         "SELECT tenant.idempotency_overview()",
         "SELECT FROM tenant.idempotency_audit",
@@ -80,7 +84,9 @@ async fn leave_the_settings_of_their_transaction_as_they_were() {
         "SET LOCAL idempotency.owner = 'mine'; SET LOCAL app.current_user_id = 'too';
              SELECT tenant.idempotency_list(); SELECT tenant.idempotency_overview();
              SELECT tenant.idempotency_inspect('{key}', '{user}');
-             SELECT tenant.idempotency_operator_release('{key}', '{user}', NULL);"
+             SELECT tenant.idempotency_operator_release('{key}', '{user}', NULL);
+             SELECT tenant.idempotency_evict('{key}', '{user}', NULL);
+             SELECT tenant.idempotency_erase('{user}');"
     );
     transaction.batch_execute(&sql).await.expect("the operator's functions");
     let left = "SELECT concat(current_setting('idempotency.owner'), ' ', current_setting('app.current_user_id'),

@@ -188,17 +188,26 @@ async fn operated(store: &PostgresStore, owner: &Client) {
     let (key, user) = (Uuid::new_v4(), Uuid::new_v4());
     let stuck = Claim { lease: Duration::ZERO, ..claim(user, key) };
     acquire(store, &stuck).await;
+    let [done, other] = [user, Uuid::new_v4()].map(|user| Claim { resource_type: None, ..claim(user, Uuid::new_v4()) });
+    for ended in [&done, &other] {
+        complete(store, ended, &completion("done")).await;
+    }
     let calls = format!(
         "BEGIN READ WRITE;
          DO $calls$ BEGIN
              ASSERT EXISTS (SELECT FROM tenant.idempotency_list() s WHERE s.key_id = '{key}' AND s.state = 'abandoned'), 'stuck';
              ASSERT (SELECT i.state = 'abandoned' FROM tenant.idempotency_inspect('{key}', '{user}') i), 'inspected';
              ASSERT (SELECT r.outcome = 'released' FROM tenant.idempotency_operator_release('{key}', '{user}', '{token}') r), 'released';
+             ASSERT (SELECT e.outcome = 'evicted' FROM tenant.idempotency_evict('{done}', '{user}', '{done_token}') e), 'evicted';
+             ASSERT (SELECT e.erased = 1 FROM tenant.idempotency_erase('{other}') e), 'erased';
              ASSERT tenant.idempotency_owner('acme', 'auth0|5f7c8ec7') = '7b8d9269-fc10-8469-a92d-24a45e6154cc', 'the owner';
              ASSERT tenant.idempotency_limit_idle(3000.5) = '3000500ms', tenant.idempotency_limit_idle(3000.5);
          END $calls$;
          COMMIT",
         token = stuck.reservation.token,
+        done = done.reservation.key.as_uuid(),
+        done_token = done.reservation.token,
+        other = other.reservation.owner.as_uuid(),
     );
     owner.batch_execute(&calls).await.expect("the operators' functions");
 }
