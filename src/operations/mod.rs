@@ -22,7 +22,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `builder` | [`OperationServiceBuilder`], the settings |
-//! | `service` | [`OperationService`], the two procedures |
+//! | `service` | [`OperationService`], its procedures |
 //! | `question` | a caller's question for a key, and its answer at the moment |
 //! | `wait`, `shared_question` | waiting for the end of a call, or of the work behind it; the question of all requests that wait for one key |
 //! | `message` | the answer as a message |
