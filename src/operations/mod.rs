@@ -34,4 +34,6 @@ mod service;
 mod shared_question;
 mod wait;
 
+#[cfg(feature = "testing")]
+pub(crate) use self::service::DESCRIBE;
 pub use self::{builder::OperationServiceBuilder, service::OperationService};

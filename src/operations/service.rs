@@ -22,7 +22,7 @@ use crate::{
     telemetry::ProcedureTelemetry,
 };
 
-const DESCRIBE: &str = "/idempotency.v1.OperationService/DescribeProcedure";
+pub(crate) const DESCRIBE: &str = "/idempotency.v1.OperationService/DescribeProcedure";
 const GET: &str = "/idempotency.v1.OperationService/GetOperation";
 const WAIT: &str = "/idempotency.v1.OperationService/WaitOperation";
 
