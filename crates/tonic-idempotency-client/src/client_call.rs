@@ -25,7 +25,7 @@ use crate::{
     },
     known_procedure::KnownProcedure,
     peer::Peer,
-    permission::{Demand, Permission, Standing, Unsent},
+    permission::{Demand, Permission, SendRefusal, Standing},
     settings::Attempts,
     shared::Shared,
     telemetry::{End, Telemetry},
@@ -43,7 +43,7 @@ pub(crate) struct ClientCall<S> {
     /// Whether the process that wrote it down has seen that its server has the layer.
     pub(crate) was_protected: bool,
     /// Why it was not sent, or not sent again.
-    pub(crate) unsent: Option<Unsent>,
+    pub(crate) unsent: Option<SendRefusal>,
     /// The time after which a second attempt is made beside the first.
     pub(crate) hedge_after: Option<Duration>,
     pub(crate) message: Bytes,
@@ -102,7 +102,7 @@ where
         if entry.protection != Protection::Waived
             && let Err(unsent) = self.admitted(!self.was_sent).await
         {
-            if matches!(unsent, Unsent::Unprotected) && !self.was_sent {
+            if matches!(unsent, SendRefusal::Unprotected) && !self.was_sent {
                 held.end_if_alone();
                 return self.refused(unsent.status());
             }
@@ -244,15 +244,15 @@ where
 
     /// Waits until the attempt that is due may be sent. As long as the server does not say so, it is asked again in the place of further
     /// attempts.
-    async fn admitted(&mut self, is_first: bool) -> Result<(), Unsent> {
+    async fn admitted(&mut self, is_first: bool) -> Result<(), SendRefusal> {
         loop {
             let Err(unsent) = self.asked(is_first).await else { return Ok(()) };
             self.attempts.withhold();
             let next = match &unsent {
-                Unsent::Refused => None,
-                Unsent::Unanswered(answer) => self.attempts.next(answer.verdict, &self.shared.settings),
-                Unsent::Unprotected => {
-                    self.unsent = Some(Unsent::Unprotected);
+                SendRefusal::Unshown => None,
+                SendRefusal::Unanswered(answer) => self.attempts.next(answer.verdict, &self.shared.settings),
+                SendRefusal::Unprotected => {
+                    self.unsent = Some(SendRefusal::Unprotected);
                     self.procedure().is_not_protected(self.head.procedure());
                     None
                 }
@@ -265,10 +265,10 @@ where
     }
 
     /// Asks the server, if that is necessary, whether it protects the procedure, so that an attempt may be sent.
-    async fn asked(&self, is_first: bool) -> Result<(), Unsent> {
+    async fn asked(&self, is_first: bool) -> Result<(), SendRefusal> {
         let if_untold = match self.permission(is_first) {
             Permission::Granted => return Ok(()),
-            Permission::Refused => return Err(Unsent::Refused),
+            Permission::Refused => return Err(SendRefusal::Unshown),
             Permission::ToBeAsked { if_untold } => if_untold,
         };
         let sent = self.peer.send(ProcedureQuestion::request(&self.head));
@@ -321,7 +321,7 @@ where
     }
 
     /// Returns the error of an operation that was not sent to a server which may lack the layer.
-    fn unsent(mut self, unsent: Unsent) -> Result<Response<ResponseBody<B>>, BoxError> {
+    fn unsent(mut self, unsent: SendRefusal) -> Result<Response<ResponseBody<B>>, BoxError> {
         self.unsent = Some(unsent.clone());
         self.not_sent(unsent.status())
     }
@@ -358,9 +358,9 @@ where
             let answered = (self.attempts.made() > 0).then(|| answer.given_up()).flatten();
             let given_up = answered.max(self.attempts.given_up());
             let (is_stuck, reason) = match &self.unsent {
-                Some(Unsent::Unanswered(answer)) => (answer.is_stuck, answer.reason.clone()),
-                Some(Unsent::Unprotected) => (true, UNPROTECTED.to_owned()),
-                Some(Unsent::Refused) | None => (answer.is_stuck(), answer.reason()),
+                Some(SendRefusal::Unanswered(answer)) => (answer.is_stuck, answer.reason.clone()),
+                Some(SendRefusal::Unprotected) => (true, UNPROTECTED.to_owned()),
+                Some(SendRefusal::Unshown) | None => (answer.is_stuck(), answer.reason()),
             };
             let unresolved = Unresolved {
                 attempts: self.attempts.made(),
@@ -369,7 +369,7 @@ where
                 given_up,
                 is_stuck,
                 reason,
-                unprotected: matches!(self.unsent, Some(Unsent::Unprotected)),
+                unprotected: matches!(self.unsent, Some(SendRefusal::Unprotected)),
             };
             let mut status = answer.into_status();
             self.note(End::Unresolved(status.code()));

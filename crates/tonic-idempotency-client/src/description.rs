@@ -15,7 +15,7 @@ use crate::{
     attempt::AttemptOutcome,
     head::Head,
     operation_service,
-    permission::{Unanswered, Unsent},
+    permission::{MissingDescription, SendRefusal},
     request_body::HEAD,
     verdict::{Others, STATUS, Verdict},
 };
@@ -29,7 +29,7 @@ pub(crate) enum Description {
     /// It protects the procedure.
     Protected,
     /// There is no answer for now.
-    Unanswered(Unanswered),
+    Unanswered(MissingDescription),
     /// It does not protect the procedure.
     Unprotected,
     /// It cannot tell.
@@ -38,13 +38,13 @@ pub(crate) enum Description {
 
 impl Description {
     /// Returns whether the attempt may be sent, for which the server was asked.
-    pub(crate) fn permits(self, if_untold: bool) -> Result<(), Unsent> {
+    pub(crate) fn permits(self, if_untold: bool) -> Result<(), SendRefusal> {
         match self {
             Self::Protected => Ok(()),
             Self::Untold if if_untold => Ok(()),
-            Self::Untold => Err(Unsent::Refused),
-            Self::Unprotected => Err(Unsent::Unprotected),
-            Self::Unanswered(answer) => Err(Unsent::Unanswered(answer)),
+            Self::Untold => Err(SendRefusal::Unshown),
+            Self::Unprotected => Err(SendRefusal::Unprotected),
+            Self::Unanswered(answer) => Err(SendRefusal::Unanswered(answer)),
         }
     }
 
@@ -74,13 +74,13 @@ impl From<AttemptOutcome> for Description {
     }
 }
 
-fn unanswered(answer: &AttemptOutcome, status: Status) -> Unanswered {
+fn unanswered(answer: &AttemptOutcome, status: Status) -> MissingDescription {
     let (verdict, is_stuck) = match answer.verdict(Others::None) {
         verdict @ (Verdict::Again(_) | Verdict::Late) => (verdict, answer.is_unauthenticated()),
         Verdict::Running(after) => (Verdict::Again(after), false),
         Verdict::Ended | Verdict::Unknown => (Verdict::Again(None), true),
     };
-    Unanswered { is_stuck, reason: answer.reason(), status, verdict }
+    MissingDescription { is_stuck, reason: answer.reason(), status, verdict }
 }
 
 /// Whether a success has the description of a procedure: one has the mode in any case.

@@ -47,18 +47,18 @@ pub(crate) enum Standing {
 
 /// Why an attempt is not sent.
 #[derive(Clone, Debug)]
-pub(crate) enum Unsent {
+pub(crate) enum SendRefusal {
     /// The server may lack the layer, and cannot tell.
-    Refused,
+    Unshown,
     /// The server has not said whether it protects the procedure.
-    Unanswered(Unanswered),
+    Unanswered(MissingDescription),
     /// The server says that it does not protect the procedure.
     Unprotected,
 }
 
 /// An answer that does not say whether a server protects a procedure.
 #[derive(Clone, Debug)]
-pub(crate) struct Unanswered {
+pub(crate) struct MissingDescription {
     /// Whether another answer is to be expected only after a change of the server or of its surroundings.
     pub(crate) is_stuck: bool,
     /// The answer, named for the log.
@@ -80,15 +80,15 @@ impl Permission {
     }
 }
 
-impl Unsent {
+impl SendRefusal {
     /// Returns the status of a call whose first attempt is not sent.
     pub(crate) fn status(self) -> Status {
         match self {
-            Self::Refused => Status::failed_precondition(
+            Self::Unshown => Status::failed_precondition(
                 "the call was not sent again: its server may lack the layer, and run it twice, as its last success had no idempotency-status, \
                  or as the journal requires an answer that shows the layer",
             ),
-            Self::Unanswered(Unanswered { status, .. }) => {
+            Self::Unanswered(MissingDescription { status, .. }) => {
                 let message = status.message();
                 let told = format!(
                     "the call was not sent: its server has not said whether it protects the procedure: {message}"

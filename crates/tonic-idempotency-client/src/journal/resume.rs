@@ -24,7 +24,7 @@ use crate::{
     description::{Description, ProcedureQuestion},
     expiry::Expiry,
     head::Head,
-    permission::{Permission, Unanswered, Unsent},
+    permission::{MissingDescription, Permission, SendRefusal},
     request_body::HEAD,
     telemetry::resumed,
     verdict::{Others, Verdict},
@@ -110,10 +110,10 @@ where
     let mut service = service;
     match asked(journal, &entry, &held, &mut service).await {
         Ok(()) => {}
-        Err(Unsent::Refused | Unsent::Unprotected) => {
+        Err(SendRefusal::Unshown | SendRefusal::Unprotected) => {
             return Some(end(journal, held, slot, entry, EntryOutcome::Failed(without_protection())).await);
         }
-        Err(Unsent::Unanswered(answer)) => return Some(unanswered(journal, held, slot, &entry, answer)),
+        Err(SendRefusal::Unanswered(answer)) => return Some(unanswered(journal, held, slot, &entry, answer)),
     }
     if let Err(error) = held.use_waiver(&entry).await {
         held.put_back();
@@ -201,7 +201,7 @@ async fn tell(journal: &Inner, resumed: &Resumed) -> Telling {
 }
 
 /// Asks the server, if the journal requires it, whether it protects the procedure of an entry.
-async fn asked<S, B>(journal: &Inner, entry: &Entry, held: &HeldEntry, service: &mut S) -> Result<(), Unsent>
+async fn asked<S, B>(journal: &Inner, entry: &Entry, held: &HeldEntry, service: &mut S) -> Result<(), SendRefusal>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
@@ -210,7 +210,7 @@ where
 {
     let if_untold = match journal.permission(entry) {
         Permission::Granted => return Ok(()),
-        Permission::Refused => return Err(Unsent::Refused),
+        Permission::Refused => return Err(SendRefusal::Unshown),
         Permission::ToBeAsked { if_untold } => if_untold,
     };
     let question = journal.question(&entry.procedure);
@@ -234,8 +234,8 @@ where
 }
 
 /// Leaves an entry whose server has not said whether it protects the procedure.
-fn unanswered(journal: &Inner, held: HeldEntry, slot: Slot, entry: &Entry, answer: Unanswered) -> Resumed {
-    let Unanswered { is_stuck, reason, status, .. } = answer;
+fn unanswered(journal: &Inner, held: HeldEntry, slot: Slot, entry: &Entry, answer: MissingDescription) -> Resumed {
+    let MissingDescription { is_stuck, reason, status, .. } = answer;
     resumed(&entry.procedure, "unresolved");
     if status.code() == Code::Unauthenticated {
         journal.tell_of_credentials(&entry.procedure);
