@@ -121,8 +121,12 @@ impl IdempotencyLayer {
 
     /// Returns the procedure or operation with this path, if it takes keys.
     pub(crate) fn procedure(&self, path: &str) -> Option<&Procedure> {
-        let protected = self.shared.procedures.get(path).map(|protected| &*protected.procedure);
-        protected.or_else(|| self.shared.operations.get(path).map(|operation| &**operation))
+        self.protected(path).or_else(|| self.shared.operations.get(path).map(|operation| &**operation))
+    }
+
+    /// Returns the procedure with this path, if the layer protects its calls.
+    pub(crate) fn protected(&self, path: &str) -> Option<&Procedure> {
+        self.shared.procedures.get(path).map(|protected| &*protected.procedure)
     }
 
     /// Returns a declared operation, and the descriptors.

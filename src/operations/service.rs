@@ -1,4 +1,4 @@
-//! The two procedures by which callers look up their calls, and wait for their ends.
+//! The procedures by which callers look up their calls, wait for their ends, and ask for the policies of a procedure.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,14 +13,16 @@ use crate::{
     engine::shared::state::Engine,
     key::{IdempotencyKey, KeyFormat},
     layer::route::KnownCaller,
+    policy,
     proto::v1::{
-        GetOperationRequest, Operation, Until, WaitOperationRequest,
+        DescribeProcedureRequest, GetOperationRequest, Operation, Procedure, Until, WaitOperationRequest,
         operation_service_server::OperationService as Service,
     },
     rejection::Rejection,
     telemetry::ProcedureTelemetry,
 };
 
+pub(crate) const DESCRIBE: &str = "/idempotency.v1.OperationService/DescribeProcedure";
 const GET: &str = "/idempotency.v1.OperationService/GetOperation";
 const WAIT: &str = "/idempotency.v1.OperationService/WaitOperation";
 
@@ -36,6 +38,8 @@ const WAIT: &str = "/idempotency.v1.OperationService/WaitOperation";
 /// | beyond a limit of requests in flight, or that wait | `UNAVAILABLE` or `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED` |
 /// | that waits during a shutdown of the layer | `UNAVAILABLE`, `IDEMPOTENCY_SHUTTING_DOWN` |
 /// | while the store cannot be asked, or fails | as a call ([`StoreErrorKind`](crate::store::StoreErrorKind)) |
+/// | for the policies of a procedure that the layer does not protect, whether or not the server has it | `NOT_FOUND` |
+/// | for those of a procedure that it protects | a `Procedure`, with each policy that has an effect |
 /// | any other | an `Operation` |
 ///
 /// A key is a UUID in any of its forms, or any other text of 1–255 visible ASCII characters, as with
@@ -50,14 +54,16 @@ pub struct OperationService {
 
 /// The telemetry of each procedure.
 struct Telemetry {
+    describe: ProcedureTelemetry,
     get: ProcedureTelemetry,
     wait: ProcedureTelemetry,
 }
 
 impl OperationService {
     pub(super) fn new(layer: IdempotencyLayer, waiting: WaitLimits) -> Self {
-        let [get, wait] = [GET, WAIT].map(|path| ProcedureTelemetry::new(path.into()));
-        Self { layer, waiting, questions: Arc::default(), telemetry: Arc::new(Telemetry { get, wait }) }
+        let [describe, get, wait] = [DESCRIBE, GET, WAIT].map(|path| ProcedureTelemetry::new(path.into()));
+        let telemetry = Arc::new(Telemetry { describe, get, wait });
+        Self { layer, waiting, questions: Arc::default(), telemetry }
     }
 
     fn engine(&self) -> Result<&Arc<Engine>, Status> {
@@ -108,6 +114,25 @@ impl Service for OperationService {
         let known = self.waiting.wait(&question, &self.questions, until, deadline).await?;
         Ok(Response::new(operation(key, &known)))
     }
+
+    async fn describe_procedure(
+        &self,
+        request: Request<DescribeProcedureRequest>,
+    ) -> Result<Response<Procedure>, Status> {
+        let telemetry = &self.telemetry.describe;
+        let KnownCaller { owner, .. } = self.caller(&request, telemetry)?;
+        let _admitted = self.engine()?.admission.admit(Some(owner)).map_err(|limit| limit.reject(telemetry))?;
+        let path = policy::path(request.into_inner().procedure);
+        let procedure = self.layer.protected(&path).ok_or_else(unprotected)?;
+        Ok(Response::new(procedure.describe()))
+    }
+}
+
+/// The answer for a procedure that the layer does not protect.
+fn unprotected() -> Status {
+    Status::not_found(
+        "the idempotency layer of this server does not protect the procedure: opt it in with the option (idempotency.v1.procedure), or in code",
+    )
 }
 
 /// Reads the key of a request.

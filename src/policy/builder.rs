@@ -35,6 +35,11 @@ macro_rules! choice {
     (check $path:ident $name:ident { $($value:ident),* } of $set:expr) => {
         $set
     };
+    (write $type:ident { $($value:ident),* } of $set:expr) => {
+        match $set {
+            $($type::$value => v1::$type::$value.into(),)*
+        }
+    };
 }
 
 /// A row whose value is more than zero, and at most the second duration. The first one is the default.
@@ -56,6 +61,9 @@ macro_rules! duration {
             }
             duration => duration,
         }
+    };
+    (write $type:ident { $default:expr, $most:expr } of $set:expr) => {
+        prost_types::Duration::try_from($set).ok()
     };
 }
 
@@ -123,6 +131,16 @@ macro_rules! settings {
 
             fn over(self, other: Self) -> Self {
                 Self { $($name: self.$name.or(other.$name),)* }
+            }
+        }
+
+        impl Policies {
+            /// Writes the policies as a procedure's option, without the final errors.
+            pub(super) fn write(&self) -> v1::Procedure {
+                v1::Procedure {
+                    $($name: $kind!(write $type $values of self.$name),)*
+                    ..v1::Procedure::default()
+                }
             }
         }
 

@@ -50,6 +50,11 @@ impl FinalErrors {
         self.codes & bit(code) != 0
     }
 
+    /// Returns the codes, in the order of their numbers.
+    pub(super) fn codes(&self) -> impl Iterator<Item = Code> {
+        (0..=16).map(Code::from_i32).filter(|code| self.contains(*code))
+    }
+
     /// Returns whether no error is final.
     pub fn is_empty(&self) -> bool {
         *self == Self::NONE
@@ -58,7 +63,7 @@ impl FinalErrors {
 
 impl fmt::Debug for FinalErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries((0..=16).map(Code::from_i32).filter(|code| self.contains(*code))).finish()
+        f.debug_set().entries(self.codes()).finish()
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod authorizer;
 mod builder;
+mod describe;
 mod encoded;
 mod error;
 mod field;

@@ -64,9 +64,14 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     let invalid = |why: String| ProcedureError::InvalidOption { procedure: path.clone(), why };
     let message = value.as_message().ok_or_else(|| invalid("not a message".to_owned()))?;
     let option: v1::Procedure = message.transcode_to().map_err(|error| invalid(error.to_string()))?;
+    of_option(&path, option)
+}
 
-    let mut procedure = Procedure::builder(path.clone());
-    procedure.settings = ProcedureSettings::read(&path, &option)?;
+/// Converts the option of the procedure with this path.
+pub(super) fn of_option(path: &str, option: v1::Procedure) -> Result<ProcedureBuilder, ProcedureError> {
+    let invalid = |why: &str| ProcedureError::InvalidOption { procedure: path.to_owned(), why: why.to_owned() };
+    let mut procedure = Procedure::builder(path);
+    procedure.settings = ProcedureSettings::read(path, &option)?;
     if let Some(creates) = option.creates {
         procedure = match creates.untracked {
             true => procedure.creates_untracked(creates.resource_type, creates.id_field),
@@ -75,7 +80,7 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     }
     procedure.key_field = Some(option.key_field).filter(|field| !field.is_empty());
     procedure.final_errors =
-        final_errors(&option.final_errors).map_err(|()| invalid("unknown value in final_errors".to_owned()))?;
+        final_errors(&option.final_errors).map_err(|()| invalid("unknown value in final_errors"))?;
     procedure.ignore = option.ignore;
     procedure.redact = option.redact;
     procedure.redact_errors = option.redact_error_details;

@@ -52,7 +52,8 @@ use crate::{
 /// | [`set_store_available`](Self::set_store_available) | the layer cannot reach the store |
 ///
 /// The next calls are those that reach the [channel](Self::channel) next, whatever client makes them. One thing happens to each, in the
-/// order in which the test has asked for them.
+/// order in which the test has asked for them. The question of a client whether the layer protects a procedure is always answered, and is
+/// no call.
 pub struct Harness<S = MemoryStore> {
     pub(super) server: Arc<Server>,
     store: Arc<RememberingStore<S>>,

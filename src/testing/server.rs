@@ -16,6 +16,8 @@ use tower_service::Service;
 use super::{lock, process::Process};
 use crate::{
     IdempotencyLayer,
+    operations::{DESCRIBE, OperationService},
+    proto::v1::operation_service_server::OperationServiceServer,
     rejection::{Reason, Rejection},
 };
 
@@ -37,6 +39,8 @@ type Start = dyn Fn(Process) -> Result<RunningProcess, String> + Send + Sync;
 pub(super) struct RunningProcess {
     pub(super) process: Process,
     pub(super) layer: IdempotencyLayer,
+    /// Tells a client whether the layer protects a procedure.
+    operations: OperationServiceServer<OperationService>,
     service: Arc<dyn DynService>,
 }
 
@@ -47,7 +51,7 @@ impl RunningProcess {
         S::Error: Into<StdError>,
         S::Future: Send,
     {
-        Self { process, layer, service: Arc::new(Mutex::new(service)) }
+        Self { operations: layer.operations().build(), process, layer, service: Arc::new(Mutex::new(service)) }
     }
 }
 
@@ -131,6 +135,10 @@ impl Server {
         self: Arc<Self>,
         mut request: Request<Body>,
     ) -> Option<Result<Response<Body>, StdError>> {
+        if request.uri().path() == DESCRIBE {
+            let RunningProcess { process, mut operations, .. } = self.running();
+            return process.answer(async { operations.call(request).await.map_err(Into::into) }).await;
+        }
         let fate = self.next_fate();
         match fate {
             Some(Fate::RequestLost) => return None,

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::Full;
 use prost::Message as _;
 use tokio::time::timeout;
@@ -16,8 +16,8 @@ use crate::{
     attempt::{AttemptOutcome, was_replayed},
     expiry::Expiry,
     head::Head,
+    operation_service,
     peer::DynPeer,
-    request_body::HEAD,
     verdict::{Others, Verdict},
     work_error::WorkError,
 };
@@ -65,8 +65,7 @@ impl AnsweredCall {
             until: Until::WorkEnded.into(),
             timeout: prost_types::Duration::try_from(at_most).ok(),
         };
-        let head = self.head.for_procedure("idempotency.v1.OperationService", "WaitOperation");
-        let request = head.request(body(framed(&asked)));
+        let request = operation_service::request(&self.head, "WaitOperation", &asked);
         let sent = timeout(at_most.saturating_add(self.attempt_timeout), self.peer.send(request));
         let answer = sent.await.unwrap_or(AttemptOutcome::TimedOut);
         match (answer.verdict(Others::None), answer.error()) {
@@ -87,7 +86,8 @@ impl AnsweredCall {
 
     /// Makes the same call again, which is replayed, unless this time has come.
     pub(crate) async fn replay(&self, last: Expiry) -> Look {
-        let request = self.head.attempt(body(self.message.clone()), 1, self.attempt_timeout);
+        let body = Body::new(Full::new(self.message.clone()));
+        let request = self.head.attempt(body, 1, self.attempt_timeout);
         let sent = timeout(self.attempt_timeout, self.peer.send_before(last, request));
         let Some(answer) = sent.await.unwrap_or(Some(AttemptOutcome::TimedOut)) else {
             return Look::Ended(WorkError::KeyExpires);
@@ -136,17 +136,4 @@ fn of_operation(operation: &Operation) -> Look {
         // The call has been answered already, so this is about a different call, or from a different server.
         (State::Unspecified | State::Running | State::Unknown, _) => Look::CannotWait,
     }
-}
-
-fn body(message: Bytes) -> Body {
-    Body::new(Full::new(message))
-}
-
-fn framed(message: &WaitOperationRequest) -> Bytes {
-    let length = message.encoded_len();
-    let mut framed = BytesMut::with_capacity(HEAD + length);
-    framed.put_u8(0);
-    framed.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
-    framed.put_slice(&message.encode_to_vec());
-    framed.freeze()
 }

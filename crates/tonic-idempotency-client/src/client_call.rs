@@ -16,13 +16,16 @@ use crate::{
     BoxError, Delivery, OperationKey, Unresolved,
     answered_call::{AnsweredCall, last_replay_or_untold},
     attempt::{AttemptFuture, AttemptOutcome, ResponseBody, was_replayed},
+    description::{Description, ProcedureQuestion},
     expiry::Expiry,
     head::Head,
     journal::{
         Entry, Journal, Protection,
-        held_entry::{HoldError, behind},
+        held_entry::{HoldError, behind, too_late},
     },
+    known_procedure::KnownProcedure,
     peer::Peer,
+    permission::{Demand, Permission, SendRefusal, Standing},
     settings::Attempts,
     shared::Shared,
     telemetry::{End, Telemetry},
@@ -39,9 +42,13 @@ pub(crate) struct ClientCall<S> {
     pub(crate) in_journal: bool,
     /// Whether the process that wrote it down has seen that its server has the layer.
     pub(crate) was_protected: bool,
+    /// Why it was not sent, or not sent again.
+    pub(crate) unsent: Option<SendRefusal>,
     /// The time after which a second attempt is made beside the first.
     pub(crate) hedge_after: Option<Duration>,
     pub(crate) message: Bytes,
+    /// The number of the procedure.
+    pub(crate) number: usize,
     /// The service that sends further attempts.
     pub(crate) peer: Arc<Peer<S>>,
     pub(crate) shared: Arc<Shared>,
@@ -88,12 +95,19 @@ where
         self.attempts.give_up(held.given_up());
         self.attempts.end_by(held.expires());
         self.was_protected = entry.protection == Protection::Seen;
-        if self.was_sent && entry.protection != Protection::Waived && self.may_not_be_repeated() {
-            return self.not_sent(without_layer());
-        }
         if timeout_at(deadline, held.turn()).await.is_err() {
             held.put_back();
             return self.not_sent(behind());
+        }
+        if entry.protection != Protection::Waived
+            && let Err(unsent) = self.admitted(!self.was_sent).await
+        {
+            if matches!(unsent, SendRefusal::Unprotected) && !self.was_sent {
+                held.end_if_alone();
+                return self.refused(unsent.status());
+            }
+            held.put_back();
+            return self.unsent(unsent);
         }
         let unsent = match timeout_at(deadline, held.use_waiver(&entry)).await {
             Ok(Err(error)) => Some(error.status()),
@@ -104,12 +118,7 @@ where
             held.put_back();
             return self.not_sent(status);
         }
-        let first = service.call(self.request(0));
-        let answer = match self.hedge_after {
-            None => self.bounded(self.attempt(first)).await,
-            Some(after) => self.first_or_second(first, after).await,
-        };
-        let answer = self.until_end(answer).await;
+        let answer = self.all_attempts(&mut service).await;
         if !held.is_alone() {
             self.attempts.give_up(Some(Instant::now()));
         }
@@ -119,6 +128,33 @@ where
             _ => held.leave(entry, &answer, self.attempts.made(), self.attempts.given_up()),
         }
         self.finish_as(verdict, answer)
+    }
+
+    /// Makes all attempts of an operation that the journal has sent before, or another process. The service is ready.
+    pub(crate) async fn resumed(
+        mut self,
+        mut service: S,
+        protection: Protection,
+    ) -> Result<Response<ResponseBody<B>>, BoxError> {
+        if protection != Protection::Waived
+            && let Err(unsent) = self.admitted(false).await
+        {
+            return self.unsent(unsent);
+        }
+        if self.attempts.deadline().has_come() {
+            return self.not_sent(too_late());
+        }
+        let answer = self.all_attempts(&mut service).await;
+        self.finish(answer)
+    }
+
+    async fn all_attempts(&mut self, ready: &mut S) -> AttemptOutcome {
+        let first = ready.call(self.request(0));
+        let answer = match self.hedge_after {
+            None => self.bounded(self.attempt(first)).await,
+            Some(after) => self.first_or_second(first, after).await,
+        };
+        self.until_end(answer).await
     }
 
     async fn first_or_second(&mut self, sent: S::Future, after: Duration) -> AttemptOutcome {
@@ -135,10 +171,10 @@ where
             Either::Left((answer, _)) => return RaceOutcome::of_one(answer),
             Either::Right(((), first)) => first,
         };
-        if self.may_not_be_repeated() || !self.shared.settings.spend() {
-            return RaceOutcome::of_one(first.await);
-        }
-        let second = pin!(self.send(1));
+        let second = pin!(async {
+            let is_sent = self.asked(false).await.is_ok() && self.shared.settings.spend();
+            if is_sent { self.send(1).await } else { None }
+        });
         let beside = Others::UnderWay(self.shared.settings.attempt_timeout);
         let has_ended = |answer: &AttemptOutcome| answer.verdict(beside) == Verdict::Ended;
         match select(first, second).await {
@@ -174,6 +210,9 @@ where
     async fn after(&mut self, mut answer: AttemptOutcome, mut pause: Option<Duration>) -> AttemptOutcome {
         while let Some(time) = pause {
             sleep(time).await;
+            if self.admitted(false).await.is_err() {
+                break;
+            }
             let Some(next) = self.send(self.attempts.before()).await else { break };
             answer = next;
             pause = self.next(&answer);
@@ -183,13 +222,16 @@ where
 
     /// Returns the pause before the next attempt; `None` if there is none.
     pub(crate) fn next(&mut self, answer: &AttemptOutcome) -> Option<Duration> {
-        if let Some(journal) = self.journal()
+        if self.head.key().is_some()
             && let Some(is_protected) = answer.shows_protection()
         {
-            journal.heard(self.head.procedure(), is_protected);
+            self.procedure().heard(self.head.procedure(), is_protected);
+            if let Some(journal) = self.journal() {
+                journal.heard(self.head.procedure(), is_protected);
+            }
         }
         let verdict = match self.verdict(answer) {
-            Verdict::Again(_) | Verdict::Late if self.may_not_be_repeated() => Verdict::Unknown,
+            Verdict::Again(_) | Verdict::Late if self.permission(false) == Permission::Refused => Verdict::Unknown,
             verdict => verdict,
         };
         let pause = self.attempts.next(verdict, &self.shared.settings)?;
@@ -200,19 +242,88 @@ where
         Some(pause)
     }
 
-    /// Returns whether a second attempt might run, as the server may lack the layer.
-    pub(crate) fn may_not_be_repeated(&self) -> bool {
-        let (journal, procedure) = (self.journal(), self.head.procedure());
-        let lacks_protection =
-            || journal.is_some_and(|journal| journal.lacks_protection(procedure)) && !self.was_protected;
-        (self.shared.settings.requires_protection || journal.is_some())
-            && self.head.key().is_some()
-            && (self.peer.is_unprotected(procedure) || lacks_protection())
+    /// Waits until the attempt that is due may be sent. As long as the server does not say so, it is asked again in the place of further
+    /// attempts.
+    async fn admitted(&mut self, is_first: bool) -> Result<(), SendRefusal> {
+        loop {
+            let Err(unsent) = self.asked(is_first).await else { return Ok(()) };
+            self.attempts.withhold();
+            let next = match &unsent {
+                SendRefusal::Unshown => None,
+                SendRefusal::Unanswered(answer) => self.attempts.next(answer.verdict, &self.shared.settings),
+                SendRefusal::Unprotected => {
+                    self.unsent = Some(SendRefusal::Unprotected);
+                    self.procedure().is_not_protected(self.head.procedure());
+                    None
+                }
+            };
+            match next {
+                Some(pause) => sleep(pause).await,
+                None => return Err(unsent),
+            }
+        }
+    }
+
+    /// Asks the server, if that is necessary, whether it protects the procedure, so that an attempt may be sent.
+    async fn asked(&self, is_first: bool) -> Result<(), SendRefusal> {
+        let if_untold = match self.permission(is_first) {
+            Permission::Granted => return Ok(()),
+            Permission::Refused => return Err(SendRefusal::Unshown),
+            Permission::ToBeAsked { if_untold } => if_untold,
+        };
+        let sent = self.peer.send(ProcedureQuestion::request(&self.head));
+        let description = self.bounded(self.procedure().question.ask(sent)).await;
+        if matches!(description, Description::Protected) {
+            self.procedure().is_described();
+            if let Some(journal) = self.journal() {
+                journal.heard(self.head.procedure(), true);
+            }
+        }
+        description.permits(if_untold)
+    }
+
+    /// Returns whether an attempt may be sent, by what is known of the server.
+    fn permission(&self, is_first: bool) -> Permission {
+        if self.head.key().is_none() {
+            return Permission::Granted;
+        }
+        let journal = self.journal();
+        let demand = match journal {
+            Some(journal) if journal.requires_protection() => Demand::Shown,
+            None if !self.shared.settings.requires_protection => Demand::Nothing,
+            _ => Demand::NoneMissing,
+        };
+        let has_shown =
+            || self.was_protected || journal.is_some_and(|journal| journal.has_heard(self.head.procedure()));
+        let standing = match self.procedure().standing() {
+            Standing::Shown if demand == Demand::Shown && !has_shown() => Standing::Unknown,
+            Standing::Unknown if has_shown() => Standing::Shown,
+            standing => standing,
+        };
+        Permission::of(demand, standing, is_first)
+    }
+
+    /// The knowledge of its procedure.
+    fn procedure(&self) -> &KnownProcedure {
+        self.peer.procedure(self.number)
     }
 
     /// The journal, if the call is of a procedure that takes keys.
     fn journal(&self) -> Option<&Journal> {
         self.shared.journal.as_ref().filter(|_| self.head.key().is_some())
+    }
+
+    /// Returns the error of an operation that was never sent, and never will be.
+    fn refused(mut self, status: Status) -> Result<Response<ResponseBody<B>>, BoxError> {
+        self.attempts.have_been(0);
+        self.note(End::Failed);
+        Ok(status.into_http())
+    }
+
+    /// Returns the error of an operation that was not sent to a server which may lack the layer.
+    fn unsent(mut self, unsent: SendRefusal) -> Result<Response<ResponseBody<B>>, BoxError> {
+        self.unsent = Some(unsent.clone());
+        self.not_sent(unsent.status())
     }
 
     /// Returns the error of an operation without an attempt.
@@ -243,14 +354,22 @@ where
         if verdict != Verdict::Ended
             && let Some(key) = self.head.key().and_then(OperationKey::from_header)
         {
-            let given_up = answer.given_up().max(self.attempts.given_up());
+            // Without an attempt, the answer is the layer's own.
+            let answered = (self.attempts.made() > 0).then(|| answer.given_up()).flatten();
+            let given_up = answered.max(self.attempts.given_up());
+            let (is_stuck, reason) = match &self.unsent {
+                Some(SendRefusal::Unanswered(answer)) => (answer.is_stuck, answer.reason.clone()),
+                Some(SendRefusal::Unprotected) => (true, UNPROTECTED.to_owned()),
+                Some(SendRefusal::Unshown) | None => (answer.is_stuck(), answer.reason()),
+            };
             let unresolved = Unresolved {
                 attempts: self.attempts.made(),
                 in_journal: self.in_journal,
                 key,
                 given_up,
-                is_stuck: answer.is_stuck(),
-                reason: answer.reason(),
+                is_stuck,
+                reason,
+                unprotected: matches!(self.unsent, Some(SendRefusal::Unprotected)),
             };
             let mut status = answer.into_status();
             self.note(End::Unresolved(status.code()));
@@ -260,9 +379,6 @@ where
         let status = answer.headers().and_then(IdempotencyStatus::of);
         if answer.has_succeeded() {
             self.note(End::Answered);
-            if self.head.key().is_some() {
-                self.peer.succeeded(self.head.procedure(), status.is_some());
-            }
         } else {
             self.note(End::Failed);
         }
@@ -312,6 +428,9 @@ where
     }
 }
 
+/// The name of the reason for the log.
+const UNPROTECTED: &str = "a procedure that the server does not protect";
+
 /// The result of a first attempt and, perhaps, a second one beside it.
 struct RaceOutcome {
     answer: AttemptOutcome,
@@ -334,12 +453,4 @@ impl RaceOutcome {
 /// The status of a call that the journal has not written in time.
 fn unwritten() -> Status {
     Status::deadline_exceeded("the journal was not written in time; the call was not sent, and may be sent later")
-}
-
-/// The status of a call that is not sent a second time.
-pub(crate) fn without_layer() -> Status {
-    Status::failed_precondition(
-        "the call was not sent again: its server may lack the layer, and run it twice, as its last success had no idempotency-status, or as \
-         the journal requires an answer that shows the layer",
-    )
 }

@@ -17,6 +17,17 @@ use crate::{
 ///
 /// Works around any tower service of a generated client: a `Channel`, a balanced one, a service in process.
 ///
+/// Before it sends a call with a key again to a server of which no answer has shown the layer for the procedure, it asks that server
+/// (`OperationService.DescribeProcedure`), with the metadata of the call. The answers count for each service that the layer makes, and its
+/// clones.
+///
+/// | the server | the call |
+/// |---|---|
+/// | protects the procedure | is sent again |
+/// | does not protect it | is not: it is [unprotected](crate::Unresolved::unprotected) |
+/// | cannot tell, as it does not have that service (`UNIMPLEMENTED`, or HTTP 404) | is sent again; for a minute, it is not asked for the procedure |
+/// | does not answer, or gives another error | waits: the server is asked again in the place of the next attempt |
+///
 /// ```no_run
 /// use tonic::transport::Channel;
 /// use tonic_idempotency_client::IdempotencyClientLayer;
@@ -129,8 +140,8 @@ impl IdempotencyClientBuilder {
         self
     }
 
-    /// Makes no second attempt of a procedure whose last success had no `idempotency-status`: a server without the layer would run the call
-    /// twice. A layer with a [`journal`](Self::journal) does the same;
+    /// Makes no second attempt of a procedure whose last success had no `idempotency-status`, until an answer shows the layer: a server
+    /// without it would run the call twice. A layer with a [`journal`](Self::journal) does the same;
     /// [`JournalBuilder::require_protection`](crate::journal::JournalBuilder::require_protection) asks for more. By default a warning is
     /// logged, once for each server and procedure.
     pub fn require_protection(mut self) -> Self {

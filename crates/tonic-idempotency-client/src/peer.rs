@@ -1,7 +1,6 @@
 //! The inner service of the layer, for requests after the first attempt.
 
 use std::{
-    collections::HashSet,
     future::poll_fn,
     sync::{
         Mutex, PoisonError,
@@ -20,6 +19,7 @@ use crate::{
     BoxError,
     attempt::{AttemptFuture, AttemptOutcome},
     expiry::Expiry,
+    known_procedure::KnownProcedure,
 };
 
 /// The inner service of the layer.
@@ -27,41 +27,22 @@ use crate::{
 pub(crate) struct Peer<S> {
     service: Mutex<S>,
     max_response_bytes: usize,
-    /// The procedures whose last success had no status. The server may lack the layer for them.
-    unprotected: Mutex<HashSet<String>>,
-    /// Whether there are such procedures.
-    are_some_unprotected: AtomicBool,
+    /// The procedures of the layer, by their numbers.
+    procedures: Vec<KnownProcedure>,
     /// Whether its server has said that it has no `WaitOperation`.
     without_wait: AtomicBool,
 }
 
 impl<S> Peer<S> {
-    pub(crate) fn new(service: S, max_response_bytes: usize) -> Self {
-        let (unprotected, are_some_unprotected, without_wait) = Default::default();
-        Self { service: Mutex::new(service), max_response_bytes, unprotected, are_some_unprotected, without_wait }
+    /// The server of a layer with this number of procedures.
+    pub(crate) fn new(service: S, procedures: usize, max_response_bytes: usize) -> Self {
+        let procedures = std::iter::repeat_with(KnownProcedure::default).take(procedures).collect();
+        Self { service: Mutex::new(service), max_response_bytes, procedures, without_wait: AtomicBool::new(false) }
     }
 
-    /// Notes whether a success had a status.
-    pub(crate) fn succeeded(&self, procedure: &str, has_status: bool) {
-        if has_status && !self.are_some_unprotected.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut unprotected = self.unprotected.lock().unwrap_or_else(PoisonError::into_inner);
-        if has_status {
-            unprotected.remove(procedure);
-        } else if unprotected.insert(procedure.to_owned()) {
-            tracing::warn!(
-                procedure,
-                "a success has no idempotency-status: does its server have the layer? Without it, each attempt of a call runs"
-            );
-        }
-        self.are_some_unprotected.store(!unprotected.is_empty(), Ordering::Relaxed);
-    }
-
-    /// Returns whether its server may lack the layer for this procedure.
-    pub(crate) fn is_unprotected(&self, procedure: &str) -> bool {
-        self.are_some_unprotected.load(Ordering::Relaxed)
-            && self.unprotected.lock().unwrap_or_else(PoisonError::into_inner).contains(procedure)
+    /// Returns the knowledge of the procedure with this number.
+    pub(crate) fn procedure(&self, number: usize) -> &KnownProcedure {
+        &self.procedures[number]
     }
 }
 
@@ -73,7 +54,7 @@ where
     B::Error: Into<BoxError>,
 {
     /// Makes one attempt.
-    async fn send(&self, request: Request<Body>) -> AttemptOutcome {
+    pub(crate) async fn send(&self, request: Request<Body>) -> AttemptOutcome {
         match self.ready().await {
             Ok(service) => self.attempt(service, request).await,
             Err(lost) => lost,

@@ -40,6 +40,8 @@ pub(crate) struct Procedures {
 /// A procedure, and the telemetry of its calls.
 #[derive(Debug)]
 pub(crate) struct MeasuredProcedure {
+    /// Its number among the procedures of the layer.
+    pub(crate) number: usize,
     pub(crate) procedure: Procedure,
     pub(crate) telemetry: Arc<Telemetry>,
 }
@@ -79,11 +81,15 @@ impl Procedures {
         if !by_path.values().any(|procedure| procedure.takes_key) {
             return Err(BuildError::NoProcedures);
         }
-        let measured = by_path.into_iter().map(|(path, procedure)| {
+        let measured = by_path.into_iter().enumerate().map(|(number, (path, procedure))| {
             let telemetry = Arc::new(Telemetry::new(&path));
-            (path, MeasuredProcedure { procedure, telemetry })
+            (path, MeasuredProcedure { number, procedure, telemetry })
         });
         Ok(Self { by_path: measured.collect() })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_path.len()
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<&MeasuredProcedure> {

@@ -19,7 +19,7 @@ use tower_service::Service;
 use crate::{
     BoxError, OperationKey,
     attempt::{AttemptFuture, LastWord, ResponseBody},
-    client_call::{ClientCall, without_layer},
+    client_call::ClientCall,
     future::ResponseFuture,
     head::Head,
     journal::{FromJournal, Protection},
@@ -44,7 +44,8 @@ pub struct IdempotencyClient<S> {
 
 impl<S: Clone> IdempotencyClient<S> {
     pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
-        Self { peer: Arc::new(Peer::new(inner.clone(), shared.settings.max_response_bytes)), inner, shared }
+        let peer = Peer::new(inner.clone(), shared.procedures.len(), shared.settings.max_response_bytes);
+        Self { peer: Arc::new(peer), inner, shared }
     }
 }
 
@@ -65,7 +66,8 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Some(MeasuredProcedure { procedure, telemetry }) = self.shared.procedures.get(request.uri().path()) else {
+        let Some(MeasuredProcedure { number, procedure, telemetry }) = self.shared.procedures.get(request.uri().path())
+        else {
             return ResponseFuture::passed(self.inner.call(request));
         };
         let (mut parts, body) = request.into_parts();
@@ -106,20 +108,23 @@ where
             was_sent: is_resumed,
             in_journal: is_resumed,
             was_protected: from_journal.is_some_and(|sent| sent.protection == Protection::Seen),
+            unsent: None,
             hedge_after: self.shared.settings.hedge_after.filter(|_| procedure.takes_key && procedure.waits),
             message: message.clone(),
+            number: *number,
             peer: Arc::clone(&self.peer),
             shared: Arc::clone(&self.shared),
             telemetry: Arc::clone(telemetry),
         };
-        let is_to_be_protected = from_journal.is_some_and(|sent| sent.protection != Protection::Waived);
-        if is_to_be_protected && call.may_not_be_repeated() {
-            return ResponseFuture::again(ready(call.not_sent(without_layer())));
+        let mut take_ready = || {
+            let clone = self.inner.clone();
+            std::mem::replace(&mut self.inner, clone)
+        };
+        if let Some(sent) = from_journal {
+            return ResponseFuture::again(call.resumed(take_ready(), sent.protection));
         }
         if let Some((journal, entry)) = journaled {
-            let clone = self.inner.clone();
-            let ready = std::mem::replace(&mut self.inner, clone);
-            return ResponseFuture::again(call.journaled(ready, journal, entry));
+            return ResponseFuture::again(call.journaled(take_ready(), journal, entry));
         }
         let first = self.inner.call(Request::from_parts(parts, Body::new(Full::new(message))));
         match call.hedge_after {

@@ -64,6 +64,10 @@ const LEAST: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Attempts {
     made: u32,
+    /// The number of attempts that were due and not sent, as the server had not said whether it protects the procedure.
+    withheld: u32,
+    /// Whether the next one only asks for a call that runs.
+    is_poll: bool,
     /// The number of times that the server was only asked for a call that runs.
     polls: u32,
     /// When the last attempt was given up that may be under way.
@@ -83,7 +87,17 @@ impl Attempts {
         let delays = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
         let timeout = timeout.unwrap_or(settings.operation_timeout);
         let (began, deadline, given_up) = (Instant::now(), Expiry::after(timeout), None);
-        Self { made: 1, polls: 0, given_up, is_refused_by_budget: false, began, deadline, delays: delays.build() }
+        Self {
+            made: 1,
+            withheld: 0,
+            is_poll: false,
+            polls: 0,
+            given_up,
+            is_refused_by_budget: false,
+            began,
+            deadline,
+            delays: delays.build(),
+        }
     }
 
     /// The time at which the operation ends: nothing is sent after it.
@@ -132,7 +146,7 @@ impl Attempts {
             pause = pause.max(least);
         }
         let left = self.deadline.left();
-        if pause.saturating_add(LEAST) >= left || !is_running && self.made >= settings.attempts {
+        if pause.saturating_add(LEAST) >= left || !is_running && self.made + self.withheld >= settings.attempts {
             return None;
         }
         if matches!(verdict, Verdict::Again(_)) && !settings.spend() {
@@ -141,7 +155,18 @@ impl Attempts {
         }
         self.made += u32::from(!is_running);
         self.polls += u32::from(is_running);
+        self.is_poll = is_running;
         Some(pause)
+    }
+
+    /// Notes that the attempt that is due is not sent.
+    pub(crate) fn withhold(&mut self) {
+        if self.is_poll {
+            self.polls = self.polls.saturating_sub(1);
+        } else {
+            self.made = self.made.saturating_sub(1);
+        }
+        self.withheld += 1;
     }
 
     pub(crate) fn are_refused_by_budget(&self) -> bool {

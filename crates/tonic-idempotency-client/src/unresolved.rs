@@ -1,14 +1,15 @@
 //! The error of a call whose outcome is unknown.
 
-use std::{error::Error, fmt};
+use std::{error::Error as StdError, fmt};
 
+use thiserror::Error;
 use tokio::time::Instant;
 use tonic::Status;
 
 use crate::OperationKey;
 
 /// A call with an unknown outcome: its last answer was lost, or did not come from the server's layer. Calling again with the same key is
-/// safe; with a new key, the operation may happen twice.
+/// safe, unless it is [unprotected](Self::unprotected); with a new key, the operation may happen twice.
 ///
 /// It is the source of the call's error. Only the client's own layer makes it: no server can.
 ///
@@ -34,6 +35,9 @@ pub struct Unresolved {
     pub in_journal: bool,
     /// The key.
     pub key: OperationKey,
+    /// Whether it was not sent again because its server said that it does not protect the procedure. Calling again with the same key may
+    /// then happen twice, too.
+    pub unprotected: bool,
     /// When the last attempt was given up that may be under way.
     pub(crate) given_up: Option<Instant>,
     /// Whether another answer is to be expected only after a change of the server or of its surroundings.
@@ -49,7 +53,7 @@ impl Unresolved {
     }
 
     /// The same for an error that has it among its sources.
-    pub(crate) fn among<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
+    pub(crate) fn among<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
         let mut cause = Some(error);
         while let Some(error) = cause {
             if let Some(unresolved) = error.downcast_ref() {
@@ -67,4 +71,13 @@ impl fmt::Display for Unresolved {
     }
 }
 
-impl Error for Unresolved {}
+impl StdError for Unresolved {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.unprotected.then_some(&UnprotectedProcedure as _)
+    }
+}
+
+/// The reason why a call is not sent again to a server that does not protect its procedure.
+#[derive(Debug, Error)]
+#[error("it is not sent again, because its server says that it does not protect the procedure, and might run it twice")]
+struct UnprotectedProcedure;

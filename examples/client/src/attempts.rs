@@ -64,6 +64,7 @@ impl Service<Request<Body>> for Attempts {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Some(call) = described_call(&request) else {
+            self.is_new.store(false, Ordering::SeqCst);
             let sent = self.channel.call(request);
             return Box::pin(async move { Ok(sent.await?) });
         };

@@ -13,7 +13,7 @@ use tonic::{Response, async_trait};
 use tonic_idempotency_client::{
     PendingWork, Progress, ProgressEvent, Reason, WorkError, completed,
     proto::v1::{
-        GetOperationRequest, Operation, State, Until, WaitOperationRequest, Work,
+        DescribeProcedureRequest, GetOperationRequest, Operation, Procedure, State, Until, WaitOperationRequest, Work,
         operation_service_server::{OperationService, OperationServiceServer},
     },
 };
@@ -236,6 +236,10 @@ type Asked = (Option<String>, WaitOperationRequest);
 #[async_trait]
 impl OperationService for Waiting {
     async fn get_operation(&self, _: Request<GetOperationRequest>) -> Result<Response<Operation>, Status> {
+        Err(Status::unimplemented("it is not asked"))
+    }
+
+    async fn describe_procedure(&self, _: Request<DescribeProcedureRequest>) -> Result<Response<Procedure>, Status> {
         Err(Status::unimplemented("it is not asked"))
     }
 

@@ -169,6 +169,11 @@ impl Shop for Foreign {
     }
 }
 
+/// Whether a request asks whether its server protects a procedure. A server that is not ours does not know that.
+pub(crate) fn is_question<B>(request: &http::Request<B>) -> bool {
+    request.uri().path().ends_with("/DescribeProcedure")
+}
+
 /// A request for an order with this name.
 pub(crate) fn order(name: &str) -> CreateOrderRequest {
     CreateOrderRequest { name: name.to_owned(), ..CreateOrderRequest::default() }

@@ -22,7 +22,7 @@ use tonic_idempotency_tests::{
 };
 use tower::service_fn;
 
-use super::foreign::order;
+use super::foreign::{is_question, order};
 use super::prelude::*;
 
 /// Our server behind a proxy, and a client with the layer.
@@ -88,8 +88,11 @@ fn freed(code: Code) -> Sent {
 async fn answered(answers: Vec<Sent>, timeout: u64) -> (Result<(), Status>, u64, usize) {
     let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
     let left = Arc::clone(&answers);
-    let service = service_fn(move |_: http::Request<Body>| {
-        ready(answers.lock().expect("no panic").pop_front().expect("an answer"))
+    let service = service_fn(move |request: http::Request<Body>| {
+        ready(match is_question(&request) {
+            true => Ok(Status::unimplemented("").into_http()),
+            false => answers.lock().expect("no panic").pop_front().expect("an answer"),
+        })
     });
     let layer = IdempotencyClientLayer::new(FILE_DESCRIPTOR_SET).expect("the layer");
     let mut request = Request::new(order("shop"));

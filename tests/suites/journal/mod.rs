@@ -15,7 +15,8 @@ mod protection;
 mod resume;
 mod stuck;
 mod torn;
+mod unshown;
 mod worker;
 mod written;
 
-use super::client::foreign;
+use super::client::{foreign, line};

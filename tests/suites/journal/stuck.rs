@@ -14,7 +14,7 @@ use tower::service_fn;
 
 use super::prelude::*;
 use super::{
-    foreign::{CREATE_ORDER, Foreign},
+    foreign::{CREATE_ORDER, Foreign, is_question},
     harness::{Setup, in_memory, kept, key, keyed, layer},
 };
 
@@ -31,7 +31,7 @@ async fn states(setup: &Setup) -> Vec<EntryState> {
     setup.journal.entries().await.expect("the entries").iter().map(|entry| entry.state).collect()
 }
 
-/// A server that always answers the same, and counts its calls.
+/// A server that always answers the same, and counts its calls. It is not ours.
 fn always(
     answer: impl Fn() -> Page + Clone + Send + Sync + 'static,
     calls: &Arc<AtomicUsize>,
@@ -41,7 +41,10 @@ fn always(
 + Sync
 + 'static {
     let calls = Arc::clone(calls);
-    service_fn(move |_| {
+    service_fn(move |request| {
+        if is_question(&request) {
+            return ready(Ok(Status::unimplemented("").into_http()));
+        }
         calls.fetch_add(1, Ordering::Relaxed);
         ready(Ok(answer()))
     })

@@ -7,7 +7,7 @@ use tonic_idempotency::{
     operations::OperationServiceBuilder,
     policy::ScopePolicy,
     proto::v1::{
-        GetOperationRequest, Operation, State, Until, WaitOperationRequest, Work,
+        self, DescribeProcedureRequest, GetOperationRequest, Operation, State, Until, WaitOperationRequest, Work,
         operation_service_client::OperationServiceClient,
     },
 };
@@ -15,6 +15,7 @@ use tonic_idempotency::{
 use crate::prelude::*;
 use crate::watched;
 
+const PAY: &str = "/shop.v1.Shop/Pay";
 const TOUCH: &str = "/shop.v1.Shop/Touch";
 
 /// The tolerance of "at once": [`quiet`] takes a millisecond.
@@ -64,6 +65,11 @@ impl Operations {
     async fn wait(&self, until: Until, timeout: Option<Duration>) -> Result<Operation, Status> {
         let request = self.wait_request(until, timeout);
         self.client.clone().wait_operation(request).await.map(Response::into_inner)
+    }
+
+    async fn describe(&self, path: &str) -> Result<v1::Procedure, Status> {
+        let request = self.request(DescribeProcedureRequest { procedure: path.to_owned() });
+        self.client.clone().describe_procedure(request).await.map(Response::into_inner)
     }
 
     /// Waits in a task; aborting the task disconnects the client.
@@ -429,6 +435,45 @@ async fn are_refused_as_calls_are_while_the_store_fails() {
     assert_eq!(operations.state().await, State::Absent);
 
     let without_store = IdempotencyLayer::builder(shop::FILE_DESCRIPTOR_SET).build().expect("a layer");
-    let shop = Shop { layer: without_store, ..shop };
-    assert_eq!(Operations::of(&shop).await.get().await.expect_err("refused").code(), Code::Unimplemented);
+    let operations = Operations::of(&Shop { layer: without_store, ..shop }).await;
+    assert_eq!(operations.get().await.expect_err("refused").code(), Code::Unimplemented);
+    assert_eq!(operations.describe(CREATE).await.expect_err("refused").code(), Code::Unimplemented);
+}
+
+#[tokio::test(start_paused = true)]
+async fn describe_the_policies_of_a_procedure_that_are_in_force() {
+    let defaults = Policies { lease: Duration::from_secs(7), ..Policies::default() };
+    let pay = Procedure::builder(PAY).retention(Duration::from_secs(3600)).creates_untracked("receipt", "payment_id");
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).policies(defaults).procedure(pay)).await;
+    let operations = Operations::of(&shop).await;
+    let described = operations.describe(PAY).await.expect("a procedure");
+    let without_slash = operations.describe(PAY.trim_start_matches('/')).await;
+    assert_eq!(without_slash.expect("a procedure"), described);
+    let seconds = |duration: Option<prost_types::Duration>| duration.map(|it| it.seconds);
+    // By code, by the option, and by the policy's own default.
+    let created =
+        v1::Creates { resource_type: "receipt".to_owned(), id_field: "payment_id".to_owned(), untracked: true };
+    assert_eq!((described.creates.as_ref(), seconds(described.retention)), (Some(&created), Some(3600)));
+    assert_eq!((described.key_policy(), seconds(described.lease)), (v1::KeyPolicy::Required, Some(60)));
+    assert_eq!(described.redact, ["secret", "receipts.secret"]);
+    assert_eq!((described.mode(), seconds(described.max_wait)), (v1::Mode::Reserved, Some(30)));
+    // By the layer's default.
+    let described = operations.describe(TOUCH).await.expect("a procedure");
+    assert_eq!((described.creates, seconds(described.lease)), (None, Some(7)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn describe_no_procedure_that_the_layer_does_not_protect() {
+    let ledger = Procedure::operation("ledger/Post");
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).procedure(ledger)).await;
+    let operations = Operations::of(&shop).await;
+    let long = "p".repeat(60_000);
+    for path in ["/shop.v1.Shop/GetOrder", "/shop.v1.Shop/Gone", "/ledger/Post", "/", "", "no such path", &long] {
+        let status = operations.describe(path).await.expect_err("it is not protected");
+        assert_eq!(status.code(), Code::NotFound, "{path}");
+    }
+    let nobody = Operations { user: None, ..operations };
+    for path in [CREATE, "/shop.v1.Shop/Gone"] {
+        assert_refused(nobody.describe(path).await, Code::Unauthenticated, Reason::NoUser);
+    }
 }

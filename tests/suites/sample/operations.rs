@@ -94,6 +94,12 @@ async fn answer_over_connect_and_grpc_web() {
     sample.as_alice(sample.create_project("shop").key(key)).await.succeeded();
 
     let json = json!({ "key": key }).to_string();
+    let describe = format!("POST /{SERVICE}/DescribeProcedure HTTP/1.0\r\ncontent-type: application/json");
+    let asked = json!({ "procedure": "organization.v1.ProjectService/CreateProject" }).to_string();
+    let (_, body) = http(&sample, &describe, asked.as_bytes()).await;
+    let described: Value = serde_json::from_slice(&body).expect("JSON");
+    assert_eq!((&described["mode"], &described["retention"]), (&json!("MODE_TRANSACTIONAL"), &json!("86400s")));
+
     let post = format!("POST /{SERVICE}/GetOperation HTTP/1.0\r\ncontent-type: application/json");
     let get =
         format!("GET /{SERVICE}/GetOperation?connect=v1&encoding=json&message=%7B%22key%22%3A%22{key}%22%7D HTTP/1.0");

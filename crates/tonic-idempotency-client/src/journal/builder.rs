@@ -81,12 +81,16 @@ impl JournalBuilder {
         self
     }
 
-    /// Makes no second attempt of a call, resumed or not, before an answer for its procedure has shown that the server has the layer:
-    /// by `idempotency-status`, `idempotency-outcome`, or a refusal other than `IDEMPOTENCY_KEY_UNSUPPORTED`. An entry notes whether its
-    /// process had such an answer. Without one, it is [failed](super::EntryState::Failed), and is not sent until
-    /// [`send_again`](Journal::send_again), which allows one attempt; [`on_outcome`](Self::on_outcome) does not end it. By default, such
-    /// an entry is sent: a client that dies during its first call cannot know its server, and the call has to be sent. Only after a success
-    /// without `idempotency-status`, no second attempt is made.
+    /// Makes no attempt of a call before an answer for its procedure has shown that the server has the layer: by `idempotency-status`,
+    /// `idempotency-outcome`, a refusal other than `IDEMPOTENCY_KEY_UNSUPPORTED`, or as the answer to
+    /// `OperationService.DescribeProcedure`, which is asked before the first attempt. If the server says that it does not protect the
+    /// procedure, the call fails with `FAILED_PRECONDITION`, and leaves no entry. If it cannot tell, one attempt is made.
+    ///
+    /// An entry notes whether its process had such an answer. Without one, the server is asked before it is sent again; unless that shows the
+    /// layer, it is [failed](super::EntryState::Failed), and is not sent until [`send_again`](Journal::send_again), which allows one
+    /// attempt; [`on_outcome`](Self::on_outcome) does not end it. By default, the server is asked before any attempt but the first, and an
+    /// entry is sent if it cannot tell: a client that dies during its first call cannot know its server, and the call has to be sent. Only
+    /// after a success without `idempotency-status`, no second attempt is made.
     pub fn require_protection(mut self) -> Self {
         self.settings.requires_protection = true;
         self

@@ -192,6 +192,11 @@ impl Drop for HeldEntry {
     }
 }
 
+/// The status of a call whose entry has expired before it was sent.
+pub(crate) fn too_late() -> Status {
+    Status::deadline_exceeded("the call was not sent: its entry has expired meanwhile")
+}
+
 /// The status of a call whose turn did not come.
 pub(crate) fn behind() -> Status {
     Status::deadline_exceeded("an earlier call of its lane has not ended; this one is sent after it")

@@ -1,6 +1,7 @@
 //! The shared state behind all clones of a journal: its index, settings, store and writer.
 
 use std::{
+    collections::HashMap,
     error::Error as _,
     fmt,
     sync::{Arc, Mutex, Once, PoisonError},
@@ -21,7 +22,11 @@ use super::{
     index::{Index, Slot},
     writer::{Purpose, Writer},
 };
-use crate::expiry::Expiry;
+use crate::{
+    description::ProcedureQuestion,
+    expiry::Expiry,
+    permission::{Demand, Permission, Standing},
+};
 
 /// The number of times that a pause doubles.
 const GROWTHS: u32 = 32;
@@ -88,6 +93,8 @@ impl Settings {
 pub(crate) struct Inner {
     pub(crate) evidence: Evidence,
     pub(crate) index: Arc<Index>,
+    /// The questions for the procedures of entries whose servers have not shown the layer.
+    questions: Mutex<HashMap<String, Arc<ProcedureQuestion>>>,
     rare: Rare,
     pub(crate) settings: Settings,
     store: Arc<dyn JournalStore>,
@@ -117,7 +124,8 @@ impl Inner {
             .map_err(|error| JournalError::store("(no thread)", error))?;
         let (told_of_metadata, told_of_credentials) = (Once::new(), Once::new());
         let (evidence, rare, writer) = (Evidence::default(), Rare::default(), Mutex::new(writer));
-        Ok(Self { evidence, index, rare, settings, store, told_of_metadata, told_of_credentials, writer })
+        let questions = Mutex::default();
+        Ok(Self { evidence, index, questions, rare, settings, store, told_of_metadata, told_of_credentials, writer })
     }
 
     /// Logs, once, the metadata of a call that is not stored.
@@ -144,11 +152,23 @@ impl Inner {
         }
     }
 
-    /// Whether an entry may not be sent, as it may have been before, and its server may lack the layer.
-    pub(crate) fn lacks_protection(&self, entry: &Entry) -> bool {
-        self.settings.requires_protection
-            && entry.protection != Protection::Waived
-            && self.protection(entry) == Protection::Unknown
+    /// Returns whether an entry may be sent, as far as its journal requires protection: it may have been sent before. The layer decides
+    /// about the rest.
+    pub(crate) fn permission(&self, entry: &Entry) -> Permission {
+        if !self.settings.requires_protection || entry.protection == Protection::Waived {
+            return Permission::Granted;
+        }
+        let standing = match self.protection(entry) {
+            Protection::Seen => Standing::Shown,
+            Protection::Unknown | Protection::Waived => Standing::Unknown,
+        };
+        Permission::of(Demand::Shown, standing, false)
+    }
+
+    /// Returns the question whether the server of an entry protects its procedure.
+    pub(crate) fn question(&self, procedure: &str) -> Arc<ProcedureQuestion> {
+        let mut questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(questions.entry(procedure.to_owned()).or_default())
     }
 
     /// Logs that entries are left, once a minute for each procedure and reason.

@@ -36,7 +36,9 @@
 //! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until the application acknowledges it |
 //! | is sent so, and can never be sent: its key has expired at the server, or it is larger than a lower `max_request_bytes` | the same |
 //! | is sent so, and gets an answer that only a change elsewhere helps, such as a missing grant, or HTTP 404 | stays, and is sent again after the longest pause, a minute |
-//! | may have been sent, and no answer has shown the layer, if the journal [requires](JournalBuilder::require_protection) one | stays, failed: it is not sent |
+//! | is new, and its server says that it does not protect the procedure, if the journal [requires](JournalBuilder::require_protection) it | ends; its caller gets `FAILED_PRECONDITION`, and it is not sent |
+//! | may have been sent, and no answer has shown the layer, if the journal requires one | stays, failed: it is not sent |
+//! | may have been sent, and its server says that it does not protect the procedure, if the journal does not require it | stays, and the server is asked again after the longest pause |
 //! | is dropped by its caller | stays, and is sent again |
 //! | dies with its process | stays |
 //! | is older than [`max_age`](JournalBuilder::max_age), or outlives the protection of its key, as told by the server | stays, [expired](EntryOutcome::Expired): it is not sent, as it could happen twice |
@@ -240,9 +242,14 @@ impl Journal {
         self.inner.evidence.note(procedure, is_protected);
     }
 
-    /// Whether it requires an answer that shows the layer for this procedure, and there was none.
-    pub(crate) fn lacks_protection(&self, procedure: &str) -> bool {
-        self.inner.settings.requires_protection && !self.inner.evidence.has(procedure)
+    /// Whether the last answer for this procedure that tells has shown the layer.
+    pub(crate) fn has_heard(&self, procedure: &str) -> bool {
+        self.inner.evidence.has(procedure)
+    }
+
+    /// Whether it requires that a server has shown the layer before a call is sent again.
+    pub(crate) fn requires_protection(&self) -> bool {
+        self.inner.settings.requires_protection
     }
 
     /// Writes an entry. When the future completes, the entry is durable.

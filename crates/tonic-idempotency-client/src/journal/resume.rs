@@ -1,30 +1,37 @@
 //! Sends the entries that an earlier process has left, or whose outcome is unknown.
 
-use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc};
+use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::{Request, Response};
 use http_body::Body as HttpBody;
-use tokio::time::Instant;
-use tonic::{Status, body::Body, metadata::MetadataMap};
+use tokio::time::{Instant, timeout};
+use tonic::{Code, Status, body::Body, metadata::MetadataMap};
+use tonic_idempotency_wire::MAX_MESSAGE_BYTES;
 use tower_service::Service;
 
 use super::{
     Entry, EntryOutcome, JournalError, Reply, Resumed,
     entry::Protection,
-    held_entry::HeldEntry,
+    held_entry::{HeldEntry, too_late},
     index::{Slot, TakeOutcome},
     inner::Inner,
 };
 use crate::{
     BoxError, Delivery,
     attempt::{AttemptFuture, AttemptOutcome},
+    description::{Description, ProcedureQuestion},
     expiry::Expiry,
+    head::Head,
+    permission::{MissingDescription, Permission, SendRefusal},
     request_body::HEAD,
     telemetry::resumed,
     verdict::{Others, Verdict},
 };
+
+/// The time that a server may take to say whether it protects a procedure.
+const LONGEST_QUESTION: Duration = Duration::from_secs(10);
 
 /// Marks a request of an entry, so that the layer does not write it down again.
 #[derive(Clone, Copy, Debug)]
@@ -100,8 +107,13 @@ where
         tell(journal, &expired).await;
         return Some(expired);
     };
-    if journal.lacks_protection(&entry) {
-        return Some(end(journal, held, slot, entry, EntryOutcome::Failed(without_protection())).await);
+    let mut service = service;
+    match asked(journal, &entry, &held, &mut service).await {
+        Ok(()) => {}
+        Err(SendRefusal::Unshown | SendRefusal::Unprotected) => {
+            return Some(end(journal, held, slot, entry, EntryOutcome::Failed(without_protection())).await);
+        }
+        Err(SendRefusal::Unanswered(answer)) => return Some(unanswered(journal, held, slot, &entry, answer)),
     }
     if let Err(error) = held.use_waiver(&entry).await {
         held.put_back();
@@ -147,7 +159,7 @@ async fn end(journal: &Inner, held: HeldEntry, slot: Slot, entry: Entry, outcome
         EntryOutcome::Failed(error) => {
             resumed(&entry.procedure, "failed");
             // One that was not sent stays, as the application may have it sent.
-            let stays = told == Telling::Unset || journal.lacks_protection(&entry);
+            let stays = told == Telling::Unset || journal.permission(&entry) != Permission::Granted;
             tracing::warn!(key = %entry.key, entry.procedure, code = ?error.code(), error = error.message(), stays,
                 "a journaled operation has failed");
             if stays { held.fail(entry, error.clone()).await } else { held.end_if_alone() }
@@ -188,6 +200,55 @@ async fn tell(journal: &Inner, resumed: &Resumed) -> Telling {
     Telling::Panicked
 }
 
+/// Asks the server, if the journal requires it, whether it protects the procedure of an entry.
+async fn asked<S, B>(journal: &Inner, entry: &Entry, held: &HeldEntry, service: &mut S) -> Result<(), SendRefusal>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let if_untold = match journal.permission(entry) {
+        Permission::Granted => return Ok(()),
+        Permission::Refused => return Err(SendRefusal::Unshown),
+        Permission::ToBeAsked { if_untold } => if_untold,
+    };
+    let question = journal.question(&entry.procedure);
+    let (head, _) = entry.request().into_parts();
+    let sent = async {
+        if let Err(error) = poll_fn(|cx| service.poll_ready(cx)).await {
+            return AttemptOutcome::Lost(error.into());
+        }
+        let request = ProcedureQuestion::request(&Head::of(&head));
+        AttemptFuture::new(service.call(request), MAX_MESSAGE_BYTES).await
+    };
+    let time = LONGEST_QUESTION.min(held.expires().left());
+    let description = match timeout(time, question.ask(sent)).await {
+        Ok(description) => description,
+        Err(_) => AttemptOutcome::TimedOut.into(),
+    };
+    if matches!(description, Description::Protected) {
+        journal.evidence.note(&entry.procedure, true);
+    }
+    description.permits(if_untold)
+}
+
+/// Leaves an entry whose server has not said whether it protects the procedure.
+fn unanswered(journal: &Inner, held: HeldEntry, slot: Slot, entry: &Entry, answer: MissingDescription) -> Resumed {
+    let MissingDescription { is_stuck, reason, status, .. } = answer;
+    resumed(&entry.procedure, "unresolved");
+    if status.code() == Code::Unauthenticated {
+        journal.tell_of_credentials(&entry.procedure);
+    }
+    if is_stuck {
+        held.put_back_for_long()
+    } else {
+        held.put_back()
+    }
+    journal.tell_of_unresolved(&entry.procedure, &reason, &status);
+    Resumed::new(slot, entry.message(), EntryOutcome::Unresolved(status))
+}
+
 /// Sends an entry; `None` if it has expired meanwhile.
 async fn send<S, B>(entry: &Entry, held: &HeldEntry, mut service: S) -> Option<AttemptOutcome>
 where
@@ -212,7 +273,7 @@ where
 fn outcome(answer: AttemptOutcome, delivery: Delivery) -> EntryOutcome {
     match answer {
         AttemptOutcome::Complete { parts, data }
-            if data.status(&parts).is_some_and(|status| status.code() == tonic::Code::Ok) =>
+            if data.status(&parts).is_some_and(|status| status.code() == Code::Ok) =>
         {
             let frame = data.into_bytes();
             let message = frame.slice(HEAD.min(frame.len())..);
@@ -224,13 +285,9 @@ fn outcome(answer: AttemptOutcome, delivery: Delivery) -> EntryOutcome {
 
 fn without_protection() -> Status {
     Status::failed_precondition(
-        "the call was not sent: it may have been before, and no answer has shown that its server has the layer, so that it could run twice; \
-         Journal::send_again sends it nevertheless",
+        "the call was not sent: it may have been before, and its server does not say that it protects the procedure, so that it could run \
+         twice; Journal::send_again sends it nevertheless",
     )
-}
-
-fn too_late() -> Status {
-    Status::deadline_exceeded("the call was not sent: its entry has expired meanwhile")
 }
 
 fn unreadable(error: &JournalError) -> Status {
