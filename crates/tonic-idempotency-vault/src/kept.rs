@@ -12,6 +12,7 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
 };
+use tracing::{Dispatch, dispatcher::has_been_set, instrument::WithSubscriber as _};
 
 use crate::no_key::NoKey;
 
@@ -83,7 +84,14 @@ where
         }
         let (tell, answer) = watch::channel(None);
         entries.insert(question.clone(), Entry { asked: now, used: now, answer: answer.clone() });
-        tokio::spawn(ask_and_forget(Arc::downgrade(&self.entries), question, now, tell, Box::pin(ask)));
+        let task = ask_and_forget(Arc::downgrade(&self.entries), question, now, tell, Box::pin(ask));
+        // The client logs each refusal as an error, even that of a key that is made on first use; the layer tells of the others. Without a
+        // subscriber it writes to `log`, and one that is set here would end that for the whole process.
+        if has_been_set() {
+            tokio::spawn(task.with_subscriber(Dispatch::none()));
+        } else {
+            tokio::spawn(task);
+        }
         answer
     }
 }
