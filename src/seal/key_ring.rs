@@ -12,8 +12,8 @@ pub type KeyError = Box<dyn Error + Send + Sync>;
 
 /// The keys that seal records, and open them.
 ///
-/// [`StaticKeys`](super::StaticKeys) has those of a configuration. A ring of your own gets them from a service, keeps them for a while, and asks
-/// once for calls that come at the same time. The layer waits for at most 5 seconds, and takes a panic for an error.
+/// [`StaticKeys`](super::StaticKeys) has those of a configuration, and the crate `tonic-idempotency-vault` those of a Vault. A ring of your own gets
+/// them from a service, keeps them for a while, and asks once for calls that come at the same time. The layer waits for at most 5 seconds, and takes a panic for an error.
 ///
 /// # Cancel safety
 ///

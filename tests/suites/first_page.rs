@@ -34,6 +34,7 @@ fn have_the_versions_of_the_manifests() {
         ("crates/tonic-idempotency-redis/README.md", needs(&server)),
         ("crates/tonic-idempotency-sea-orm/README.md", needs(&sea_orm)),
         ("crates/tonic-idempotency-sqlx/README.md", needs(&sqlx)),
+        ("crates/tonic-idempotency-vault/README.md", needs(&server)),
     ] {
         assert!(text(page).contains(&line), "{page} lacks: {line}");
     }
