@@ -28,7 +28,7 @@ impl StoredRow {
         let record = &self.record;
         match &record.outcome {
             _ if !record.is_live(now) => "expired",
-            Some((StoredResponse::NotStored, _)) => "not_stored",
+            Some((StoredResponse::NotStored | StoredResponse::Sealed(_), _)) => "not_stored",
             Some((StoredResponse::Message(_), _)) => "completed",
             Some((StoredResponse::Error(_), _)) => "failed",
             Some(_) => unreachable!("a response of no kind"),
@@ -270,6 +270,7 @@ pub(super) fn found(row: Option<&StoredRow>, state: &'static str) -> Row {
         }
         Some((StoredResponse::Error(error), _)) => (None, None, Some(error.clone())),
         Some((StoredResponse::NotStored, _)) => (Some(Bytes::new()), None, None),
+        Some((StoredResponse::Sealed(envelope), _)) => (Some(Bytes::new()), Some(envelope.clone()), None),
         _ => (None, None, None),
     };
     Row::default()

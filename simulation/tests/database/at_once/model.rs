@@ -327,8 +327,9 @@ impl Model {
     }
 
     fn run_as_go(&mut self, claim: &Claim, statement: GoStatement) -> Option<bool> {
-        let has_response =
-            |row: &Row| matches!(row.record.outcome, Some((StoredResponse::Message(_) | StoredResponse::NotStored, _)));
+        let has_response = |row: &Row| {
+            row.record.outcome.as_ref().is_some_and(|(response, _)| !matches!(response, StoredResponse::Error(_)))
+        };
         if statement == GoStatement::Reserve {
             let is_free = self.row.is_none();
             if is_free {
