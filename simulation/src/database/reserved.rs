@@ -165,7 +165,8 @@ impl State {
     ) -> Row {
         let resource = row.record.outcome.as_ref().and_then(|(_, resource)| resource.as_ref());
         let resource = resource.map(|resource| resource.id.to_string());
-        let status = resource.as_deref().filter(|_| state == "completed" && resource_type.is_some());
+        let status =
+            resource.as_deref().filter(|_| matches!(state, "completed" | "not_stored") && resource_type.is_some());
         let status = status.and_then(|resource| self.statuses.get(resource)).copied();
         found(Some(row), state)
             .with("resource", resource.as_deref())

@@ -198,7 +198,7 @@ impl Model {
             let resource = resource.as_ref().map(|resource| resource.id.clone());
             let id = resource
                 .as_ref()
-                .filter(|_| claim.resource_type.is_some() && matches!(response, StoredResponse::Message(_)));
+                .filter(|_| claim.resource_type.is_some() && !matches!(response, StoredResponse::Error(_)));
             let status = id.and_then(|id| resources.iter().find(|(it, _)| it.id == *id)).and_then(|(_, it)| *it);
             let expires_in = record.expires.saturating_duration_since(self.now);
             let replay = Replay { response: response.clone(), resource, status: Ok(status), expires_in };
