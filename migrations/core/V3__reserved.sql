@@ -198,7 +198,7 @@ BEGIN
     resource := v_found.resource;
     lease_left_ms := v_found.lease_left_ms;
     expires_in_ms := v_found.expires_in_ms;
-    IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
+    IF state IN ('completed', 'not_stored') AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
         v_status := tenant.idempotency_soft_status(p_resource_type, resource);
         status := v_status.status;
         status_error := v_status.status_error;

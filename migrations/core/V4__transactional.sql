@@ -162,7 +162,7 @@ BEGIN
         v_set := set_config('app.idempotency_token', p_token::text, true)
               || set_config('app.idempotency_seen', coalesce(v_found.seen, ''), true)
               || tenant.idempotency_limit_idle(p_idle);
-    ELSIF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
+    ELSIF state IN ('completed', 'not_stored') AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
         v_status := tenant.idempotency_soft_status(p_resource_type, resource);
         status := v_status.status;
         status_error := v_status.status_error;

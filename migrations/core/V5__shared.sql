@@ -76,7 +76,7 @@ BEGIN ATOMIC
            END,
            r.procedure, r.request_hash, r.arrival_hash, r.response_bytes, r.response_metadata, r.error_bytes,
            r.resource,
-           CASE WHEN r.state = 'completed' AND r.resource IS NOT NULL AND q.resource_type IS NOT NULL
+           CASE WHEN r.state IN ('completed', 'not_stored') AND r.resource IS NOT NULL AND q.resource_type IS NOT NULL
                 THEN tenant.idempotency_resource_status(q.resource_type, r.resource)
            END,
            NULL::text, r.lease_left_ms, r.expires_in_ms,

@@ -28,7 +28,7 @@ impl StoredRow {
         let record = &self.record;
         match &record.outcome {
             _ if !record.is_live(now) => "expired",
-            Some((StoredResponse::NotStored, _)) => "not_stored",
+            Some((StoredResponse::NotStored | StoredResponse::Sealed(_), _)) => "not_stored",
             Some((StoredResponse::Message(_), _)) => "completed",
             Some((StoredResponse::Error(_), _)) => "failed",
             Some(_) => unreachable!("a response of no kind"),
@@ -165,7 +165,8 @@ impl State {
     ) -> Row {
         let resource = row.record.outcome.as_ref().and_then(|(_, resource)| resource.as_ref());
         let resource = resource.map(|resource| resource.id.to_string());
-        let status = resource.as_deref().filter(|_| state == "completed" && resource_type.is_some());
+        let status =
+            resource.as_deref().filter(|_| matches!(state, "completed" | "not_stored") && resource_type.is_some());
         let status = status.and_then(|resource| self.statuses.get(resource)).copied();
         found(Some(row), state)
             .with("resource", resource.as_deref())
@@ -270,6 +271,7 @@ pub(super) fn found(row: Option<&StoredRow>, state: &'static str) -> Row {
         }
         Some((StoredResponse::Error(error), _)) => (None, None, Some(error.clone())),
         Some((StoredResponse::NotStored, _)) => (Some(Bytes::new()), None, None),
+        Some((StoredResponse::Sealed(envelope), _)) => (Some(Bytes::new()), Some(envelope.clone()), None),
         _ => (None, None, None),
     };
     Row::default()

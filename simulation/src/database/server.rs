@@ -167,7 +167,7 @@ impl Database {
         self.change_as_go(claim, |state| {
             let id = id(&claim.reservation);
             let has_response = |row: &StoredRow| {
-                matches!(row.record.outcome, Some((StoredResponse::Message(_) | StoredResponse::NotStored, _)))
+                row.record.outcome.as_ref().is_some_and(|(response, _)| !matches!(response, StoredResponse::Error(_)))
             };
             let Some(row) = state.rows.get_mut(&id).filter(|row| !has_response(row)) else { return Some(false) };
             match response {

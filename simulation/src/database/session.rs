@@ -207,7 +207,7 @@ impl Session {
         }
         let was_open = self.database.lock().session(self.number).transaction.is_some();
         let mut rows = self.execute(signal, sent).await?;
-        let is_asked = |row: &Row| row.text("state").is_none_or(|state| state == "completed");
+        let is_asked = |row: &Row| row.text("state").is_none_or(|state| matches!(state, "completed" | "not_stored"));
         if action.asks_for_status() && rows.iter().any(is_asked) {
             if !fate.status.is_zero() {
                 self.database.lock().world.count("status", "slow");

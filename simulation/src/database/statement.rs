@@ -586,7 +586,10 @@ struct Columns<'a> {
 fn completion(columns: Columns<'_>, column: Option<&str>, resource: Option<&str>) -> Result<Completion, SqlError> {
     let Columns { response, not_stored, error, metadata, retention } = columns;
     let response = match (response, error) {
-        (Some(_), None) if not_stored => StoredResponse::NotStored,
+        (Some(_), None) if not_stored => {
+            let sealed = |envelope| StoredResponse::Sealed(Bytes::copy_from_slice(envelope));
+            metadata.map_or(StoredResponse::NotStored, sealed)
+        }
         (Some(message), None) => StoredResponse::Message(StoredMessage {
             message: Bytes::copy_from_slice(message),
             metadata: metadata.map(Bytes::copy_from_slice),

@@ -34,8 +34,8 @@ impl State {
         let is_only_held = state == "running" && matches!(found, None | Some("expired"));
         let record = row.map(|row| &row.record).filter(|_| !is_only_held);
         let resource = record.and_then(|record| match &record.outcome {
-            Some((StoredResponse::Message(_) | StoredResponse::NotStored, resource)) => resource.as_ref(),
-            _ => None,
+            Some((StoredResponse::Error(_), _)) | None => None,
+            Some((_, resource)) => resource.as_ref(),
         });
         let resource = resource.filter(|_| state == "completed");
         let name = resource.map(|resource| resource.resource_type.as_str());

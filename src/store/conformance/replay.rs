@@ -74,7 +74,7 @@ pub async fn completes_without_keeping_a_response(harness: &impl Harness) {
     assert_eq!((replay.response, replay.resource), (StoredResponse::NotStored, Some(resource.id)));
 }
 
-/// A replay contains the created resource and its newest status.
+/// A replay contains the created resource and its newest status, whatever is stored of the response.
 pub async fn completes_with_a_resource_and_its_status(harness: &impl Harness) {
     let statuses = [
         None,
@@ -83,15 +83,20 @@ pub async fn completes_with_a_resource_and_its_status(harness: &impl Harness) {
         Some(OutboxStatus::Completed),
         Some(OutboxStatus::Failed),
     ];
+    let sealed = StoredResponse::Sealed(b"\x00sealed".as_slice().into());
     let (store, fixture) = harness.store().await;
-    for status in statuses {
-        let resource = harness.resource(&store, &fixture, status).await;
-        let first = Claim { resource_type: Some(resource.resource_type.clone()), ..claim() };
-        acquire(&store, &first).await;
-        complete(&store, &first, &Completion { resource: Some(resource.clone()), ..completion(b"a") }).await;
-        let replay = replay(&store, &again(&first)).await;
-        assert_eq!(replay.resource, Some(resource.id));
-        assert_eq!(replay.status.expect("a status"), status.filter(|_| store.has_statuses()));
+    for response in [StoredResponse::message("a"), StoredResponse::NotStored, sealed] {
+        for status in statuses {
+            let resource = harness.resource(&store, &fixture, status).await;
+            let first = Claim { resource_type: Some(resource.resource_type.clone()), ..claim() };
+            acquire(&store, &first).await;
+            let completion =
+                Completion { response: response.clone(), resource: Some(resource.clone()), ..completion(b"a") };
+            complete(&store, &first, &completion).await;
+            let replay = replay(&store, &again(&first)).await;
+            assert_eq!(replay.resource, Some(resource.id));
+            assert_eq!(replay.status.expect("a status"), status.filter(|_| store.has_statuses()), "{response:?}");
+        }
     }
 }
 

@@ -198,7 +198,7 @@ impl Model {
             let resource = resource.as_ref().map(|resource| resource.id.clone());
             let id = resource
                 .as_ref()
-                .filter(|_| claim.resource_type.is_some() && matches!(response, StoredResponse::Message(_)));
+                .filter(|_| claim.resource_type.is_some() && !matches!(response, StoredResponse::Error(_)));
             let status = id.and_then(|id| resources.iter().find(|(it, _)| it.id == *id)).and_then(|(_, it)| *it);
             let expires_in = record.expires.saturating_duration_since(self.now);
             let replay = Replay { response: response.clone(), resource, status: Ok(status), expires_in };
@@ -327,8 +327,9 @@ impl Model {
     }
 
     fn run_as_go(&mut self, claim: &Claim, statement: GoStatement) -> Option<bool> {
-        let has_response =
-            |row: &Row| matches!(row.record.outcome, Some((StoredResponse::Message(_) | StoredResponse::NotStored, _)));
+        let has_response = |row: &Row| {
+            row.record.outcome.as_ref().is_some_and(|(response, _)| !matches!(response, StoredResponse::Error(_)))
+        };
         if statement == GoStatement::Reserve {
             let is_free = self.row.is_none();
             if is_free {

@@ -101,10 +101,11 @@ impl Draws<'_> {
     }
 
     pub(super) fn completion(&mut self) -> Completion {
-        let response = match self.random.u8(..6) {
+        let response = match self.random.u8(..8) {
             0 => StoredResponse::NotStored,
             1 => StoredResponse::Error("an error".into()),
             2 => StoredResponse::message(""),
+            3 | 4 => StoredResponse::Sealed(vec![0, self.random.u8(..)].into()),
             _ => StoredResponse::Message(StoredMessage {
                 message: vec![self.random.u8(1..); 3].into(),
                 metadata: self.random.bool().then(|| "metadata".into()),

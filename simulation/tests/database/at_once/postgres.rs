@@ -184,7 +184,11 @@ fn stored(row: &Row, owner: OwnerId, key: KeyId) -> StoredRow {
     record.unknown = row.get("outcome_unknown");
     record.completed = row.get::<_, bool>("is_completed").then_some(now);
     let response = match (bytes("response_bytes"), bytes("error_bytes")) {
-        (Some(_), None) if row.get("response_not_stored") => Some(StoredResponse::NotStored),
+        (Some(message), None) if row.get("response_not_stored") => {
+            assert!(message.is_empty(), "a response that is not stored: {row:?}");
+            let sealed = |envelope: Vec<u8>| StoredResponse::Sealed(envelope.into());
+            Some(bytes("response_metadata").map_or(StoredResponse::NotStored, sealed))
+        }
         (Some(message), None) => {
             let metadata = bytes("response_metadata").map(Into::into);
             Some(StoredResponse::Message(StoredMessage { message: message.into(), metadata }))

@@ -54,11 +54,7 @@ pub(in crate::store::sql) fn claim_outcome(
             let metadata: Option<&[u8]> = column(row, "metadata")?;
             let metadata = metadata.map(|metadata| metadata.to_vec().into());
             let response = StoredResponse::Message(StoredMessage { message: message.to_vec().into(), metadata });
-            let mut replay = replay(row, response)?;
-            if claim.resource_type.is_some() && replay.resource.is_some() && !with_status {
-                replay.status = Err(StatusError::TimedOut);
-            }
-            Ok(ClaimOutcome::Replay(replay))
+            success(claim, row, response, with_status)
         }
         "failed" => {
             let error: &[u8] = column(row, "error")?;
@@ -68,7 +64,7 @@ pub(in crate::store::sql) fn claim_outcome(
         "not_stored" => {
             let envelope: Option<&[u8]> = column(row, "metadata")?;
             let sealed = |envelope: &[u8]| StoredResponse::Sealed(envelope.to_vec().into());
-            replay(row, envelope.map_or(StoredResponse::NotStored, sealed)).map(ClaimOutcome::Replay)
+            success(claim, row, envelope.map_or(StoredResponse::NotStored, sealed), with_status)
         }
         other => Err(corrupt(format!("unknown state of a record: {other:?}"))),
     }
@@ -76,6 +72,20 @@ pub(in crate::store::sql) fn claim_outcome(
 
 fn in_flight(row: &impl Row) -> Result<ClaimOutcome, StoreError> {
     Ok(ClaimOutcome::InFlight { lease_left: milliseconds(column(row, "lease_left_ms")?) })
+}
+
+/// The replay of a call that succeeded: with the status of what it has created, if that was asked for.
+fn success(
+    claim: &Claim,
+    row: &impl Row,
+    response: StoredResponse,
+    with_status: bool,
+) -> Result<ClaimOutcome, StoreError> {
+    let mut replay = replay(row, response)?;
+    if claim.resource_type.is_some() && replay.resource.is_some() && !with_status {
+        replay.status = Err(StatusError::TimedOut);
+    }
+    Ok(ClaimOutcome::Replay(replay))
 }
 
 fn replay(row: &impl Row, response: StoredResponse) -> Result<Replay, StoreError> {
