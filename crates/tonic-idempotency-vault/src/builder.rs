@@ -11,6 +11,13 @@ use crate::{
     transit::Transit,
 };
 
+impl VaultKeys {
+    /// Begins with a client's settings: address, token, and certificates.
+    pub fn builder(client: VaultClientSettings) -> VaultKeysBuilder {
+        VaultKeysBuilder { client, mount: "transit".to_owned(), prefix: "idempotency".to_owned() }
+    }
+}
+
 /// The settings of [`VaultKeys`].
 #[derive(Clone)]
 pub struct VaultKeysBuilder {
@@ -20,10 +27,6 @@ pub struct VaultKeysBuilder {
 }
 
 impl VaultKeysBuilder {
-    pub(crate) fn new(client: VaultClientSettings) -> Self {
-        Self { client, mount: "transit".to_owned(), prefix: "idempotency".to_owned() }
-    }
-
     /// Sets the path of the transit engine. Defaults to `transit`.
     pub fn mount(self, mount: impl Into<String>) -> Self {
         Self { mount: mount.into(), ..self }

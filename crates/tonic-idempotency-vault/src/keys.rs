@@ -6,11 +6,8 @@ use tonic_idempotency::{
     Caller, Scope,
     seal::{HashKeys, Key, KeyError, KeyRing},
 };
-use vaultrs::client::VaultClientSettings;
 
-use crate::{
-    builder::VaultKeysBuilder, kept::Kept, names::Names, no_key::NoKey, setup_error::VaultSetupError, transit::Transit,
-};
+use crate::{kept::Kept, names::Names, no_key::NoKey, setup_error::VaultSetupError, transit::Transit};
 
 /// How many scopes a server keeps the data key of.
 const SCOPES: usize = 1_000;
@@ -36,11 +33,6 @@ struct Inner {
 }
 
 impl VaultKeys {
-    /// Begins with a client's settings: address, token, and certificates.
-    pub fn builder(client: VaultClientSettings) -> VaultKeysBuilder {
-        VaultKeysBuilder::new(client)
-    }
-
     pub(crate) fn new(names: Names, transit: Transit) -> Self {
         let (current, opened, hashes) = (Kept::new(SCOPES), Kept::new(OPENED), Kept::new(1));
         Self { inner: Arc::new(Inner { names, transit: Arc::new(transit), current, opened, hashes }) }
