@@ -16,7 +16,7 @@ use tonic_idempotency_vault::{
         transit::{data, key},
     },
 };
-use tracing_subscriber::{fmt::MakeWriter, util::SubscriberInitExt as _};
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::{
     engine::{Engine, caller, current, reopened, settings},
