@@ -108,6 +108,7 @@ fn settle(ended: Result<Outcome<EnterReply>, RunError<Status>>) -> Result<Outcom
         // It is gone from the queue, so it has to have taken effect, though nothing tells in which run.
         (Settlement::Acknowledge, Err(_)) => Ok(Outcome::First(EnterReply { run: u64::MAX, ..EnterReply::default() })),
         (_, Err(RunError::Failed { error, .. })) => Err(error),
+        (_, Err(RunError::Unreadable { error, .. })) => Err(Status::failed_precondition(error.to_string())),
         (settlement, Err(RunError::Refused { reason, message, .. })) => {
             let details = ErrorDetails::with_error_info(reason.as_str(), DOMAIN, []);
             let code = match settlement {

@@ -11,9 +11,9 @@ use tonic_idempotency::{rejection::Reason, status::OutboxStatus};
 use uuid::Uuid;
 
 use crate::{
-    database::{Lost, StoredRecord, Trouble},
+    database::{Lost, Outcome, StoredRecord, Trouble},
     kept::Kept,
-    plan::{End, Kind},
+    plan::{End, Kind, Role},
     world::Process,
 };
 
@@ -50,6 +50,14 @@ pub struct Evidence {
     pub reserved: Vec<(Duration, BTreeSet<(Uuid, Uuid)>)>,
     /// Processes that were shut down well, with no call left, and when.
     pub stopped: Vec<(Process, Duration)>,
+    /// The outcomes that were committed, in order.
+    pub outcomes: Vec<Outcome>,
+    /// The roles of processes.
+    pub roles: Vec<(Process, Role)>,
+    /// The scopes in which a server had no key to seal with, and stored no response.
+    pub keyless: BTreeSet<u8>,
+    /// The owners and keys whose calls the recovery has found to have succeeded.
+    pub recovered: BTreeSet<(Uuid, Uuid)>,
     /// The commits that the database has lost.
     pub lost: Lost,
     /// Calls and connections that were left when all had ended.

@@ -8,6 +8,7 @@
 //! | [`database`] | the statements of the store, in memory |
 //! | [`server`], [`service`], [`consumer`], [`reconciler`] | the product's layer around a service, and its operations |
 //! | [`go`] | a server with the Go interceptor |
+//! | [`keys`] | the keys that servers seal with |
 //! | [`job`] | the asynchronous work behind what operations create |
 //! | [`client`], [`journal`], [`network`], [`distortion`] | those who call it, and what is in between |
 //! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
@@ -24,6 +25,7 @@ mod headers;
 pub mod job;
 pub mod journal;
 pub mod kept;
+pub mod keys;
 pub mod ledger;
 mod left;
 pub mod network;

@@ -29,7 +29,11 @@ pub struct Witness {
 
 impl Reconciler for Witness {
     async fn reconcile(&self, abandoned: Abandoned) -> Result<Reconciliation, Box<dyn Error + Send + Sync>> {
+        let (id, is_recovery) = ((*abandoned.owner.as_uuid(), *abandoned.key.as_uuid()), abandoned.caller.is_none());
         let answer = self.answer(abandoned)?;
+        if is_recovery && matches!(answer, Reconciliation::Completed(_)) {
+            self.ledger.lock().recovered.insert(id);
+        }
         self.world.count(
             "reconciler",
             match answer {

@@ -16,10 +16,11 @@ use crate::{
     database::Database,
     go::GoServer,
     journal::Machine,
+    keys::Keys,
     ledger::{Ledger, Strike},
     network::Network,
     panics::panics,
-    plan::{LENGTH, Plan},
+    plan::{LENGTH, Plan, Settings},
     server::Server,
     service::FILE_DESCRIPTOR_SET,
     sometimes::Counts,
@@ -81,7 +82,10 @@ fn run_cold(plan: Plan, keeps: Keeps) -> Report {
         live(&world, &plan, &database, &ledger).await;
         let mut evidence = ledger.lock();
         evidence.panics = panics();
-        evidence.lost = database.lost();
+        (evidence.lost, evidence.outcomes) = (database.lost(), database.outcomes());
+        if let Some(keys) = keys(&plan) {
+            evidence.records.iter_mut().for_each(|record| keys.open(record));
+        }
         let Verdict { violations, excuses } = audit::audit(&plan, &evidence, &database.effects());
         let calls = evidence.attempts.len();
         let (digest, lines) = (world.trace().digest(), world.trace().lines());
@@ -91,7 +95,8 @@ fn run_cold(plan: Plan, keeps: Keeps) -> Report {
 
 async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) {
     let (settings, operations) = (Arc::new(plan.settings.clone()), Arc::new(plan.operations.clone()));
-    let server = |number| Server::new(world, number, database, &settings, &operations, ledger);
+    let keys = keys(plan);
+    let server = |number| Server::new(world, number, database, &settings, keys.as_ref(), &operations, ledger);
     let servers: Arc<Vec<_>> = Arc::new((0..settings.servers).map(server).collect());
     servers.iter().for_each(Server::start);
     let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).attempt_timeout(settings.attempt_timeout);
@@ -134,6 +139,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             })
         })
         .collect();
+    let deployed = tokio::spawn(deploy(Arc::clone(&settings), Arc::clone(&servers), began));
     let go = GoServer {
         world: world.clone(),
         database: database.clone(),
@@ -156,7 +162,7 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
             })
         })
         .collect();
-    for task in sending.into_iter().chain(faults).chain(served_by_go) {
+    for task in sending.into_iter().chain(faults).chain(served_by_go).chain([deployed]) {
         task.await.expect("clients and faults do not panic");
     }
 
@@ -204,6 +210,22 @@ async fn live(world: &World, plan: &Plan, database: &Database, ledger: &Ledger) 
     ledger.lock().leftovers.extend(database.returned_open());
     if !database.open().is_nothing() {
         ledger.lock().leftovers.push(format!("the database still has {:?}", database.open()));
+    }
+}
+
+fn keys(plan: &Plan) -> Option<Keys> {
+    plan.settings.sealing.clone().map(|sealing| Keys::new(plan.seed, sealing))
+}
+
+/// Restarts the servers in the roles of their deployments, one deployment after the other.
+async fn deploy(settings: Arc<Settings>, servers: Arc<Vec<Server>>, began: Instant) {
+    let Some(sealing) = &settings.sealing else { return };
+    for (number, deployment) in sealing.deployments.iter().enumerate().skip(1) {
+        let restarts = servers.iter().zip(&deployment.at).enumerate().map(|(place, (server, at))| async move {
+            sleep_until(began + *at).await;
+            server.deploy(sealing.role(number, place)).await;
+        });
+        join_all(restarts.collect::<Vec<_>>()).await;
     }
 }
 

@@ -24,11 +24,12 @@ use tower::{Layer as _, Service as _, util::BoxCloneSyncService};
 
 use crate::{
     consumer::Consumer,
-    database::{Database, Pool, resource_types},
+    database::{Database, Pool, Trouble, resource_types},
     headers::{ATTEMPT, CALL, DELIVERED, SCOPE, USER},
-    ledger::{Call, Ledger},
+    keys::Keys,
+    ledger::{Call, Ledger, Strike},
     left::Left,
-    plan::{LONGEST_RESPONSE, Operation, Procedure, Settings, caller},
+    plan::{Kind, LONGEST_RESPONSE, Operation, Procedure, Role, Settings, caller},
     reconciler::Witness,
     service::{Service, descriptors, proto::ledger_server::LedgerServer},
     until::until,
@@ -55,6 +56,9 @@ pub struct Server {
     settings: Arc<Settings>,
     operations: Arc<Vec<Operation>>,
     ledger: Ledger,
+    /// The keys, and the role of the next process.
+    keys: Option<Keys>,
+    role: Arc<Mutex<Role>>,
     instance: Arc<Mutex<Option<Instance>>>,
 }
 
@@ -71,6 +75,7 @@ type Served = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 #[derive(Clone)]
 struct Instance {
     process: Process,
+    role: Role,
     layer: IdempotencyLayer,
     service: Served,
     consumer: Served,
@@ -87,6 +92,7 @@ impl Server {
         number: usize,
         database: &Database,
         settings: &Arc<Settings>,
+        keys: Option<&Keys>,
         operations: &Arc<Vec<Operation>>,
         ledger: &Ledger,
     ) -> Self {
@@ -101,6 +107,8 @@ impl Server {
             settings: Arc::clone(settings),
             operations: Arc::clone(operations),
             ledger: ledger.clone(),
+            keys: keys.cloned(),
+            role: Arc::new(Mutex::new(settings.sealing.as_ref().map_or(Role::Plain, |it| it.role(0, number)))),
             instance: Arc::default(),
         }
     }
@@ -151,6 +159,16 @@ impl Server {
         for operation in Consumer::operations(settings.policies.handler_timeout) {
             builder = builder.procedure(operation);
         }
+        let role = *self.role.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = &self.keys {
+            let ring = keys.at(self.number, &self.world, &self.ledger);
+            builder = match role {
+                Role::Plain => builder,
+                Role::Opens => builder.open_sealed(ring),
+                Role::Seals => builder.seal(ring),
+            };
+            self.ledger.lock().roles.push((process.clone(), role));
+        }
         let layer = builder.build().expect("settings that are valid");
         let service = Service {
             world: self.world.clone(),
@@ -165,7 +183,8 @@ impl Server {
         let consumer = BoxCloneSyncService::new(LedgerServer::new(Consumer::new(&layer, service.clone())));
         let service = BoxCloneSyncService::new(layer.layer(LedgerServer::new(service)));
         let background = Arc::new(Mutex::new(Some((recovery, sweeper))));
-        let instance = Instance { process, layer, service, consumer, pools, background, requests: Arc::default() };
+        let instance =
+            Instance { process, role, layer, service, consumer, pools, background, requests: Arc::default() };
         *self.lock() = Some(instance);
     }
 
@@ -183,6 +202,25 @@ impl Server {
     pub fn start_if_down(&self) {
         if self.process().is_none() {
             self.start();
+        }
+    }
+
+    /// Restarts it in a role: stops it well, unless it is down, until a process runs that has the role.
+    pub async fn deploy(&self, role: Role) {
+        *self.role.lock().unwrap_or_else(PoisonError::into_inner) = role;
+        while self.lock().as_ref().is_none_or(|it| it.role != role || !it.process.is_alive()) {
+            let (process, from) = (self.process(), self.world.time());
+            let is_stopped = self.stop(false).await;
+            if process.is_some() {
+                let (kind, trouble, to) = (Kind::Stop(self.number), Trouble::NONE, self.world.time());
+                self.ledger.strike(Strike { kind, trouble, process, from, to });
+            }
+            if is_stopped {
+                self.start_if_down();
+            } else {
+                // It was killed, and is started when that is over.
+                sleep(LINGERS).await;
+            }
         }
     }
 

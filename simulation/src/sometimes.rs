@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// How often each thing has happened.
 pub type Counts = BTreeMap<String, u64>;
 
-/// All that has to happen in a million calls: the answers of clients, the answers of statements, the words of reconcilers and of journals, and the ends of handlers.
+/// All that has to happen in a million calls: the answers of clients, the answers of statements, the words of reconcilers, of journals and of key rings, and the ends of handlers.
 pub const EXPECTED: &[&str] = &[
     "abandon: done",
     "allow: done",
@@ -61,6 +61,11 @@ pub const EXPECTED: &[&str] = &[
     "journal: answered",
     "journal: expired",
     "journal: failed",
+    "keys: Fails",
+    "keys: Hangs",
+    "keys: Panics",
+    "keys: current is destroyed",
+    "keys: named is destroyed",
     "look: completed",
     "look: reserved",
     "reconciler: completed",

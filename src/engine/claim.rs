@@ -19,8 +19,8 @@ use crate::{
     telemetry::{self, TimedStep},
 };
 
-/// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip; one more for each further hash that a
-/// record of the same request may have, if the first is another's.
+/// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip; if the record has another hash, one
+/// more for each that a record of the same request may have, and a last one with the first hash.
 pub(crate) async fn claim(engine: &Engine, call: &Arc<ProtectedCall>) -> Result<ClaimAnswer, StoreError> {
     let began = Instant::now();
     let span = engine.spans.claim(call.procedure.path(), call.reservation.key.as_uuid());
@@ -40,23 +40,25 @@ pub(crate) async fn claim(engine: &Engine, call: &Arc<ProtectedCall>) -> Result<
 async fn ask_again(
     engine: &Engine,
     call: &Arc<ProtectedCall>,
-    mut answer: ClaimAnswer,
+    mismatch: ClaimAnswer,
 ) -> Result<ClaimAnswer, StoreError> {
     let others = match seal::other_hashes(engine, call).await {
+        Ok(others) if others.is_empty() => return Ok(mismatch),
         Ok(others) => others,
         Err(rejection) => return Ok(ClaimAnswer::Unknown(rejection)),
     };
     for other in others {
-        answer = ask(engine, call, call.claim_of(other)).await?;
-        if let ClaimAnswer::Acquired(key) = answer {
-            record::let_go(engine, call, key, Disposition::Release).await;
-            return Ok(ClaimAnswer::GivenBack);
-        }
-        if !is_other_request(&answer) {
-            break;
+        match ask(engine, call, call.claim_of(other)).await? {
+            ClaimAnswer::Acquired(key) => {
+                record::let_go(engine, call, key, Disposition::Release).await;
+                return Ok(ClaimAnswer::GivenBack);
+            }
+            answer if is_other_request(&answer) => {}
+            answer => return Ok(answer),
         }
     }
-    Ok(answer)
+    // Another record, with the first hash, may have come in place of the one that was found.
+    ask(engine, call, call.claim()).await
 }
 
 fn is_other_request(answer: &ClaimAnswer) -> bool {

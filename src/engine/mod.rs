@@ -37,9 +37,9 @@ mod look_again;
 mod overrun;
 mod rerun;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use self::{
     answer::Answer,
@@ -60,11 +60,15 @@ use self::{
     time::key_age,
 };
 use crate::{
+    pause::{Pauses, shortened},
     policy::Mode,
     rejection::Rejection,
     store::{ClaimOutcome, ExtendOutcome, StoreError},
     telemetry::{self, HeldKeyCount, Step},
 };
+
+/// The pauses before a call begins anew.
+const BEFORE_ANEW: Pauses = Pauses::new(Duration::from_millis(5), Duration::from_secs(1));
 
 /// The outcome of a call that was run.
 enum RunOutcome<A> {
@@ -94,7 +98,7 @@ async fn run<A: Answer>(
     mut handler: Handler<A>,
     leader: Option<&Leader>,
 ) -> RunOutcome<A> {
-    let tracked = engine.tracker.claiming(&call);
+    let (tracked, mut pauses) = (engine.tracker.claiming(&call), BEFORE_ANEW);
     if engine.sealer.is_some() {
         call = match Box::pin(seal::with_keys(engine, &call)).await {
             Ok(call) => call,
@@ -110,6 +114,8 @@ async fn run<A: Answer>(
             AttemptOutcome::InFlight(handler) => return RunOutcome::InFlight(call, handler),
             AttemptOutcome::Lost { ends, error } => (ends, error),
             AttemptOutcome::Anew(unused) => {
+                // Two calls that have found each other's claims must not go on in step.
+                Box::pin(sleep(shortened(pauses.next()))).await;
                 (call, handler) = (call.with_a_new_token(), unused);
                 continue;
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic::Code;
 
-use super::Audit;
+use super::{Audit, secrets::is_without_content};
 use crate::{
     ledger::{Answer, Call, HandlerRun, Strike},
     plan::{End, Kind, Operation, Procedure},
@@ -24,6 +24,9 @@ impl Audit<'_> {
     ) -> Option<&'static str> {
         let has_cause = match (code, run_of_error(message)) {
             (_, Some(run)) => self.is_error_of(answer, code, run),
+            (Code::FailedPrecondition, None) if is_without_content(message) => {
+                self.may_be_unreadable("failed", operation, answer.got)
+            }
             (Code::Internal, None) if message.contains("panicked") => self.evidence.runs.iter().any(|run| {
                 self.is_of(answer, run.attempt)
                     && run.ended.is_some_and(|(_, end)| matches!(end, End::Panic | End::ErrorAfterEffect))

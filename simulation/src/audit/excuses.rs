@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::{
     database::{KEEPALIVES, Loss, SILENCE},
     ledger::{Call, Evidence, HandlerRun, Strike},
-    plan::{End, Kind, Plan, Procedure, caller},
+    plan::{Away, End, Kind, Plan, Procedure, caller},
     server::UNRECORDED,
     sometimes::Counts,
     world::{BEGINNING, Process},
@@ -19,6 +19,9 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// The time within which one retry heals what was over at once.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// How long a call waits for keys: twice at most, since the second time they have just answered.
+const FOR_KEYS: Duration = Duration::from_secs(10);
 
 /// The time after which a status counts as overdue.
 const OVERDUE: Duration = Duration::from_millis(250);
@@ -216,7 +219,7 @@ impl Excuses<'_> {
             }
             Some(run) => run.ended.map(|(at, _)| at).or(run.cut),
             // Its claim goes on if its client hangs up.
-            None => call.left.map(|at| at + settings.timeout),
+            None => call.left.map(|at| at + settings.timeout + self.waits_for_keys(call, at)),
         };
         let Some(ended) = ended else { return (held, Duration::MAX) };
         let mut settled = ended + SOON;
@@ -229,6 +232,13 @@ impl Excuses<'_> {
             }
         }
         (held, settled)
+    }
+
+    /// Returns how long a call may wait for keys at most, until it claims its key: they hang for a while at its server before this time.
+    pub(super) fn waits_for_keys(&self, call: &Call, before: Duration) -> Duration {
+        let absences = self.plan.settings.sealing.iter().flat_map(|sealing| &sealing.absences);
+        let mut hanging = absences.filter(|it| it.kind == Away::Hangs && it.is_at(call.server));
+        if hanging.any(|it| it.from <= before && call.arrived <= it.to) { FOR_KEYS } else { Duration::ZERO }
     }
 
     /// Returns when the claim before a run was sent at the earliest: its process may have been paused before it read the answer.

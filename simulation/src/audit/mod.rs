@@ -33,6 +33,8 @@
 //! | one user never has everything | the handlers of one user have all transactions of a process | `limits` |
 //! | the last crowd is served | when all is over, a server runs fewer transactions at once than it has, or more, or turns a call away | `limits` |
 //! | no key is stuck | an operation gets no final answer when all faults are over | `leftovers` |
+//! | what is sealed is not in the open | a server that seals records a response or an error that can be read, or a request by its plain hash | `secrets` |
+//! | a destroyed key opens nothing | a client is told of a record whose key all servers have known to be destroyed when it asked | `secrets` |
 //! | nothing is left | calls, connections, locks or transactions are held when all servers have been shut down, a call goes on after that, or a connection goes back to its pool in a transaction | `leftovers` |
 //! | a journal keeps its word | as `../journal.rs` says | `journals` |
 //! | nothing panics | something other than a handler that is to panic has done so | `leftovers` |
@@ -50,6 +52,7 @@ mod records;
 mod refusals;
 mod replays;
 mod runs;
+mod secrets;
 mod statuses;
 #[cfg(test)]
 mod tests;
@@ -112,6 +115,7 @@ pub fn audit(plan: &Plan, evidence: &Evidence, effects: &[Effect]) -> Verdict {
     audit.limits();
     audit.last_crowd();
     audit.go();
+    audit.secrets();
     audit.leftovers();
     audit.journals();
     Verdict { violations: audit.violations, excuses: audit.excuses.uses.into_inner() }

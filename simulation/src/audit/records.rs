@@ -28,10 +28,10 @@ impl Audit<'_> {
                 "completed" => self
                     .run_of(record)
                     .is_some_and(|run| self.was_there(run) && self.is_under(record, self.evidence.runs[run].operation)),
-                "failed" => self.has_failed(record),
+                "failed" => self.has_failed(record) || self.is_without_key(record),
                 "abandoned" | "unknown" => self.is_open(record),
                 "expired" => true,
-                "not_stored" => self.is_too_long(record),
+                "not_stored" => self.is_too_long(record) || self.is_without_key(record),
                 _ => false,
             };
             if !is_true {
@@ -45,6 +45,7 @@ impl Audit<'_> {
             let has_record = |record: &StoredRecord| {
                 self.is_under(record, run.operation)
                     && (record.state == "not_stored"
+                        || self.is_without_key(record)
                         || self.run_of(record) == Some(number)
                         || self.error_of(record) == Some(number))
             };
@@ -113,7 +114,7 @@ impl Audit<'_> {
     }
 
     /// Returns whether a record has the owner and the key of an operation.
-    fn is_under(&self, record: &StoredRecord, operation: usize) -> bool {
+    pub(super) fn is_under(&self, record: &StoredRecord, operation: usize) -> bool {
         let operation = self.plan.operation(operation);
         let owner = operation.user.map(|user| *caller(user, operation.scope).owner().as_uuid());
         (Some(record.owner), record.key) == (owner, operation.stored)
@@ -127,7 +128,7 @@ impl Audit<'_> {
     }
 
     /// Returns the run whose error is recorded, if it is the error of one.
-    fn error_of(&self, record: &StoredRecord) -> Option<usize> {
+    pub(super) fn error_of(&self, record: &StoredRecord) -> Option<usize> {
         // The message is in it as it is, whatever the encoding.
         let error = String::from_utf8_lossy(record.response.as_ref()?);
         let message = &error[error.find(PLANNED)?..];
@@ -138,7 +139,7 @@ impl Audit<'_> {
     }
 
     /// Returns the run whose response is recorded, if it is the response of one.
-    fn run_of(&self, record: &StoredRecord) -> Option<usize> {
+    pub(super) fn run_of(&self, record: &StoredRecord) -> Option<usize> {
         let reply = EnterReply::decode(record.response.clone()?).ok()?;
         let number = usize::try_from(reply.run).ok()?;
         let operation = self.plan.operation(self.evidence.runs.get(number)?.operation);

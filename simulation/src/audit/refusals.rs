@@ -29,7 +29,11 @@ impl Audit<'_> {
             Reason::KeyReused if others().count() > 1 => None,
             Reason::KeyExpired if self.may_be_expired(answer, operation) => None,
             Reason::NoUser if operation.user.is_none() => None,
-            Reason::NotStored if self.is_not_stored(operation) => None,
+            Reason::NotStored
+                if self.is_not_stored(operation) || self.may_be_unreadable("not_stored", operation, answer.got) =>
+            {
+                None
+            }
             Reason::TooManyRecords if self.has_many_records(answer, operation) => None,
             Reason::RequestTimeout if operation.body != Pace::AtOnce => None,
             Reason::OutcomeUnknown if self.is_unknown(answer, operation) => None,
@@ -41,7 +45,7 @@ impl Audit<'_> {
                 None
             }
             Reason::StoreFailed if is_hindered() => None,
-            Reason::StoreUnavailable if is_hindered() || self.was_idle(answer) => None,
+            Reason::StoreUnavailable if is_hindered() || self.was_idle(answer) || self.are_keys_away(answer) => None,
             Reason::Overloaded if is_hindered() || self.is_crowded(answer) => None,
             // Its own attempt that asks for the status may have the key once the record is gone, and is waited for.
             Reason::Overloaded

@@ -28,7 +28,8 @@ impl Audit<'_> {
                 _ => Duration::ZERO,
             } + 3 * self.plan.settings.timeout
                 + body
-                + FULL;
+                + FULL
+                + self.excuses.waits_for_keys(call, call.left.unwrap_or(Duration::MAX));
             let Some(left) = call.left.filter(|left| *left - call.arrived > longest && !is_run) else { continue };
             if !self.excuses.is_hindered(number, call.arrived, left) && !self.stands_in_line(call, left - longest, left)
             {

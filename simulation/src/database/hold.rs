@@ -26,7 +26,7 @@ impl RowHold {
         if state.writer(id, None).is_some() {
             return None;
         }
-        let (session, begun) = (state.log_in(false), state.now());
+        let (session, begun) = (state.log_in(None, false), state.now());
         let mut transaction = Transaction::new(begun);
         // It is never committed.
         transaction.work.rows.insert(id, None);

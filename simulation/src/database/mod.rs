@@ -34,7 +34,7 @@ pub use self::{
     row::Row,
     server::Database,
     session::{KEEPALIVES, SILENCE},
-    state::{Loss, Lost, Open, StoredRecord},
+    state::{Loss, Lost, Open, Outcome, StoredRecord},
     statement::resource_types,
     stored_row::Effect,
     trouble::Trouble,

@@ -114,7 +114,7 @@ impl Pool {
         let Shared { database, process, link, .. } = &*self.0;
         link.carry().await.map_err(was_cut)?;
         let cut = link.next_cut();
-        let made = match database.log_in() {
+        let made = match database.log_in(process) {
             Login::Session(number) => {
                 let (requests, receiver) = mpsc::unbounded_channel();
                 let ended = Arc::new(Signal::new(None));

@@ -16,11 +16,11 @@ use uuid::Uuid;
 
 use super::{
     error::SqlError,
-    state::{Ending, Loss, Lost, Open, State, StoredRecord, id},
+    state::{Ending, Loss, Lost, Open, Outcome, State, StoredRecord, id},
     stored_row::{Effect, StoredRow},
     trouble::Trouble,
 };
-use crate::world::World;
+use crate::world::{Process, World};
 
 /// A server of PostgreSQL with one database. Clones are the same.
 #[derive(Clone)]
@@ -229,6 +229,11 @@ impl Database {
         self.lock().lost.clone()
     }
 
+    /// Returns the outcomes that were committed, in order; also those that were lost again.
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        self.lock().outcomes.clone()
+    }
+
     /// Returns the committed records, in the order of owners and keys.
     pub fn records(&self) -> Vec<StoredRecord> {
         self.lock().records()
@@ -272,7 +277,7 @@ impl Database {
         self.0.ended.notify_waiters();
     }
 
-    pub(super) fn log_in(&self) -> Login {
+    pub(super) fn log_in(&self, client: &Process) -> Login {
         let mut state = self.lock();
         let mut is_standby = false;
         if state.down_until.is_some_and(|until| Instant::now() < until) {
@@ -286,7 +291,7 @@ impl Database {
         if state.draws.refuses_login() {
             return Login::Refused("53300");
         }
-        Login::Session(state.log_in(is_standby))
+        Login::Session(state.log_in(Some(client), is_standby))
     }
 
     /// Ends a session, and rolls its transaction back.

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use tokio::{sync::Notify, time::Instant};
-use tonic_idempotency::store::{Reservation, StoredResponse, memory_transitions::Record};
+use tonic_idempotency::store::{RequestHash, Reservation, StoredResponse, memory_transitions::Record};
 use uuid::Uuid;
 
 use super::{
@@ -43,11 +43,25 @@ pub struct StoredRecord {
     /// `failed` or `expired`.
     pub state: &'static str,
     pub attempts: u32,
+    /// The first hash of its request.
+    pub request: RequestHash,
     /// The response's message, or the error.
     pub response: Option<Bytes>,
+    /// The metadata of the response; of one that is sealed, the envelope.
     pub metadata: Option<Bytes>,
     /// How long it still lives, by the database's clock.
     pub expires_in: Duration,
+}
+
+/// An outcome that was committed, for the auditor.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The process that has recorded it.
+    pub process: Process,
+    /// When, since the world began.
+    pub at: Duration,
+    /// The record.
+    pub record: StoredRecord,
 }
 
 /// The commits that a failover or a crash has lost.
@@ -104,6 +118,8 @@ pub(super) enum Ending {
 /// A session of the server.
 #[derive(Debug)]
 pub(super) struct SessionState {
+    /// The process of its client; `None` for a test that holds a row.
+    pub(super) client: Option<Process>,
     /// The number of the server's process. A pooler changes it.
     pub(super) process: i32,
     pub(super) transaction: Option<Transaction>,
@@ -158,6 +174,8 @@ pub(super) struct State {
     pub(super) rows: BTreeMap<Id, StoredRow>,
     pub(super) effects: Vec<Effect>,
     pub(super) statuses: BTreeMap<String, &'static str>,
+    /// The outcomes that were committed, in order.
+    pub(super) outcomes: Vec<Outcome>,
     pub(super) allowances: Allowances,
     pub(super) sessions: BTreeMap<u64, SessionState>,
     /// The last commits, the newest last.
@@ -186,6 +204,7 @@ impl State {
             rows: BTreeMap::new(),
             effects: Vec::new(),
             statuses: BTreeMap::new(),
+            outcomes: Vec::new(),
             allowances: Allowances::default(),
             sessions: BTreeMap::new(),
             history: VecDeque::new(),
@@ -233,9 +252,10 @@ impl State {
             - now.saturating_duration_since(time).as_secs_f64()
     }
 
-    pub(super) fn log_in(&mut self, is_standby: bool) -> u64 {
+    pub(super) fn log_in(&mut self, client: Option<&Process>, is_standby: bool) -> u64 {
         let (session, process) = (self.next(), self.next());
         let state = SessionState {
+            client: client.cloned(),
             process: i32::try_from(process).expect("few processes"),
             transaction: None,
             is_standby,
@@ -473,9 +493,9 @@ impl State {
     /// Makes the session's transaction visible to all; rolls it back if it has failed.
     pub(super) fn commit(&mut self, session: u64) {
         let now = self.now();
-        let Some(Transaction { work, is_aborted: false, .. }) = self.session(session).transaction.take() else {
-            return;
-        };
+        let SessionState { transaction, client, .. } = self.session(session);
+        let (transaction, process) = (transaction.take(), client.clone());
+        let Some(Transaction { work, is_aborted: false, .. }) = transaction else { return };
         if !work.writes() {
             return;
         }
@@ -484,6 +504,9 @@ impl State {
         self.effects.extend(work.effects.into_iter().map(|(effect, _)| Effect { time, ..effect }));
         let mut before = Vec::new();
         for (id, row) in work.rows {
+            if let (Some(process), Some(row)) = (&process, row.as_ref().filter(|row| row.record.outcome.is_some())) {
+                self.outcomes.push(Outcome { process: process.clone(), at: time, record: row.stored(id, now) });
+            }
             before.push((id, self.rows.remove(&id)));
             row.into_iter().for_each(|row| drop(self.rows.insert(id, row)));
         }
@@ -527,26 +550,7 @@ impl State {
 
     pub(super) fn records(&self) -> Vec<StoredRecord> {
         let now = self.now();
-        let records = self.rows.iter().map(|(&(owner, key), row)| {
-            let record = &row.record;
-            let (response, metadata) = match &record.outcome {
-                Some((StoredResponse::Message(stored), _)) => (Some(stored.message.clone()), stored.metadata.clone()),
-                Some((StoredResponse::Error(error), _)) => (Some(error.clone()), None),
-                _ => (None, None),
-            };
-            StoredRecord {
-                owner,
-                key,
-                token: record.token,
-                procedure: record.procedure.clone(),
-                state: row.state(None, None, now),
-                attempts: record.attempts,
-                response,
-                metadata,
-                expires_in: record.expires.saturating_duration_since(now),
-            }
-        });
-        records.collect()
+        self.rows.iter().map(|(id, row)| row.stored(*id, now)).collect()
     }
 
     pub(super) fn is_reserved(&self, id: Id) -> bool {
@@ -585,6 +589,30 @@ impl State {
             }
         }
         open
+    }
+}
+
+impl StoredRow {
+    fn stored(&self, (owner, key): Id, now: Instant) -> StoredRecord {
+        let record = &self.record;
+        let (response, metadata) = match &record.outcome {
+            Some((StoredResponse::Message(stored), _)) => (Some(stored.message.clone()), stored.metadata.clone()),
+            Some((StoredResponse::Error(error), _)) => (Some(error.clone()), None),
+            Some((StoredResponse::Sealed(envelope), _)) => (None, Some(envelope.clone())),
+            _ => (None, None),
+        };
+        StoredRecord {
+            owner,
+            key,
+            token: record.token,
+            procedure: record.procedure.clone(),
+            state: self.state(None, None, now),
+            attempts: record.attempts,
+            request: *record.request.canonical(),
+            response,
+            metadata,
+            expires_in: record.expires.saturating_duration_since(now),
+        }
     }
 }
 

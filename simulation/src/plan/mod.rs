@@ -6,6 +6,7 @@
 mod fault;
 mod operation;
 mod policies;
+mod sealing;
 mod settings;
 
 use std::{collections::BTreeSet, ops::RangeInclusive, time::Duration};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     fault::{Fault, Kind},
     operation::{Behaviour, End, GoCall, Job, LONGEST_RESPONSE, Operation, Pace, Procedure, caller},
+    sealing::{Absence, Away, Deployment, Destruction, Role, Rotation, Sealing},
     settings::{LENGTH, OfServer, Settings},
 };
 use crate::world::Random;
@@ -54,7 +56,8 @@ pub struct Omitted {
 impl Plan {
     /// Makes the plan of a seed, with this many operations, or as many as it draws.
     pub fn new(seed: u64, operations: Option<usize>) -> Self {
-        let settings = Settings::draw(&mut Random::new(seed, "settings"));
+        let mut settings = Settings::draw(&mut Random::new(seed, "settings"));
+        settings.sealing = Sealing::draw(&mut Random::new(seed, "sealing"), settings.servers);
         let mut random = Random::new(seed, "operations");
         let drawn = draw_count(&mut random, &settings);
         let operations = operations.unwrap_or(drawn);

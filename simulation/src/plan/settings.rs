@@ -7,6 +7,7 @@ use tonic_idempotency::policy::{
     DisconnectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, Isolation, LeasePolicy, Policies, StorePolicy,
 };
 
+use super::Sealing;
 use crate::world::Random;
 
 /// The time within which operations begin and faults happen.
@@ -60,6 +61,9 @@ pub struct Settings {
     pub has_last_crowd: bool,
     /// Whether one server is shut down after the other in the end, rather than all at once.
     pub stops_one_by_one: bool,
+    /// How servers seal what they record, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealing: Option<Sealing>,
 }
 
 /// The settings of one server.
@@ -161,6 +165,7 @@ impl Settings {
             attempt_timeout: seconds(random, 0.3, 30.0),
             has_last_crowd: !is_burst && policies.expired_keys == ExpiredKeyPolicy::Run && random.once_in(3),
             stops_one_by_one: random.once_in(10),
+            sealing: None,
         }
     }
 }
