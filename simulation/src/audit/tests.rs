@@ -140,6 +140,7 @@ impl Case {
             key: operation.stored,
             token: operation.stored,
             procedure: String::new(),
+            request: [0; 32].into(),
             state,
             attempts: 1,
             response: response.map(Into::into),

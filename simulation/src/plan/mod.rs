@@ -4,6 +4,7 @@
 //! draws from a stream of its own. It does change when messages to the database arrive, since those of one server share a stream.
 
 mod fault;
+mod length;
 mod operation;
 mod policies;
 mod sealing;
@@ -15,9 +16,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     fault::{Fault, Kind},
+    length::LENGTH,
     operation::{Behaviour, End, GoCall, Job, LONGEST_RESPONSE, Operation, Pace, Procedure, caller},
     sealing::{Absence, Away, Deployment, Destruction, Role, Rotation, Sealing},
-    settings::{LENGTH, OfServer, Settings},
+    settings::{OfServer, Settings},
 };
 use crate::world::Random;
 

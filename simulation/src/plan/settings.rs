@@ -10,9 +10,6 @@ use tonic_idempotency::policy::{
 use super::Sealing;
 use crate::world::Random;
 
-/// The time within which operations begin and faults happen.
-pub const LENGTH: Duration = Duration::from_secs(60);
-
 /// The settings of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Settings {
