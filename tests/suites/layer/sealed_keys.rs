@@ -80,7 +80,7 @@ fn final_errors(procedure: ProcedureBuilder) -> ProcedureBuilder {
 async fn without_keys_a_call_is_refused_before_its_claim() {
     for policies in [Policies::default(), proceeding()] {
         let ring = Ring::new();
-        let (shop, store) = Shop::watched(|builder| builder.policies(policies.clone()).seal(ring.clone())).await;
+        let (shop, store) = Shop::watched(|builder| builder.policies(policies).seal(ring.clone())).await;
         for fault in [Fault::Away, Fault::Hangs, Fault::Panics] {
             ring.set(fault);
             let began = Instant::now();
