@@ -88,6 +88,10 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value = "0", value_parser = value_parser!(u32).range(0..=1))]
     pub(crate) replicas: u32,
 
+    /// Seal the records, with three keys that are rotated each second.
+    #[arg(long)]
+    pub(crate) seal: bool,
+
     /// Make SERIALIZABLE the default isolation level of transactions.
     #[arg(long)]
     pub(crate) serializable: bool,
@@ -173,7 +177,7 @@ mod tests {
         assert_eq!((args.operations, args.servers, args.clients), (10_000, 3, 16));
         assert_eq!(args.modes().ok(), Some(&[Mode::Transactional, Mode::Reserved][..]));
         assert_eq!(args.on_store_unavailable, StorePolicy::Reject);
-        assert!(args.topology == Topology::Single && !args.serializable);
+        assert!(args.topology == Topology::Single && !args.serializable && !args.seal);
         assert_eq!(args.lease, Duration::from_secs(2));
         assert_eq!(args.seed, None);
         assert!(args.partitions.is_none() && !args.moving);

@@ -6,6 +6,7 @@ use tokio::{task::JoinSet, time};
 
 use crate::{
     auditor::{Evidence, Rows, Tally, Verdict, judge},
+    choice::Topology,
     client::{Calls, Workload},
     error::Error,
     faults::{Director, Stage},
@@ -32,6 +33,8 @@ pub(crate) struct Trial {
     pub(crate) tally: Tally,
     /// How often the move to partitions was interrupted; `None` if there was none.
     pub(crate) interruptions: Option<u32>,
+    /// The number of sealed responses in the end, if servers seal.
+    pub(crate) sealed: Option<u64>,
     /// The duration of the operations, faults included.
     pub(crate) took: Duration,
     pub(crate) verdict: Verdict,
@@ -56,13 +59,15 @@ impl Trial {
         last_retries(plan, mode, database, &journal).await?;
         // A primary that has hung may have replaced its successor once more.
         database.is_whole().await?;
-        let rows = Rows::read(&database.connect().await?).await?;
+        let seals = plan.args.seal && plan.args.topology != Topology::RedisCluster;
+        let rows = Rows::read(&database.connect().await?, seals).await?;
 
         let entries = std::mem::take(&mut *journal.entries());
         let evidence =
             Evidence { entries: &entries, operations: &plan.operations, rows: &rows, rules: plan.rules(mode) };
         let verdict = judge(&evidence);
-        Ok(Self { mode, tally: Tally::new(&entries, mode), interruptions, took, verdict, entries })
+        let (tally, sealed) = (Tally::new(&entries, mode), rows.sealed);
+        Ok(Self { mode, tally, interruptions, sealed, took, verdict, entries })
     }
 }
 

@@ -35,6 +35,10 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
         let what = format!("the row {name:?} belongs to no operation");
         verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
     }
+    if evidence.rows.readable > 0 {
+        let what = format!("{} responses are stored in the open", evidence.rows.readable);
+        verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
+    }
     for (at, server) in &evidence.entries.unexpected_ends {
         let what = format!("server {server} ended by itself after {at:.1?}");
         verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });

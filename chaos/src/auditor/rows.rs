@@ -16,6 +16,11 @@ const SELECT: &str = "SELECT id, name FROM tenant.projects
     UNION ALL SELECT id, name FROM tenant.clusters WHERE name <> 'first'
     UNION ALL SELECT id, email FROM tenant.organization_users";
 
+/// Selects the number of sealed responses, and that of responses that can be read.
+const COUNT: &str = "SELECT count(*) FILTER (WHERE response_not_stored AND substr(response_metadata, 1, 1) = '\\x00'),
+                            count(*) FILTER (WHERE response_bytes <> '')
+                     FROM tenant.idempotency_keys";
+
 /// The effects: the rows in the business tables.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
@@ -24,14 +29,23 @@ pub(crate) struct Rows {
     by_request: HashMap<(u32, Variant), Vec<Uuid>>,
     /// Names of rows that belong to no operation.
     pub(super) strangers: Vec<String>,
+    /// The number of sealed responses, if servers seal.
+    pub(crate) sealed: Option<u64>,
+    /// The number of responses that can be read then.
+    pub(super) readable: u64,
 }
 
 impl Rows {
-    /// Reads the rows as superuser, so that row-level security does not hide any.
-    pub(crate) async fn read(client: &Client) -> Result<Self, Error> {
+    /// Reads the rows as superuser, so that row-level security does not hide any. Looks into the records if servers seal.
+    pub(crate) async fn read(client: &Client, seals: bool) -> Result<Self, Error> {
         let mut rows = Self::default();
         for row in client.query(SELECT, &[]).await? {
             rows.add(row.try_get(0)?, row.try_get(1)?);
+        }
+        if seals {
+            let counts = client.query_one(COUNT, &[]).await?;
+            let count = |column| Ok::<_, Error>(u64::try_from(counts.try_get::<_, i64>(column)?)?);
+            (rows.sealed, rows.readable) = (Some(count(0)?), count(1)?);
         }
         Ok(rows)
     }

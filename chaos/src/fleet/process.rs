@@ -20,7 +20,7 @@ use super::Setting;
 use crate::{
     error::Error,
     journal::{Journal, ServerId, UnprotectedRun},
-    server::{Announcement, Instruction, REDIS_REPLICAS, REDIS_URLS, Saying, UnprotectedCall},
+    server::{Announcement, Instruction, REDIS_REPLICAS, REDIS_URLS, SEALS, Saying, UnprotectedCall},
     urls::{Redis, Urls},
 };
 
@@ -56,6 +56,7 @@ impl Process {
             .env("API_DATABASE_URL", urls.api.as_deref().unwrap_or_default())
             .env(REDIS_URLS, redis)
             .env(REDIS_REPLICAS, replicas)
+            .env(SEALS, if setting.seals { "yes" } else { "" })
             // Servers with the plain statements and servers with only the functions share the table.
             .env("IDEMPOTENCY_TEST_COMMON_PATH", if server.slot % 2 == 1 { "off" } else { "on" })
             .stdin(Stdio::piped())

@@ -11,6 +11,8 @@ pub(crate) struct Setting {
     /// The flags of the sample.
     pub(super) flags: Vec<String>,
     pub(super) lease: Duration,
+    /// Whether its records are sealed.
+    pub(super) seals: bool,
     pub(crate) journal: Arc<Journal>,
     pub(crate) orders: Arc<Orders>,
     pub(crate) rotation: Arc<Rotation>,
@@ -19,6 +21,7 @@ pub(crate) struct Setting {
 impl Setting {
     pub(crate) fn new(plan: &Plan, mode: Mode, journal: &Arc<Journal>) -> Self {
         let (orders, rotation) = Default::default();
-        Self { flags: plan.server(mode), lease: plan.args.lease, journal: Arc::clone(journal), orders, rotation }
+        let (lease, seals) = (plan.args.lease, plan.args.seal);
+        Self { flags: plan.server(mode), lease, seals, journal: Arc::clone(journal), orders, rotation }
     }
 }

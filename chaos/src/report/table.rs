@@ -47,14 +47,15 @@ impl Table<'_> {
             Topology::Partitioned | Topology::Single => String::new(),
         };
         let serializable = if args.serializable { ", serializable" } else { "" };
+        let sealed = if args.seal { ", sealed" } else { "" };
         let moved = if args.moving { "moved to " } else { "" };
         let partitions = args.partitions.map(|partitions| format!(", {moved}{partitions} partitions"));
-        format!("{mode}{topology}{serializable}{}", partitions.unwrap_or_default())
+        format!("{mode}{topology}{serializable}{sealed}{}", partitions.unwrap_or_default())
     }
 
     fn rows(&self) -> MarkdownTable {
         let mut table = MarkdownTable::default();
-        let Self { plan, trial: Trial { tally, took, verdict, mode, interruptions, .. } } = self;
+        let Self { plan, trial: Trial { tally, took, verdict, mode, interruptions, sealed, .. } } = self;
         let args = &plan.args;
         let seconds = |seconds| humantime::format_duration(Duration::from_secs(seconds));
         let took = took.as_secs().max(1);
@@ -86,6 +87,9 @@ impl Table<'_> {
         table.row("outcome still unknown at the last retry", verdict.unknown);
         if *mode == Mode::Reserved {
             table.row("of these, acknowledged before", verdict.refused_after_acknowledgement);
+        }
+        if let Some(sealed) = sealed {
+            table.row("sealed responses in the end", sealed);
         }
         table.strong("unprotected runs", verdict.unprotected);
         table.row("of these, while the store could not be asked", verdict.unprotected_with_need);

@@ -5,17 +5,20 @@ mod announce;
 mod calls;
 mod on_redis;
 mod points;
+mod sealed;
 mod wire;
 
 use std::{io::BufRead as _, thread};
 
 use clap::Parser as _;
+use organization::{Driver, TokioPostgres};
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use self::{announce::announce, calls::CallLayer, on_redis::SampleOnRedis, points::Points};
+use self::{announce::announce, calls::CallLayer, on_redis::SampleOnRedis, points::Points, sealed::Sealed};
 pub(crate) use self::{
     on_redis::{REDIS_REPLICAS, REDIS_URLS},
     points::die,
+    sealed::SEALS,
     wire::{Action, Announcement, Arm, Instruction, Saying, UnprotectedCall},
 };
 use crate::error::Error;
@@ -24,7 +27,7 @@ use crate::error::Error;
 const LOG: &str = "warn,deadpool=error";
 
 /// Runs the sample with these flags, on the database of `DATABASE_URL`, and with its records on the Redis Cluster of
-/// `REDIS_URLS`, if there are any. Returns when the sample is stopped; the process
+/// `REDIS_URLS`, if there are any; sealed, if `SEALS` is set. Returns when the sample is stopped; the process
 /// dies if its standard input ends, or at the step at which it was told to die.
 ///
 /// # Errors
@@ -50,10 +53,14 @@ pub async fn serve(flags: &[String]) -> Result<(), Error> {
 }
 
 async fn run(args: organization::Args) -> Result<(), Error> {
-    if on_redis::is_wanted() {
-        organization::run_on::<SampleOnRedis>(args).await
+    if on_redis::is_wanted() { run_on::<SampleOnRedis>(args).await } else { run_on::<TokioPostgres>(args).await }
+}
+
+async fn run_on<D: Driver>(args: organization::Args) -> Result<(), Error> {
+    if sealed::is_wanted() {
+        organization::run_on::<Sealed<D>>(args).await
     } else {
-        organization::run(args).await
+        organization::run_on::<D>(args).await
     }
 }
 
