@@ -43,7 +43,7 @@ pub(crate) struct ProtectedCall {
     /// The attempts at it before this one.
     pub(crate) attempts: Attempts,
     /// The keys that its record is made with; `None` if that is not sealed.
-    pub(crate) keys: Option<CallKeys>,
+    pub(crate) keys: Option<Arc<CallKeys>>,
 }
 
 impl ProtectedCall {

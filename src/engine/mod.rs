@@ -98,7 +98,7 @@ async fn run<A: Answer>(
     mut handler: Handler<A>,
     leader: Option<&Leader>,
 ) -> RunOutcome<A> {
-    let (tracked, mut pauses) = (engine.tracker.claiming(&call), BEFORE_ANEW);
+    let (tracked, mut given_back) = (engine.tracker.claiming(&call), 0);
     if engine.sealer.is_some() {
         call = match Box::pin(seal::with_keys(engine, &call)).await {
             Ok(call) => call,
@@ -115,8 +115,8 @@ async fn run<A: Answer>(
             AttemptOutcome::Lost { ends, error } => (ends, error),
             AttemptOutcome::Anew(unused) => {
                 // Two calls that have found each other's claims must not go on in step.
-                Box::pin(sleep(shortened(pauses.next()))).await;
-                (call, handler) = (call.with_a_new_token(), unused);
+                Box::pin(sleep(shortened(BEFORE_ANEW.after(given_back)))).await;
+                (call, handler, given_back) = (call.with_a_new_token(), unused, given_back + 1);
                 continue;
             }
         };
@@ -150,27 +150,9 @@ async fn attempt<A: Answer>(
     }
     telemetry::step(Step::BeforeClaim);
     let claimed = Instant::now();
-    let mut key = match claim(engine, call).await {
-        Ok(ClaimAnswer::Acquired(key)) => key,
-        Ok(ClaimAnswer::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, call, key)).await {
-            Verdict::NotExecuted(key) => key,
-            Verdict::NotRecorded => return AttemptOutcome::Answered(A::reject(call, Rejection::StoreUnavailable)),
-            Verdict::Recorded => return AttemptOutcome::Answered(Box::pin(look_again(engine, call)).await),
-            Verdict::Unknown => return AttemptOutcome::Answered(A::reject(call, Rejection::OutcomeUnknown)),
-        },
-        Ok(ClaimAnswer::NotAcquired { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
-            return AttemptOutcome::InFlight(handler);
-        }
-        Ok(ClaimAnswer::GivenBack) => return AttemptOutcome::Anew(handler),
-        Ok(ClaimAnswer::Unknown(rejection)) => return AttemptOutcome::Answered(A::reject(call, rejection)),
-        Ok(ClaimAnswer::NotAcquired { outcome, asked }) => {
-            return AttemptOutcome::Answered(replay::answer(engine, call, outcome, asked, leader).await);
-        }
-        Err(error) => {
-            return AttemptOutcome::Answered(
-                Box::pin(degrade::degrade(engine, call, &error, handler, tracked, leader)).await,
-            );
-        }
+    let (mut key, handler) = match acquire(engine, call, handler, leader, tracked).await {
+        Ok(acquired) => acquired,
+        Err(outcome) => return outcome,
     };
     if let Some(rejection) = key_age::rejection(&call.procedure, call.reservation.key, engine.clock.now()) {
         Box::pin(record::let_go(engine, call, key, Disposition::Release)).await;
@@ -211,4 +193,30 @@ async fn attempt<A: Answer>(
     let settled = Box::pin(settled).await;
     telemetry::step(Step::AfterSettle);
     settled
+}
+
+/// Claims the key. Ends the attempt if another call has it or had it, or if the store cannot say.
+async fn acquire<A: Answer>(
+    engine: &Engine,
+    call: &Arc<ProtectedCall>,
+    handler: Handler<A>,
+    leader: Option<&Leader>,
+    tracked: &TrackedCall,
+) -> Result<(HeldKey, Handler<A>), AttemptOutcome<A>> {
+    Err(AttemptOutcome::Answered(match claim(engine, call).await {
+        Ok(ClaimAnswer::Acquired(key)) => return Ok((key, handler)),
+        Ok(ClaimAnswer::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, call, key)).await {
+            Verdict::NotExecuted(key) => return Ok((key, handler)),
+            Verdict::NotRecorded => A::reject(call, Rejection::StoreUnavailable),
+            Verdict::Recorded => Box::pin(look_again(engine, call)).await,
+            Verdict::Unknown => A::reject(call, Rejection::OutcomeUnknown),
+        },
+        Ok(ClaimAnswer::NotAcquired { outcome: ClaimOutcome::InFlight { .. }, .. }) if leader.is_some() => {
+            return Err(AttemptOutcome::InFlight(handler));
+        }
+        Ok(ClaimAnswer::GivenBack) => return Err(AttemptOutcome::Anew(handler)),
+        Ok(ClaimAnswer::Unknown(rejection)) => A::reject(call, rejection),
+        Ok(ClaimAnswer::NotAcquired { outcome, asked }) => replay::answer(engine, call, outcome, asked, leader).await,
+        Err(error) => Box::pin(degrade::degrade(engine, call, &error, handler, tracked, leader)).await,
+    }))
 }

@@ -20,7 +20,7 @@ pub(crate) async fn with_keys(engine: &Engine, call: &Arc<ProtectedCall>) -> Res
         None => None,
     };
     Ok(match keys {
-        Some(keys) => Arc::new(ProtectedCall { keys: Some(keys), ..(**call).clone() }),
+        Some(keys) => Arc::new(ProtectedCall { keys: Some(Arc::new(keys)), ..(**call).clone() }),
         None => Arc::clone(call),
     })
 }
@@ -31,7 +31,7 @@ pub(in crate::engine) async fn other_hashes(
     call: &ProtectedCall,
 ) -> Result<Vec<RequestHashes>, Rejection> {
     let Some(sealer) = &engine.sealer else { return Ok(Vec::new()) };
-    let others = sealer.other_hashes(call.subject(), call.keys.as_ref(), &call.request_hashes).await;
+    let others = sealer.other_hashes(call.subject(), call.keys.as_deref(), &call.request_hashes).await;
     others.map_err(|error| away(call, &error))
 }
 
@@ -61,14 +61,16 @@ pub(in crate::engine) async fn open(
         StoredResponse::Error(error) => envelope_of_error(error).is_some(),
         StoredResponse::Message(_) | StoredResponse::NotStored => false,
     };
-    if !was_sealed {
-        return Ok(Opened { response, was_sealed });
-    }
+    let response = if was_sealed { Box::pin(opened(engine, call, response)).await? } else { response };
+    Ok(Opened { response, was_sealed })
+}
+
+async fn opened(engine: &Engine, call: &ProtectedCall, response: StoredResponse) -> Result<StoredResponse, Rejection> {
     let opened = match &engine.sealer {
         Some(sealer) => sealer.open(call.subject(), &response).await.map_err(|error| away(call, &error))?,
         None => Err("the layer has no keys".to_owned()),
     };
-    let response = opened.unwrap_or_else(|why| {
+    Ok(opened.unwrap_or_else(|why| {
         call.procedure.telemetry().unreadable(&why);
         match response {
             StoredResponse::Error(error) => {
@@ -76,8 +78,7 @@ pub(in crate::engine) async fn open(
             }
             _ => StoredResponse::NotStored,
         }
-    });
-    Ok(Opened { response, was_sealed })
+    }))
 }
 
 /// Logs that keys cannot be asked for. Returns the rejection of the call.
