@@ -17,9 +17,10 @@ use tonic_idempotency_wire::{Rare, headers};
 
 use super::{
     Change, Entry, JournalError, JournalStore, Resumed,
-    entry::{Protection, decode},
+    entry::Protection,
     evidence::Evidence,
     index::{Index, Slot},
+    record::decode,
     writer::{Purpose, Writer},
 };
 use crate::{

@@ -66,7 +66,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `builder`, `inner` | the settings, and what clones share |
-//! | `entry`, `lane` | an entry, and the settings of single calls |
+//! | `entry`, `record`, `lane` | an entry, its stored form, and the settings of single calls |
 //! | `index` | which entries are under way, and which are sent next |
 //! | `held_entry` | an entry that this process sends |
 //! | `evidence` | which servers have shown the layer |
@@ -82,6 +82,7 @@ pub(crate) mod held_entry;
 mod index;
 mod inner;
 mod lane;
+mod record;
 #[cfg(feature = "redb")]
 mod redb;
 mod resume;
@@ -110,9 +111,9 @@ pub use self::{
 };
 pub(crate) use self::{entry::Protection, resume::FromJournal};
 use self::{
-    entry::decode,
     held_entry::{HeldEntry, HoldError},
     inner::Inner,
+    record::decode,
     writer::Purpose,
 };
 use crate::{BoxError, OperationKey};

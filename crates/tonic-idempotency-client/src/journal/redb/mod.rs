@@ -40,7 +40,8 @@ use self::{
 };
 use super::{
     Change, JournalError, JournalStore,
-    entry::{Identity, identity, of_a_damaged_file},
+    entry::Identity,
+    record::{identity, of_a_damaged_file},
 };
 
 const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");

@@ -42,7 +42,7 @@ fn keys(path: &Path) -> Vec<String> {
     let store = RedbStore::open(path).expect("a journal");
     let keys = store.ids().expect("a journal").into_iter().map(|id| {
         let (_, key) =
-            super::super::entry::identity(&store.read(id).expect("a journal").expect("an entry")).expect("an entry");
+            super::super::record::identity(&store.read(id).expect("a journal").expect("an entry")).expect("an entry");
         key.to_string()
     });
     keys.collect()
