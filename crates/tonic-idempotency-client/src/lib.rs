@@ -28,6 +28,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `redb` (default) | [`Journal::open`](journal::Journal::open), a journal in a file; without it, a store of your own |
+//! | `seal` | [`JournalBuilder::seal`](journal::JournalBuilder::seal), a journal that only the holder of a key reads |
 //!
 //! The repository's `docs/client.md` lists the answers that are retried, and
 //! shows deadlines, hedging and the journal.
@@ -66,6 +67,8 @@ mod work_error;
 pub mod journal;
 pub mod telemetry;
 
+#[cfg(feature = "seal")]
+pub use tonic_idempotency_wire::seal::{InvalidKey, Key};
 pub use tonic_idempotency_wire::{IdempotencyStatus, Reason, proto};
 #[doc(no_inline)]
 pub use tower_layer::Layer;

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
 use futures_util::FutureExt as _;
 use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng};
-use tonic_idempotency_client::journal::Entry;
+use tonic_idempotency_client::{
+    Key,
+    journal::{Entry, JournalBuilder},
+};
 
 use super::prelude::*;
 use super::{
@@ -28,11 +31,9 @@ async fn entries(journal: &Journal) -> Entries {
 const LAST: &str = "last";
 
 /// A journal of entries that have not ended, among others that have: as its process closes it, and as one leaves it that is killed.
-pub(crate) async fn journals(directory: &Directory) -> (Entries, [Vec<u8>; 2]) {
-    let mut setup = Setup::with(Foreign::default(), Journal::open(directory.file()).expect("a journal"), |layer| {
-        layer.max_attempts(1)
-    })
-    .await;
+pub(crate) async fn journals(directory: &Directory, builder: JournalBuilder) -> (Entries, [Vec<u8>; 2]) {
+    let journal = builder.open(directory.file()).expect("a journal");
+    let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
     for number in 0..60_usize {
         let padding = vec![number as u8; (number * 137) % 3000];
         let request = keyed("shop", &format!("k-{number}"));
@@ -96,17 +97,19 @@ fn beside(path: &Path) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn is_noticed_and_loses_nothing_without_a_word() {
-    let directory = Directory::new();
-    let (expected, files) = journals(&directory).await;
-    assert_eq!(expected.len(), 41);
+    let sealed = || Journal::builder().seal(Key::new("one", &[7; 32]).expect("a key"));
+    let (expected, open_files) = journals(&Directory::new(), Journal::builder()).await;
+    let (same, sealed_files) = journals(&Directory::new(), sealed()).await;
+    assert!(expected.len() == 41 && expected == same);
     let [mut untouched, mut set_aside, mut refused] = [0; 3];
     for seed in 0..VARIANTS {
         let directory = Directory::new();
         let is_of_a_killed_process = seed % 4 < 2;
+        let files = if seed % 8 < 4 { &open_files } else { &sealed_files };
         let mut file = files[usize::from(is_of_a_killed_process)].clone();
         let what = damage(&mut file, seed);
         fs::write(directory.file(), &file).expect("a file");
-        let opened = AssertUnwindSafe(async { Ok(entries(&Journal::open(directory.file())?).await) }).catch_unwind();
+        let opened = AssertUnwindSafe(async { Ok(entries(&sealed().open(directory.file())?).await) }).catch_unwind();
         let what = format!("{what}, {seed}");
         let found = match opened.await.unwrap_or_else(|_| panic!("{what}: it panics")) {
             Ok(found) => found,
@@ -152,7 +155,7 @@ async fn is_noticed_and_loses_nothing_without_a_word() {
 #[tokio::test]
 async fn what_is_found_in_it_is_sent_again_when_somebody_says_so_and_new_calls_go_on() {
     let directory = Directory::new();
-    let (expected, [mut file, _]) = journals(&directory).await;
+    let (expected, [mut file, _]) = journals(&directory, Journal::builder()).await;
     let middle = file.len() / 2;
     file.truncate(middle);
     fs::write(directory.file(), file).expect("a file");

@@ -13,6 +13,7 @@ mod owner;
 mod prelude;
 mod protection;
 mod resume;
+mod sealed;
 mod stuck;
 mod torn;
 mod unshown;

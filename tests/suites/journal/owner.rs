@@ -67,7 +67,7 @@ impl Contender {
 
 #[tokio::test]
 async fn is_one_of_two_processes_that_open_a_damaged_journal() {
-    let (expected, [mut damaged, _]) = journals(&Directory::new()).await;
+    let (expected, [mut damaged, _]) = journals(&Directory::new(), Journal::builder()).await;
     damaged[16..320].fill(0);
     let mut contenders = [Contender::start(), Contender::start()];
     let mut rounds = Vec::new();

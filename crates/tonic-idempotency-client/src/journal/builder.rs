@@ -2,6 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+#[cfg(feature = "seal")]
+use tonic_idempotency_wire::seal::Key;
+
+#[cfg(feature = "seal")]
+use super::seal::SealedStore;
 use super::{
     Journal, JournalError, JournalStore, MemoryJournalStore, Resumed,
     inner::{Inner, Settings},
@@ -27,6 +32,8 @@ impl Journal {
 /// Builds a [`Journal`].
 #[must_use = "a builder does nothing until it opens a journal"]
 pub struct JournalBuilder {
+    #[cfg(feature = "seal")]
+    keys: Vec<Key>,
     pub(super) settings: Settings,
 }
 
@@ -41,7 +48,11 @@ impl Default for JournalBuilder {
             pauses: [Duration::from_secs(1), Duration::from_secs(60)],
             requires_protection: false,
         };
-        Self { settings }
+        Self {
+            #[cfg(feature = "seal")]
+            keys: Vec::new(),
+            settings,
+        }
     }
 }
 
@@ -96,6 +107,18 @@ impl JournalBuilder {
         self
     }
 
+    /// Seals what is written with this key, for its place in the journal. The key, procedure, principal and time of an entry stay in the
+    /// open. Each further call adds a key that only opens, for entries that were sealed before the key was changed. Defaults to none.
+    ///
+    /// An entry that does not open, because its key is not here or it was changed, stays as [failed](super::EntryState::Failed): it is not sent,
+    /// and can be [given up](Journal::give_up). Entries from before the journal was sealed are read as they are. The seal does not keep
+    /// anybody who can write the file from removing an entry, or from adding one in the open.
+    #[cfg(feature = "seal")]
+    pub fn seal(mut self, key: Key) -> Self {
+        self.keys.push(key);
+        self
+    }
+
     /// Sets the first and the longest pause of the worker, 1 second and 1 minute. Only for tests.
     #[doc(hidden)]
     pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
@@ -136,7 +159,10 @@ impl JournalBuilder {
     ///
     /// [`JournalError`] if the store cannot be read.
     pub fn store(self, store: impl JournalStore) -> Result<Journal, JournalError> {
-        Ok(Journal { inner: Arc::new(Inner::new(Arc::new(store), self.settings)?) })
+        let store: Arc<dyn JournalStore> = Arc::new(store);
+        #[cfg(feature = "seal")]
+        let store = if self.keys.is_empty() { store } else { Arc::new(SealedStore::new(self.keys, store)) };
+        Ok(Journal { inner: Arc::new(Inner::new(store, self.settings)?) })
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Entry {
     pub written: SystemTime,
     /// The message in its frame.
     pub(crate) frame: Bytes,
+    /// Whether it is sealed, and could not be opened: it has only its key, procedure, principal and time.
+    pub(crate) is_sealed: bool,
     /// Whether its server has shown the layer.
     pub(crate) protection: Protection,
     pub(super) uri: Uri,
@@ -71,7 +73,7 @@ pub enum EntryState {
     /// Its key may no longer protect it, so it is not sent.
     Expired,
     /// It was resumed and has failed, and no caller waited for it. It is only sent after [`send_again`](super::Journal::send_again), or when
-    /// its call is made again with its key.
+    /// its call is made again with its key. Or it is sealed, and does not open: then it is not sent before its journal is opened with its key.
     Failed,
     /// This process is sending it.
     UnderWay,
@@ -117,6 +119,7 @@ impl Entry {
             timeout,
             written: SystemTime::now(),
             frame,
+            is_sealed: false,
             protection: Protection::Unknown,
             uri: parts.uri.clone(),
         })

@@ -109,16 +109,26 @@ pub(crate) struct Inner {
 impl Inner {
     pub(crate) fn new(store: Arc<dyn JournalStore>, settings: Settings) -> Result<Self, JournalError> {
         let ids = store.ids()?;
-        let mut slots = Vec::with_capacity(ids.len());
+        let (mut slots, mut sealed) = (Vec::with_capacity(ids.len()), Vec::new());
         for id in &ids {
             match store.read(*id)?.map(|record| decode(*id, record)) {
-                Some(Ok(entry)) => slots.push((*id, Slot::of(&entry, settings.expires(&entry)))),
+                Some(Ok(entry)) => {
+                    slots.push((*id, Slot::of(&entry, settings.expires(&entry))));
+                    sealed.extend(entry.error.filter(|_| entry.is_sealed));
+                }
                 Some(Err(error)) => tracing::warn!(
                     error = error.source().map(tracing::field::display),
                     "{error}; it stays in the store, and is not sent"
                 ),
                 None => {}
             }
+        }
+        if let Some(error) = sealed.first() {
+            tracing::warn!(
+                entries = sealed.len(),
+                error = error.message(),
+                "sealed entries of the journal do not open; they stay, as failed, and are not sent"
+            );
         }
         let index = Arc::new(Index::new(ids.last().copied().unwrap_or_default(), slots));
         let writer = Writer::start(Arc::clone(&store), Arc::clone(&index), settings.in_place)
@@ -242,8 +252,19 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads an entry; `None` if it has ended.
+    /// Reads an entry that is to be sent; `None` if it has ended.
     pub(crate) async fn read(&self, id: u64) -> Result<Option<Entry>, JournalError> {
+        match self.look(id).await? {
+            Some(Entry { is_sealed: true, error, .. }) => {
+                let why = error.map_or_else(String::new, |error| error.message().to_owned());
+                Err(JournalError::store(format!("entry {id}"), why))
+            }
+            read => Ok(read),
+        }
+    }
+
+    /// Reads an entry, as far as it opens; `None` if it has ended.
+    pub(crate) async fn look(&self, id: u64) -> Result<Option<Entry>, JournalError> {
         self.with_store(move |store| store.read(id)?.map(|record| decode(id, record)).transpose()).await
     }
 

@@ -54,8 +54,8 @@
 //! # What is stored
 //!
 //! The key, the procedure, the encoded message, trace context, language and the metadata that is
-//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Principal`]. The file is readable only by its owner; it
-//! is not encrypted. Put the interceptor that adds credentials *inside* the layer
+//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Principal`]. The file is readable only by its owner. With
+//! [`JournalBuilder::seal`] (feature `seal`), only the holder of a key reads more than key, procedure, principal and time of an entry. Put the interceptor that adds credentials *inside* the layer
 //! (`layer.layer(InterceptedService::new(channel, authenticate))`): then calls that are resumed have them, too.
 //!
 //! # What it costs
@@ -71,7 +71,7 @@
 //! | `held_entry` | an entry that this process sends |
 //! | `evidence` | which servers have shown the layer |
 //! | `resume`, `worker`, `entry_outcome` | sending the remaining entries, once or in the background |
-//! | `store`, `redb`, `writer` | the contract of a store, the store in a file, the thread that writes |
+//! | `store`, `redb`, `seal`, `writer` | the contract of a store, the store in a file, the seal in front of a store, the thread that writes |
 
 mod builder;
 mod entry;
@@ -86,6 +86,8 @@ mod record;
 #[cfg(feature = "redb")]
 mod redb;
 mod resume;
+#[cfg(feature = "seal")]
+mod seal;
 mod store;
 mod worker;
 mod writer;
@@ -198,7 +200,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the store cannot be read or written.
+    /// [`JournalError`] if the store cannot be read or written, or if an entry is sealed and does not open.
     pub async fn send_again(&self, key: &OperationKey) -> Result<Vec<Entry>, JournalError> {
         let mut entries = Vec::new();
         for id in self.inner.index.with_key(key) {
@@ -222,7 +224,7 @@ impl Journal {
     pub async fn give_up(&self, key: &OperationKey) -> Result<Vec<Entry>, JournalError> {
         let mut entries = Vec::new();
         for id in self.inner.index.with_key(key) {
-            entries.extend(self.inner.read(id).await?);
+            entries.extend(self.inner.look(id).await?);
             if self.inner.index.remove(id) {
                 self.inner.hand(Change::Remove { id }, Purpose::End).await?;
             }

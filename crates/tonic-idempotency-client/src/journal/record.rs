@@ -34,12 +34,17 @@ impl Entry {
             protected_until: self.protected_until.map(since_epoch),
             failure: self.error.as_ref().map(Failure::of),
             protection: self.protection.into(),
+            sealed: None,
         };
         record.encode_to_vec().into()
     }
 
+    /// Reads an entry. Of one that is sealed, it has what is in the open.
     pub(crate) fn decode(record: Bytes) -> Result<Self, BoxError> {
-        let record = Record::decode(record)?;
+        let mut record = Record::decode(record)?;
+        let sealed = record.sealed.take();
+        let is_sealed = sealed.is_some();
+        let record = sealed.map_or(record, Sealed::into_failed);
         let protection = record.protection();
         let uri: Uri = record.uri.parse()?;
         let mut headers = HeaderMap::with_capacity(record.headers.len());
@@ -59,6 +64,7 @@ impl Entry {
             timeout: record.timeout.map(Duration::from_millis),
             written: moment(record.written),
             frame: record.frame,
+            is_sealed,
             protection,
             uri,
         })
@@ -80,15 +86,16 @@ pub(crate) fn identity(record: &Bytes) -> Option<Identity> {
 /// The record as failed, as it was found in a damaged file; `None` if it cannot be read.
 #[cfg(feature = "redb")]
 pub(crate) fn of_a_damaged_file(record: &Bytes) -> Option<Bytes> {
-    let mut entry = Entry::decode(record.clone()).ok()?;
-    let why = "it was found in a damaged journal: it may have ended already, or may never have been sent";
-    entry.error.get_or_insert_with(|| Status::data_loss(why));
-    Some(entry.encode())
+    Entry::decode(record.clone()).ok()?;
+    let mut record = Record::decode(record.clone()).ok()?;
+    let failure = record.sealed.as_mut().map_or(&mut record.failure, |sealed| &mut sealed.failure);
+    failure.get_or_insert_with(Failure::damaged);
+    Some(record.encode_to_vec().into())
 }
 
 /// An entry as it is stored. Times are in milliseconds.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Record {
+pub(super) struct Record {
     #[prost(string, tag = "1")]
     key: String,
     #[prost(string, tag = "2")]
@@ -110,10 +117,68 @@ struct Record {
     #[prost(uint64, optional, tag = "10")]
     protected_until: Option<u64>,
     #[prost(message, optional, tag = "11")]
-    failure: Option<Failure>,
+    pub(super) failure: Option<Failure>,
     #[prost(enumeration = "Protection", tag = "12")]
     protection: i32,
+    /// All of it. The other fields are not set then, so that a version that does not know this one cannot read the record.
+    #[prost(message, optional, tag = "13")]
+    pub(super) sealed: Option<Sealed>,
 }
+
+/// A sealed entry as it is stored: the envelope of its record, and what is in the open, so that the entry is listed, given up and found in a
+/// damaged file without a key.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Sealed {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    procedure: String,
+    #[prost(string, optional, tag = "3")]
+    principal: Option<String>,
+    #[prost(uint64, tag = "4")]
+    written: u64,
+    /// The number with which it was written.
+    #[prost(uint64, tag = "5")]
+    pub(super) number: u64,
+    #[prost(bytes = "bytes", tag = "6")]
+    pub(super) envelope: Bytes,
+    /// Why it is not to be sent. Not part of what is sealed.
+    #[prost(message, optional, tag = "7")]
+    pub(super) failure: Option<Failure>,
+}
+
+impl Sealed {
+    /// What is in the open of a record, without an envelope.
+    #[cfg(feature = "seal")]
+    pub(super) fn head(number: u64, record: &Record) -> Self {
+        let procedure = record.uri.parse::<Uri>().map(|uri| uri.path().to_owned()).unwrap_or_default();
+        let Record { key, principal, written, .. } = record.clone();
+        Self { key, procedure, principal, written, number, envelope: Bytes::new(), failure: None }
+    }
+
+    /// What the envelope belongs to.
+    #[cfg(feature = "seal")]
+    pub(super) fn context(&self) -> Vec<u8> {
+        Self { envelope: Bytes::new(), failure: None, ..self.clone() }.encode_to_vec()
+    }
+
+    /// The record as failed, without what is sealed.
+    fn into_failed(self) -> Record {
+        let Self { key, procedure, principal, written, failure, .. } = self;
+        let failure = failure.or_else(|| Some(Failure::of(&Status::failed_precondition(NO_KEY))));
+        Record { key, uri: procedure, principal, written, failure, ..Record::default() }
+    }
+}
+
+#[cfg(feature = "seal")]
+impl From<Sealed> for Record {
+    fn from(sealed: Sealed) -> Self {
+        Self { sealed: Some(sealed), ..Self::default() }
+    }
+}
+
+/// The error of a sealed entry of a journal that has no keys.
+const NO_KEY: &str = "it is sealed, and this journal has no key: see `JournalBuilder::seal`";
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Header {
@@ -124,7 +189,7 @@ struct Header {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Failure {
+pub(super) struct Failure {
     #[prost(int32, tag = "1")]
     code: i32,
     #[prost(string, tag = "2")]
@@ -134,7 +199,14 @@ struct Failure {
 }
 
 impl Failure {
-    fn of(status: &Status) -> Self {
+    /// The failure of a record that was found in a damaged file.
+    #[cfg(any(feature = "redb", feature = "seal"))]
+    pub(super) fn damaged() -> Self {
+        let why = "it was found in a damaged journal: it may have ended already, or may never have been sent";
+        Self::of(&Status::data_loss(why))
+    }
+
+    pub(super) fn of(status: &Status) -> Self {
         let details = Bytes::copy_from_slice(status.details());
         Self { code: status.code().into(), message: status.message().to_owned(), details }
     }

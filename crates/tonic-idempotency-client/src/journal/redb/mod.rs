@@ -252,8 +252,9 @@ fn salvage(disk: &JournalDisk, content: &[u8], error: Error) -> Result<OpenDatab
     if found.is_empty() && !content.starts_with(b"redb") {
         return Err(error);
     }
-    let records = last_of_each(found, &HashSet::new());
-    let entries: Vec<_> = records.iter().filter_map(of_a_damaged_file).collect();
+    let records = last_of_each(found, &HashSet::new()).into_iter();
+    let failed = records.filter_map(|(id, record)| Some((id, of_a_damaged_file(&record)?)));
+    let entries = numbered(failed, &[]);
     let kept = file::replace(disk, content, |unfinished| filled(unfinished, &entries))?;
     tracing::warn!(
         journal = %disk.display(), kept = %kept.display(), entries = entries.len(), %error,
@@ -277,14 +278,12 @@ fn open_to_read(disk: &JournalDisk) -> Result<OpenDatabase, Error> {
     Ok(open)
 }
 
-/// Makes a file with these records.
-fn filled(path: &Path, records: &[Bytes]) -> io::Result<()> {
-    let put = |(id, record): (u64, &Bytes)| Change::Put { id, record: record.clone() };
-    let changes: Vec<_> = (1..).zip(records).map(put).collect();
+/// Makes a file with these changes.
+fn filled(path: &Path, changes: &[Change]) -> io::Result<()> {
     let made = file::open_or_make(path).map_err(Error::from).and_then(|file| {
         let database = opened(Box::new(FileBackend::new(file)?), NeverClosed::written)?;
         // With the tables, so that readers find them.
-        apply(&database, &changes)
+        apply(&database, changes)
     });
     made.map_err(|error| match error {
         Error::Io(error) => error,
@@ -304,11 +303,22 @@ fn keep_what_no_commit_has(content: &[u8], database: &Database, path: &Path) -> 
     for id in &ids {
         known.extend(read(database, *id)?.and_then(|record| identity(&record)));
     }
-    let records = last_of_each(later, &known);
-    tracing::info!(journal = %path.display(), entries = records.len(), "the last commit of the journal was cut off");
-    let first = 1 + ids.last().copied().unwrap_or_default();
-    let changes: Vec<_> = (first..).zip(records).map(|(id, record)| Change::Put { id, record }).collect();
+    let changes = numbered(last_of_each(later, &known), &ids);
+    tracing::info!(journal = %path.display(), entries = changes.len(), "the last commit of the journal was cut off");
     apply_after(lost, database, &changes)
+}
+
+/// Puts records that were found, each at its own number, where a sealed one opens; at a free one if that is taken.
+fn numbered(records: impl IntoIterator<Item = (u64, Bytes)>, taken: &[u64]) -> Vec<Change> {
+    let records: Vec<_> = records.into_iter().collect();
+    let own: HashSet<_> = records.iter().map(|(id, _)| id).chain(taken).copied().collect();
+    let mut free = (1..).filter(|id| !own.contains(id));
+    let mut used: HashSet<_> = taken.iter().copied().collect();
+    let put = |(id, record)| {
+        let id = if used.insert(id) { id } else { free.next().unwrap_or(id) };
+        Change::Put { id, record }
+    };
+    records.into_iter().map(put).collect()
 }
 
 /// Makes the records of a failed commit unreadable: its callers are told that their calls were not sent, so
@@ -326,7 +336,7 @@ fn scrub(disk: &JournalDisk) -> Result<OpenDatabase, Error> {
 }
 
 /// Returns the last record of each operation that is not in `known`, in the order of the records' numbers.
-fn last_of_each(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<Bytes> {
+fn last_of_each(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<(u64, Bytes)> {
     found.sort_by_key(|frame| std::cmp::Reverse(frame.commit));
     let mut seen = HashSet::new();
     let mut records: Vec<_> = found
@@ -335,7 +345,7 @@ fn last_of_each(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<Byt
         .filter(|(_, record)| identity(record).is_some_and(|it| !known.contains(&it) && seen.insert(it)))
         .collect();
     records.sort_by_key(|(id, _)| *id);
-    records.into_iter().map(|(_, record)| record).collect()
+    records
 }
 
 /// Opens a database on a disk that is written, or only read.
