@@ -37,8 +37,8 @@ pub enum RunError<E> {
     Malformed(CodecError),
     /// The response of a transactional operation cannot be encoded: the operation was rolled back.
     Response(CodecError),
-    /// The operation has ended before, and how cannot be read from its record: another codec or version has written it, or its final error
-    /// was too large to store.
+    /// The operation has ended before, and how cannot be read from its record: another codec or version has written it, its final error
+    /// was too large to store, or its key is destroyed.
     Unreadable {
         /// Why it cannot be read.
         error: CodecError,

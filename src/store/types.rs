@@ -162,7 +162,7 @@ pub enum StoredResponse {
     Error(Bytes),
     /// The response message of a successful call.
     Message(StoredMessage),
-    /// The response was too large to store.
+    /// The response is not stored: it was too large, its key was destroyed before it was sealed, or an operator has evicted it.
     NotStored,
     /// The response message of a successful call with its metadata, as only the holder of a key reads it. The first byte is zero.
     Sealed(Bytes),

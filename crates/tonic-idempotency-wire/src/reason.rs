@@ -160,7 +160,7 @@ reasons! {
     RequestTimeout = "IDEMPOTENCY_REQUEST_TIMEOUT", [DeadlineExceeded], Again;
     /// the request message is larger than the layer's limit; or more than 128 times as large as it is compressed; or in an order made to be costly
     RequestTooLarge = "IDEMPOTENCY_REQUEST_TOO_LARGE", [ResourceExhausted], NotLookedAt;
-    /// the first response was too large to store, or could not be decoded | metadata `resource_id`, if known
+    /// the first call succeeded; its response was too large, evicted or unreadable | metadata `resource_id`, if known
     NotStored = "IDEMPOTENCY_RESPONSE_NOT_STORED", [FailedPrecondition], Final;
     /// the server is shutting down | `RetryInfo`
     ShuttingDown = "IDEMPOTENCY_SHUTTING_DOWN", [Unavailable], Again;

@@ -9,7 +9,10 @@ use std::{
 
 use prost::Message as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use tonic_idempotency_client::journal::{JournalStore as _, RedbStore};
+use tonic_idempotency_client::{
+    Key,
+    journal::{JournalBuilder, JournalStore as _, RedbStore},
+};
 
 use super::prelude::*;
 use super::{
@@ -45,9 +48,9 @@ struct Operations {
 
 impl Operations {
     /// Operations as a journal writes them.
-    async fn new() -> Self {
+    async fn new(builder: JournalBuilder) -> Self {
         let store = Watched::default();
-        let journal = Journal::builder().in_place().store(store.clone()).expect("a journal");
+        let journal = builder.in_place().store(store.clone()).expect("a journal");
         let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
         for number in 0..OPERATIONS {
             setup.server.fails([Status::unavailable("away")]);
@@ -176,13 +179,14 @@ impl Trial<'_> {
         } else if found != self.durable {
             let operation = |record: &Bytes| self.operations.by_record.get(record);
             let mut known: BTreeSet<_> = self.durable.values().map(operation).collect();
-            let mut is_new = |record| {
-                let put = |change: &Change| matches!(change, Change::Put { record: put, .. } if put == record);
-                cut_off.iter().any(put) && known.insert(operation(record))
+            // At its own number, where a sealed record opens.
+            let mut is_new = |(id, record): (&u64, &Bytes)| {
+                let change = Change::Put { id: *id, record: record.clone() };
+                cut_off.contains(&change) && known.insert(operation(record))
             };
             let (kept, new): (Records, Records) =
                 found.clone().into_iter().partition(|(id, _)| self.durable.contains_key(id));
-            if kept != self.durable || !new.values().all(&mut is_new) {
+            if kept != self.durable || !new.iter().all(&mut is_new) {
                 return Err(self.differs(&found, &cut_off));
             }
             self.count("part");
@@ -245,12 +249,22 @@ fn seeds(count: u64) -> Range<u64> {
     alone.map_or(0..count, |seed| seed..seed + 1)
 }
 
+/// Whether the journal of a seed is sealed.
+fn seals(seed: u64) -> bool {
+    !seed.is_multiple_of(2)
+}
+
+fn builder(seed: u64) -> JournalBuilder {
+    let builder = Journal::builder();
+    if seals(seed) { builder.seal(Key::new("one", &[7; 32]).expect("a key")) } else { builder }
+}
+
 #[tokio::test]
 async fn leave_each_entry_whose_commit_has_returned_and_none_that_was_not_written() {
-    let (operations, empty) = (Operations::new().await, empty());
+    let (operations, empty) = ([Operations::new(builder(0)).await, Operations::new(builder(1)).await], empty());
     let mut all = Counts::new();
     for seed in seeds(SEEDS) {
-        let counts = attempt(seed, &operations, Disk::new(empty.clone()));
+        let counts = attempt(seed, &operations[usize::from(seals(seed))], Disk::new(empty.clone()));
         for (what, count) in counts.unwrap_or_else(|why| panic!("{SEED}={seed}: {why}")) {
             *all.entry(what).or_default() += count;
         }
@@ -263,7 +277,7 @@ async fn leave_each_entry_whose_commit_has_returned_and_none_that_was_not_writte
 
 #[tokio::test]
 async fn are_noticed_on_a_disk_that_forgets_what_was_synced() {
-    let (operations, empty) = (Operations::new().await, empty());
+    let (operations, empty) = (Operations::new(builder(0)).await, empty());
     let found = (0..20).filter(|seed| attempt(*seed, &operations, Disk::new(empty.clone()).forgets()).is_err());
     assert!(found.count() > 12);
 }
@@ -282,7 +296,7 @@ async fn leave_the_entry_of_each_call_that_was_sent_and_not_answered() {
             fs::write(directory.file(), disk.crash(&mut random)).expect("a file");
             let is_last = process == 3;
             disk.fails_after(if is_last { u32::MAX } else { random.random_range(0..100) }, true);
-            let journal = on(&disk, &directory.file()).and_then(|store| Journal::builder().in_place().store(store));
+            let journal = on(&disk, &directory.file()).and_then(|store| builder(seed).in_place().store(store));
             let journal = match journal {
                 Err(error) if !disk.is_dead() => panic!("{SEED}={seed}: it does not open: {error:?}"),
                 Err(_) => continue,

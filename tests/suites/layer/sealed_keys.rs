@@ -119,6 +119,23 @@ async fn a_replay_waits_for_its_key() {
 }
 
 #[tokio::test]
+async fn the_key_of_a_record_is_asked_for_once_its_replay_is_authorized() {
+    let (ring, may_read) = (Ring::new(), Arc::new(AtomicBool::new(false)));
+    let (keys, allowed) = (ring.clone(), Arc::clone(&may_read));
+    let hook = move |_| {
+        let allowed = allowed.load(Ordering::SeqCst);
+        async move { if allowed { Ok(()) } else { Err(Status::permission_denied("no grant")) } }
+    };
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).authorize_replay(hook).seal(keys)).await;
+    shop.create("a").await.expect("the first call");
+    ring.of_records.store(true, Ordering::SeqCst);
+    ring.set(Fault::Away);
+    assert_eq!(shop.create("a").await.expect_err("no grant").code(), Code::PermissionDenied);
+    may_read.store(true, Ordering::SeqCst);
+    assert_refused(shop.create("a").await, Code::Unavailable, Reason::StoreUnavailable);
+}
+
+#[tokio::test]
 async fn with_a_destroyed_key_a_record_is_still_a_record() {
     let recorder = DebuggingRecorder::new();
     let _recorder = metrics::set_default_local_recorder(&recorder);
