@@ -36,7 +36,7 @@ pub trait KeyRing: Send + Sync + 'static {
     fn named(&self, caller: &Caller, id: &[u8]) -> impl Future<Output = Result<Option<Key>, KeyError>> + Send;
 
     /// Returns the keys for the hashes of requests. They are the same for all callers: a record whose own key is destroyed still has to know its
-    /// request.
+    /// request. Asked before each claim, and again if the record has another hash.
     ///
     /// # Errors
     ///

@@ -69,14 +69,12 @@ impl Sealer {
         if subject.caller.is_none() {
             return Ok(Vec::new());
         }
-        let tagged = |key: &Key| tagged(key, subject, plain);
-        Ok(match keys.and_then(|keys| keys.of_hashes.as_ref()) {
-            Some(keys) => keys.others().iter().map(tagged).chain([plain.clone()]).collect(),
-            None => {
-                let keys = ask(self.ring.hash_keys()).await?;
-                [keys.current()].into_iter().chain(keys.others()).map(tagged).collect()
-            }
-        })
+        let first = keys.map(|keys| keys.hashes(subject, plain));
+        // Asked for once more: a key may have come, and be current elsewhere, since the call got its own.
+        let known = ask(self.ring.hash_keys()).await?;
+        let others = [known.current()].into_iter().chain(known.others()).map(|key| tagged(key, subject, plain));
+        let plain = first.is_some().then(|| plain.clone());
+        Ok(others.filter(|hashes| Some(hashes) != first.as_ref()).chain(plain).collect())
     }
 
     /// Opens a response that is sealed, or says why it can never be read.

@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::prelude::*;
 use crate::run::{CHARGE, ChargeError, billing};
-use crate::sealed::{SECRET, dump, hex, keys};
+use crate::sealed::{SECRET, dump, hex, key, keys};
 
 /// A ring with faults.
 #[derive(Clone)]
@@ -116,6 +116,47 @@ async fn a_replay_waits_for_its_key() {
     let again = failing.create("fail for good").await.expect_err("it fails");
     assert_eq!((again.message(), again.details()), (failed.message(), failed.details()));
     assert_eq!(shop.handler.started(), 2);
+}
+
+/// A ring that is asked for the last time before its keys are rotated, and another server makes a record.
+struct Rotated {
+    keys: StaticKeys,
+    other: Mutex<Option<(StaticKeys, Shop)>>,
+}
+
+impl KeyRing for Rotated {
+    async fn current(&self, caller: Option<&Caller>) -> Result<Option<Key>, KeyError> {
+        self.keys.current(caller).await
+    }
+
+    async fn named(&self, caller: &Caller, id: &[u8]) -> Result<Option<Key>, KeyError> {
+        self.keys.named(caller, id).await
+    }
+
+    async fn hash_keys(&self) -> Result<HashKeys, KeyError> {
+        let told = self.keys.hash_keys().await;
+        let other = self.other.lock().expect("no panic").take();
+        if let Some((keys, shop)) = other {
+            // Known everywhere, and then current.
+            for keys in [&self.keys, &keys] {
+                keys.add(key("two")).expect("another key");
+            }
+            keys.rotate_to("two").expect("a key");
+            shop.create("a").await.expect("the first call");
+        }
+        told
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_keys_were_rotated_since_it_got_them_is_a_retry() {
+    let (store, keys_of_other) = (MemoryStore::new(), keys("one"));
+    let other = Shop::with(|builder| builder.store(store.clone()).seal(keys_of_other.clone())).await;
+    let ring = Rotated { keys: keys("one"), other: Mutex::new(Some((keys_of_other, other.with_key(other.key)))) };
+    let shop = other.beside(|builder| builder.store(store).seal(ring)).await;
+    let replay = shop.create("a").await.expect("a retry");
+    replay.assert_replays("processing", &other.create("a").await.expect("another retry"));
+    assert_eq!((other.handler.started(), shop.handler.started()), (1, 0));
 }
 
 #[tokio::test]
