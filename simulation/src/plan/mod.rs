@@ -59,12 +59,12 @@ impl Plan {
     /// Makes the plan of a seed, with this many operations, or as many as it draws.
     pub fn new(seed: u64, operations: Option<usize>) -> Self {
         let mut settings = Settings::draw(&mut Random::new(seed, "settings"));
-        settings.sealing = Sealing::draw(&mut Random::new(seed, "sealing"), settings.servers);
         let mut random = Random::new(seed, "operations");
         let drawn = draw_count(&mut random, &settings);
         let operations = operations.unwrap_or(drawn);
         let operations = Operation::draw_all(&mut random, operations, &settings);
         let mut faults = Fault::draw_all(&mut Random::new(seed, "faults"), &settings, &operations);
+        settings.sealing = Sealing::draw(&mut Random::new(seed, "sealing"), settings.servers, &operations);
         faults.extend(Fault::draw_distortions(&mut Random::new(seed, "distortions"), &settings, faults.len()));
         let mut operations = operations;
         if settings.has_last_crowd {
