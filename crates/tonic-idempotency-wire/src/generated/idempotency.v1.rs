@@ -698,7 +698,7 @@ pub enum State {
     Absent = 1,
     /// A call with the key is running.
     Running = 2,
-    /// The call succeeded. A retry gets its response, unless that was too large to store.
+    /// The call succeeded. A retry gets its response, unless that was too large, or is no longer there.
     Completed = 3,
     /// The call failed for good. A retry gets its error.
     Failed = 4,
