@@ -64,7 +64,8 @@ impl Plan {
         let operations = operations.unwrap_or(drawn);
         let operations = Operation::draw_all(&mut random, operations, &settings);
         let mut faults = Fault::draw_all(&mut Random::new(seed, "faults"), &settings, &operations);
-        settings.sealing = Sealing::draw(&mut Random::new(seed, "sealing"), settings.servers, &operations);
+        let begun: Vec<_> = operations.iter().map(|operation| operation.begins).collect();
+        settings.sealing = Sealing::draw(&mut Random::new(seed, "sealing"), settings.servers, &begun);
         faults.extend(Fault::draw_distortions(&mut Random::new(seed, "distortions"), &settings, faults.len()));
         let mut operations = operations;
         if settings.has_last_crowd {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LENGTH, Operation};
+use super::LENGTH;
 use crate::world::Random;
 
 /// How far apart servers learn of something at most.
@@ -92,7 +92,7 @@ pub enum Away {
 }
 
 impl Sealing {
-    pub(super) fn draw(random: &mut Random, servers: usize, operations: &[Operation]) -> Option<Self> {
+    pub(super) fn draw(random: &mut Random, servers: usize, begun: &[Duration]) -> Option<Self> {
         if random.once_in(2) {
             return None;
         }
@@ -105,12 +105,12 @@ impl Sealing {
         };
         let deployments = roles.iter().map(|role| {
             let at = spread(random, begins, servers);
-            begins = at.iter().copied().max().unwrap_or_default() + aim(random, operations) / 2;
+            begins = at.iter().copied().max().unwrap_or_default() + aim(random, begun) / 2;
             Deployment { role: *role, at }
         });
         let deployments = deployments.collect();
         let readers = if random.once_in(4) { 1 } else { 0 };
-        let mut rotated: Vec<_> = (0..random.number(0..=3)).map(|_| aim(random, operations)).collect();
+        let mut rotated: Vec<_> = (0..random.number(0..=3)).map(|_| aim(random, begun)).collect();
         rotated.sort();
         let rotations: Vec<_> = rotated
             .into_iter()
@@ -126,7 +126,7 @@ impl Sealing {
         let destructions = (0..random.number(0..=most)).map(|_| {
             let of_last = last == 0 || random.once_in(6);
             let number = if of_last { last } else { random.number(0..=last - 1) };
-            let at = aim(random, operations);
+            let at = aim(random, begun);
             Destruction {
                 scope: u8::from(random.once_in(4)),
                 number: usize::try_from(number).unwrap_or_default(),
@@ -135,7 +135,7 @@ impl Sealing {
         });
         let destructions = destructions.collect();
         let absences = (0..random.number(0..=4)).map(|_| {
-            let from = aim(random, operations);
+            let from = aim(random, begun);
             let lasts = random.duration(Duration::from_millis(20)..=Duration::from_secs(40));
             let server = usize::try_from(random.number(0..=servers as u64 - 1)).unwrap_or_default();
             Absence {
@@ -195,10 +195,10 @@ fn spread(random: &mut Random, from: Duration, servers: usize) -> Vec<Duration> 
     (0..servers).map(|_| from + random.duration(Duration::from_micros(1)..=apart)).collect()
 }
 
-/// Draws a time: any one, or one at which an operation has just begun.
-fn aim(random: &mut Random, operations: &[Operation]) -> Duration {
-    if operations.is_empty() || random.once_in(2) {
+/// Draws a time: any one, or just after one of these.
+fn aim(random: &mut Random, begun: &[Duration]) -> Duration {
+    if begun.is_empty() || random.once_in(2) {
         return LENGTH.mul_f64(random.number(0..=1_000) as f64 / 1_000.0);
     }
-    random.one_of(operations).begins + random.duration(Duration::from_micros(100)..=Duration::from_secs(1))
+    *random.one_of(begun) + random.duration(Duration::from_micros(100)..=Duration::from_secs(1))
 }

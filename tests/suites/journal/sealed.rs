@@ -11,10 +11,10 @@ use super::{
     harness::{Directory, Setup, Watched, kept, key, keyed},
 };
 
-/// What nobody but the holder of the key reads.
+/// Only the holder of the key reads these.
 const SECRETS: [&str; 3] = ["secret-message", "secret-metadata", "secret-lane"];
 
-/// What stays in the open.
+/// These stay in the open.
 const OPEN: [&str; 3] = ["k-1", "/shop.v1.Shop/CreateOrder", "alice"];
 
 fn key_of(id: &str) -> Key {
@@ -162,7 +162,7 @@ async fn keeps_a_changed_record_as_failed_and_one_that_was_moved_too() {
     assert_eq!(setup.server.seen()[0].message.name, SECRETS[0]);
 }
 
-/// What is found in a damaged file is as sealed as it was.
+/// The records of a damaged file are as sealed as they were.
 #[tokio::test]
 async fn is_salvaged_without_its_key_and_read_with_it() {
     let directory = Directory::new();

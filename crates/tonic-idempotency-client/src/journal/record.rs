@@ -148,7 +148,7 @@ pub(super) struct Sealed {
 }
 
 impl Sealed {
-    /// What is in the open of a record, without an envelope.
+    /// The open part of a record, without an envelope.
     #[cfg(feature = "seal")]
     pub(super) fn head(number: u64, record: &Record) -> Self {
         let procedure = record.uri.parse::<Uri>().map(|uri| uri.path().to_owned()).unwrap_or_default();
@@ -156,7 +156,7 @@ impl Sealed {
         Self { key, procedure, principal, written, number, envelope: Bytes::new(), failure: None }
     }
 
-    /// What the envelope belongs to.
+    /// The context of the envelope: all that is in the open, but for the failure.
     #[cfg(feature = "seal")]
     pub(super) fn context(&self) -> Vec<u8> {
         Self { envelope: Bytes::new(), failure: None, ..self.clone() }.encode_to_vec()
