@@ -110,6 +110,11 @@ fn of_grpc(response: Whole) -> Result<Answer, Lost> {
 
 fn of_grpc_web(response: Whole) -> Result<Answer, Lost> {
     let Whole { status, headers, body, .. } = response;
+    // A server that knows only gRPC refuses it as that.
+    let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !media.starts_with("application/grpc-web") {
+        return Err(Lost::new(format!("HTTP status {status}, with the content type \"{}\"", media.escape_debug())));
+    }
     let frames = frames(&body)?;
     let (last, messages): (Vec<_>, Vec<_>) = frames.into_iter().partition(|(flag, _)| flag & TRAILERS != 0);
     let mut trailers = HeaderMap::new();
