@@ -53,8 +53,8 @@ async fn do_not_end_a_migration_in_the_middle() {
     let database = Database::empty().await;
     let (first, observer) = (database.owner().await, database.owner().await);
     let name = database_name(&observer).await;
-    try_to_set(&observer, &name, "statement_timeout = '40ms'").await.expect("a setting");
-    try_to_set(&observer, &name, "lock_timeout = '20ms'").await.expect("a setting");
+    try_to_set(&observer, &name, "statement_timeout = '1000ms'").await.expect("a setting");
+    try_to_set(&observer, &name, "lock_timeout = '500ms'").await.expect("a setting");
     let second = database.owner().await;
 
     execute(&first, "BEGIN; SELECT pg_advisory_xact_lock(7594306392365691953)").await;
@@ -65,13 +65,14 @@ async fn do_not_end_a_migration_in_the_middle() {
         second.query_one(LIMITS, &[]).await
     });
     until("the migrations have waited for longer than they may", async || {
+        assert!(!migrating.is_finished(), "the migrations have ended without waiting");
         let waits =
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'
-                     AND query_start < clock_timestamp() - interval '100 ms')";
+                     AND query_start < clock_timestamp() - interval '1500 ms')";
         value::<bool>(&observer, waits).await
     })
     .await;
     execute(&first, "COMMIT").await;
     let limits: String = migrating.await.expect("no panic").expect("the migrations run").get(0);
-    assert_eq!(limits, "40ms20ms");
+    assert_eq!(limits, "1s500ms");
 }
