@@ -131,6 +131,13 @@ async fn opens_with_a_former_key_and_seals_with_the_first() {
     assert_eq!(sent(rotated().open(directory.file()).expect("a journal")).await, ["k-1", "k-2"]);
 }
 
+#[tokio::test]
+async fn takes_no_two_keys_with_one_id() {
+    let twice = sealed().seal(Key::new("one", &[8; 32]).expect("a key"));
+    let error = twice.in_memory().expect_err("two keys");
+    assert!(format!("{error:?}").contains("two keys have the id \"one\""), "{error:?}");
+}
+
 /// A record that was changed, cut, or put at another number.
 #[tokio::test]
 async fn keeps_a_changed_record_as_failed_and_one_that_was_moved_too() {

@@ -157,11 +157,11 @@ impl JournalBuilder {
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the store cannot be read.
+    /// [`JournalError`] if the store cannot be read, or two keys of a sealed journal have the same id.
     pub fn store(self, store: impl JournalStore) -> Result<Journal, JournalError> {
         let store: Arc<dyn JournalStore> = Arc::new(store);
         #[cfg(feature = "seal")]
-        let store = if self.keys.is_empty() { store } else { Arc::new(SealedStore::new(self.keys, store)) };
+        let store = if self.keys.is_empty() { store } else { Arc::new(SealedStore::new(self.keys, store)?) };
         Ok(Journal { inner: Arc::new(Inner::new(store, self.settings)?) })
     }
 }

@@ -55,7 +55,9 @@
 //!
 //! The key, the procedure, the encoded message, trace context, language and the metadata that is
 //! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Principal`]. The file is readable only by its owner. With
-//! [`JournalBuilder::seal`] (feature `seal`), only the holder of a key reads more than key, procedure, principal and time of an entry. Put the interceptor that adds credentials *inside* the layer
+//! `JournalBuilder::seal` (feature `seal`), only the holder of a key reads more than key, procedure, principal and time of an entry.
+//!
+//! Put the interceptor that adds credentials *inside* the layer
 //! (`layer.layer(InterceptedService::new(channel, authenticate))`): then calls that are resumed have them, too.
 //!
 //! # What it costs

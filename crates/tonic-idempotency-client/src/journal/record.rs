@@ -150,9 +150,9 @@ pub(super) struct Sealed {
 impl Sealed {
     /// The open part of a record, without an envelope.
     #[cfg(feature = "seal")]
-    pub(super) fn head(number: u64, record: &Record) -> Self {
-        let procedure = record.uri.parse::<Uri>().map(|uri| uri.path().to_owned()).unwrap_or_default();
-        let Record { key, principal, written, .. } = record.clone();
+    pub(super) fn head(number: u64, record: Record) -> Self {
+        let Record { key, uri, principal, written, .. } = record;
+        let procedure = uri.parse::<Uri>().map(|uri| uri.path().to_owned()).unwrap_or_default();
         Self { key, procedure, principal, written, number, envelope: Bytes::new(), failure: None }
     }
 
@@ -218,4 +218,15 @@ impl Failure {
 
 fn moment(milliseconds: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It sees nothing of a sealed record but that it has no fields, and must not send an empty message.
+    #[test]
+    fn a_version_that_does_not_know_sealed_records_reads_none() {
+        assert!(Entry::decode(Record::default().encode_to_vec().into()).is_err());
+    }
 }

@@ -1,6 +1,6 @@
 //! A store whose records only the holder of a key reads.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -24,14 +24,20 @@ pub(crate) struct SealedStore {
 }
 
 impl SealedStore {
-    pub(crate) fn new(keys: Vec<Key>, store: Arc<dyn JournalStore>) -> Self {
-        Self { keys, store }
+    /// Seals with the first of these keys, and opens with all. Fails if two have the same id: only one of them would open.
+    pub(crate) fn new(keys: Vec<Key>, store: Arc<dyn JournalStore>) -> Result<Self, JournalError> {
+        let mut ids = HashSet::new();
+        if let Some(twice) = keys.iter().find(|key| !ids.insert(key.id())) {
+            let why = format!("two keys have the id \"{}\"", twice.id().escape_ascii());
+            return Err(JournalError::store("(its keys)", why));
+        }
+        Ok(Self { keys, store })
     }
 
     fn sealed(&self, change: &Change) -> Result<Change, JournalError> {
         let (Change::Put { id, record }, Some(key)) = (change, self.keys.first()) else { return Ok(change.clone()) };
         let mut sealed = Record::decode(record.clone())
-            .map(|record| Sealed::head(*id, &record))
+            .map(|record| Sealed::head(*id, record))
             .map_err(|error| JournalError::store(format!("entry {id}"), error))?;
         sealed.envelope = seal(key, &[DOMAIN, &sealed.context()], record).into();
         Ok(Change::Put { id: *id, record: Record::from(sealed).encode_to_vec().into() })
