@@ -34,7 +34,10 @@ fn secret(key: &str) -> Request<CreateOrderRequest> {
     let [name, metadata, lane] = SECRETS;
     let mut request = keyed(name, key);
     request.metadata_mut().insert("x-secret", metadata.parse().expect("metadata"));
-    request.extensions_mut().insert(Lane::new(lane));
+    // A second call of the lane would wait for the first.
+    if key == "k-1" {
+        request.extensions_mut().insert(Lane::new(lane));
+    }
     request.extensions_mut().insert(Principal::new("alice"));
     request
 }
