@@ -66,7 +66,9 @@ async fn sent(journal: Journal) -> Vec<String> {
         "{seen:?}"
     );
     assert!(entries(&setup.journal).await.iter().all(|entry| entry.state == EntryState::Failed));
-    seen.iter().map(|seen| seen.key().expect("a key").to_owned()).collect()
+    let mut keys: Vec<_> = seen.iter().map(|seen| seen.key().expect("a key").to_owned()).collect();
+    keys.sort();
+    keys
 }
 
 #[tokio::test]
