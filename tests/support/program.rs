@@ -28,6 +28,21 @@ pub fn binary(name: &str, features: &str) -> PathBuf {
     built("--bin", name, features)
 }
 
+/// Cargo, as a shell runs it. What cargo tells a test of its package, it must not tell the next cargo: build scripts that look at it
+/// (`ring`'s does) would run again, and all that depends on them would be built again, and once more by the shell's next.
+fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    for (name, _) in env::vars_os() {
+        if ["CARGO_MANIFEST_", "CARGO_PKG_", "OUT_DIR"]
+            .iter()
+            .any(|of_package| name.to_string_lossy().starts_with(of_package))
+        {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
 /// The example that takes least time to build.
 const SMALLEST: &str = "quickstart";
 
@@ -43,7 +58,7 @@ fn build(kind: &str, name: &str, features: &str) -> PathBuf {
     // target/debug/deps/sample-0123456789abcdef
     let profile = test.ancestors().nth(2).expect("the directory of the profile");
     let profile_name = profile.file_name().and_then(|name| name.to_str()).expect("the name of the profile");
-    let output = Command::new(env!("CARGO"))
+    let output = cargo()
         .args(["build", "--quiet", kind, name, "--features", features])
         // With an example, cargo counts dev-dependencies: it then builds a binary on the same dependencies as the tests, not on
         // others with fewer features.

@@ -127,12 +127,16 @@ fn no_report_has_a_token() {
 
 #[test]
 fn an_answer_that_is_half_or_garbage_or_late_is_a_failure() {
-    for fault in ["replays-half", "replays-garbage", "replays-late"] {
-        let said = check_all(&Server::start(Some(fault)), &["--json", "--only=R1"]);
-        let found = verdicts(&said);
-        assert_eq!(said.status, Some(1), "{fault}: {}", said.stderr);
-        assert_eq!(found["R1"].0, "failed", "{fault}: {found:?}");
-    }
+    thread::scope(|scope| {
+        for fault in ["replays-half", "replays-garbage", "replays-late"] {
+            scope.spawn(move || {
+                let said = check_all(&Server::start(Some(fault)), &["--json", "--only=R1"]);
+                let found = verdicts(&said);
+                assert_eq!(said.status, Some(1), "{fault}: {}", said.stderr);
+                assert_eq!(found["R1"].0, "failed", "{fault}: {found:?}");
+            });
+        }
+    });
 }
 
 /// Sends what is no HTTP/2, or nothing.
