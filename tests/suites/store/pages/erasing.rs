@@ -19,13 +19,15 @@ async fn a_user_leaves_the_records_of_others_with_both_packs_and_at_each_step_of
     assert_erases(&reader).await;
     let mut steps = Vec::new();
     while steps.last().is_none_or(|step| step != "done") {
-        let step = "SELECT step FROM tenant.idempotency_move_step(16, 500, NULL)";
-        steps.push(value::<String>(&reader.owner, step).await);
+        let step = format!("SELECT step FROM tenant.idempotency_move_step({}, 500, NULL)", partitions().unwrap_or(16));
+        steps.push(value::<String>(&reader.owner, &step).await);
         assert_erases(&reader).await;
     }
-    for expected in ["made", "mirrored", "copied", "noted", "switched", "dropped"] {
-        assert!(steps.iter().any(|step| step == expected), "{expected} in {steps:?}");
-    }
+    let expected = ["made", "mirrored", "copied", "noted", "switched", "dropped"];
+    // A table that has its partitions is not moved.
+    let missing =
+        expected.iter().find(|expected| partitions().is_none() && !steps.iter().any(|step| step == *expected));
+    assert!(missing.is_none(), "{missing:?} in {steps:?}");
     reader.leave().await;
 }
 
