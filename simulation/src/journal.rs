@@ -15,6 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use distortion::OF_A_PROXY;
 use http::Request;
 use prost::Message as _;
 use tokio::{
@@ -31,7 +32,6 @@ use tower::{Service as _, service_fn, util::BoxCloneSyncService};
 
 use crate::{
     client::{Client, Reply, answered, failed, said},
-    distortion::OF_A_PROXY,
     headers::{ATTEMPT, SCOPE, USER},
     kept::{End, Kept},
     ledger::Says,

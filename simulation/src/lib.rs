@@ -10,7 +10,7 @@
 //! | [`go`] | a server with the Go interceptor |
 //! | [`keys`] | the keys that servers seal with |
 //! | [`job`] | the asynchronous work behind what operations create |
-//! | [`client`], [`journal`], [`network`], [`distortion`] | those who call it, and what is in between |
+//! | [`client`], [`journal`], [`network`] | those who call it, and what is in between |
 //! | [`ledger`], [`audit`] | what happened, and which promises it breaks |
 //! | [`sometimes`] | what has to happen in many runs |
 //! | [`run`](mod@run), [`mod@shrink`], [`swarm`] | one seed; a failing one with less; many |
@@ -19,7 +19,6 @@ pub mod audit;
 pub mod client;
 pub mod consumer;
 pub mod database;
-pub mod distortion;
 pub mod go;
 mod headers;
 pub mod job;

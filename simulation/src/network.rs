@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use distortion::distort;
 use futures_util::{future::BoxFuture, stream};
 use http::{Request, Response};
 use http_body::Frame;
@@ -16,7 +17,6 @@ use tonic::{Status, body::Body};
 use tower::Service;
 
 use crate::{
-    distortion::distort,
     plan::{Operation, Pace},
     server::Server,
     world::{Link, Random},
@@ -120,7 +120,7 @@ impl Service<Request<Body>> for Network {
             drop(stream);
             carried.map_err(|_| cut())?;
             Ok(match link.distorts() {
-                Some(mut random) => distort(response, &mut random).await,
+                Some(mut random) => distort(response, random.generator()).await,
                 None => response,
             })
         };

@@ -20,6 +20,11 @@ impl Random {
         Self(self.0.fork())
     }
 
+    /// The generator itself, for code that is not of the simulation.
+    pub fn generator(&mut self) -> &mut fastrand::Rng {
+        &mut self.0
+    }
+
     /// Returns true once in `of` times.
     pub fn once_in(&mut self, of: u32) -> bool {
         of > 0 && self.0.u32(..of) == 0
