@@ -5,7 +5,6 @@ use std::{net::SocketAddr, path::PathBuf};
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use prost_reflect::DescriptorPool;
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::process::Command;
 
 use crate::{
@@ -66,7 +65,7 @@ impl Buf {
         let headers = headers(&stderr);
         if output.status.success() {
             let body = serde_json::from_str(&stdout).map_err(|error| format!("{error}: {stdout}"))?;
-            return Ok(Reply { body, code: 0, details: Vec::new(), headers, message: String::new() });
+            return Ok(Reply { body, headers, ..Reply::default() });
         }
         let failure = failure(&stderr).ok_or_else(|| format!("buf failed: {stderr}"))?;
         let details = failure.details.iter().map(|detail| {
@@ -74,11 +73,11 @@ impl Buf {
             details::decode(&self.pool, &detail.name, &encoded)
         });
         Ok(Reply {
-            body: Value::Null,
             code: code(&failure.code).ok_or_else(|| format!("unknown code {}", failure.code))?,
             details: details.collect::<Result<_, _>>()?,
             headers,
             message: failure.message,
+            ..Reply::default()
         })
     }
 }

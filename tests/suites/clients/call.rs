@@ -11,10 +11,13 @@ pub(crate) struct Call {
     /// The request, as JSON.
     pub(crate) message: Value,
     pub(crate) headers: Vec<(String, String)>,
+    /// The time of the operation, for clients that repeat calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout_ms: Option<u64>,
 }
 
 /// The reply to a call, as a client saw it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Reply {
     /// The response message as JSON; `Null` for a failed call.
     #[serde(default)]
@@ -25,6 +28,9 @@ pub(crate) struct Reply {
     /// The headers of a successful call; for a failed call, the client's metadata of the error.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) message: String,
+    /// What a client that repeats calls says of the operation: whether it has `ended` or is `unknown`.
+    #[serde(default)]
+    pub(crate) verdict: String,
 }
 
 /// A detail of an error.
@@ -40,11 +46,16 @@ pub(crate) struct Detail {
 impl Call {
     /// A call of a procedure of `organization.v1`, without headers.
     pub(crate) fn new(procedure: &str, message: Value) -> Self {
-        Self { procedure: format!("organization.v1.{procedure}"), message, headers: Vec::new() }
+        Self { procedure: format!("organization.v1.{procedure}"), message, headers: Vec::new(), timeout_ms: None }
     }
 
     pub(crate) fn header(mut self, name: &str, value: impl ToString) -> Self {
         self.headers.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    pub(crate) fn within(mut self, milliseconds: u64) -> Self {
+        self.timeout_ms = Some(milliseconds);
         self
     }
 

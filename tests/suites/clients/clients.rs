@@ -113,6 +113,26 @@ pub(crate) async fn go_program(name: &str) -> Option<PathBuf> {
     Some(program)
 }
 
+/// Compiles the driver of grpc-java, if its libraries are installed.
+pub(crate) async fn java_driver() -> Option<Command> {
+    let directory = Installation::Java.find("java")?;
+    let [libraries, classes] = ["lib/*", "classes"].map(|name| directory.join(name));
+    let mut compile = Command::new("javac");
+    compile.arg("-cp").arg(&libraries).arg("-d").arg(&classes).args(["Driver.java", "Retry.java"]);
+    let compiled = compile.current_dir(installation::sources().join("java")).output().await.expect("javac runs");
+    assert!(compiled.status.success(), "it does not compile: {}", String::from_utf8_lossy(&compiled.stderr));
+    let mut command = Command::new("java");
+    let verdicts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clients/verdicts.json");
+    command.arg(format!("-Dverdicts={}", verdicts.display()));
+    command.arg("-cp").arg(env::join_paths([libraries, classes]).expect("a class path")).arg("Driver");
+    Some(command)
+}
+
+/// The service config of the drivers of grpc-go and grpc-java.
+pub(crate) fn service_config() -> PathBuf {
+    installation::sources().join("retries.json")
+}
+
 fn node(sample: &Sample) -> Option<Vec<Client>> {
     Installation::Node.find("node")?;
     let mut command = Command::new("node");

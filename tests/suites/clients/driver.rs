@@ -119,7 +119,13 @@ async fn read(output: ChildStdout, waiting: Arc<Mutex<Waiting>>) {
         let (id, reply) = match serde_json::from_str(&line) {
             Ok(Answer::Failure { id, failure }) => (id, Err(failure)),
             Ok(Answer::Reply { id, reply }) => (id, Ok(reply)),
-            Err(_) => break,
+            Err(error) => {
+                let said = format!("the driver wrote {line:?}: {error}");
+                for sender in waiting.lock().unwrap_or_else(PoisonError::into_inner).take().into_iter().flatten() {
+                    let _ = sender.1.send(Err(said.clone()));
+                }
+                return;
+            }
         };
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = waiting.as_mut().and_then(|waiting| waiting.remove(&id)) {

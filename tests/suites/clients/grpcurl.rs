@@ -44,16 +44,16 @@ impl Grpcurl {
         if output.status.success() {
             let body = section(&stdout, "Response contents:\n");
             let body = serde_json::from_str(body).map_err(|error| format!("{error}: {stdout}"))?;
-            return Ok(Reply { body, code: 0, details: Vec::new(), headers, message: String::new() });
+            return Ok(Reply { body, headers, ..Reply::default() });
         }
         let failure = stderr.find('{').and_then(|start| serde_json::from_str::<Failure>(&stderr[start..]).ok());
         let failure = failure.ok_or_else(|| format!("grpcurl failed: {stderr}{stdout}"))?;
         Ok(Reply {
-            body: Value::Null,
             code: failure.code,
             details: failure.details.into_iter().map(detail).collect::<Option<_>>().ok_or("a detail without a type")?,
             headers,
             message: failure.message,
+            ..Reply::default()
         })
     }
 }

@@ -5,7 +5,7 @@
 //! `IDEMPOTENCY_TEST_WRITE_CLIENTS` set, it writes the table. `tests/suites/clients/setup` installs the clients;
 //! missing ones are skipped.
 //!
-//! `retries` shows that the retry policies of gRPC's libraries obey the layer.
+//! `faults` has clients that repeat calls by themselves. `retries` shows that the retry policies of gRPC's libraries obey the layer.
 
 mod behaviour;
 mod buf;
@@ -18,6 +18,7 @@ mod details;
 mod document;
 mod driver;
 mod expect;
+mod faults;
 mod first_calls;
 mod grpcurl;
 mod installation;

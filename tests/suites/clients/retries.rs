@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    path::PathBuf,
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll},
@@ -27,11 +26,10 @@ use uuid::Uuid;
 
 use crate::{
     call::{Call, Reply},
-    clients::go_driver,
+    clients::{go_driver, java_driver, service_config},
     descriptors::Descriptors,
     driver::Driver,
     expect::{ABORTED, INVALID_ARGUMENT},
-    installation::{self, Installation},
     protocol::Protocol,
 };
 
@@ -117,7 +115,7 @@ impl Library {
         let noted = Noted(layer.layer(shop::server(handler.clone())), wire.clone());
         let address = shop::serve(Routes::new(InterceptedService::new(noted, shop::authenticate))).await;
         let descriptors = Descriptors::of(FILE_DESCRIPTOR_SET);
-        command.arg(address.to_string()).arg(descriptors.path()).arg(installation::sources().join("retries.json"));
+        command.arg(address.to_string()).arg(descriptors.path()).arg(service_config());
         let (driver, user) = (Driver::spawn(command), Uuid::new_v4());
         Self { name, driver, wire, handler, user, _descriptors: descriptors }
     }
@@ -127,6 +125,7 @@ impl Library {
             procedure: format!("shop.v1.Shop/{procedure}"),
             message: serde_json::json!({ "name": name }),
             headers: Vec::new(),
+            timeout_ms: None,
         };
         let call = call.key(key).header("user", self.user);
         let reply = timeout(PATIENCE, self.driver.call(self.name, Protocol::Grpc, &call)).await;
@@ -176,13 +175,6 @@ impl Library {
     }
 }
 
-fn java_driver() -> Option<Command> {
-    let libraries: PathBuf = Installation::Java.find("java")?.join("lib/*");
-    let mut command = Command::new("java");
-    command.arg("-cp").arg(libraries).arg(installation::sources().join("java/Driver.java"));
-    Some(command)
-}
-
 #[tokio::test]
 async fn of_grpc_go_obey_the_layer() {
     let Some(program) = go_driver().await else { return };
@@ -191,6 +183,6 @@ async fn of_grpc_go_obey_the_layer() {
 
 #[tokio::test]
 async fn of_grpc_java_obey_the_layer() {
-    let Some(command) = java_driver() else { return };
+    let Some(command) = java_driver().await else { return };
     Library::start("grpc-java", command).await.obeys_the_layer().await;
 }

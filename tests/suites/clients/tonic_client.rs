@@ -96,7 +96,7 @@ impl TonicClient {
 
 fn succeeded(response: Response<Value>) -> Reply {
     let headers = headers(response.metadata());
-    Reply { body: response.into_inner(), code: 0, details: Vec::new(), headers, message: String::new() }
+    Reply { body: response.into_inner(), headers, ..Reply::default() }
 }
 
 fn refused(status: &Status) -> Result<Reply, String> {
@@ -120,11 +120,11 @@ fn refused(status: &Status) -> Result<Reply, String> {
     let details =
         details.map(|detail| detail.map(|(name, value)| Detail { name: format!("google.rpc.{name}"), value }));
     Ok(Reply {
-        body: Value::Null,
         code: i32::from(status.code()).unsigned_abs().into(),
         details: details.collect::<Result<_, _>>()?,
         headers: headers(status.metadata()),
         message: status.message().to_owned(),
+        ..Reply::default()
     })
 }
 

@@ -224,6 +224,18 @@ async fn a_key_that_is_free_when_it_is_looked_for_otherwise_is_claimed_anew() {
     assert!(matches!(found, ClaimOutcome::Mismatch(_)), "no plain hash is left: {found:?}");
 }
 
+/// The record of another hash, which the first claim has found, is gone, and one of the first hash has come.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_changes_hands_between_two_questions_is_asked_for_once_more() {
+    let store = Watched::default();
+    let shop = Shop::in_memory(|builder| builder.store(store.clone()).seal(keys("one"))).await;
+    let first = shop.create("a").await.expect("the first call");
+    store.mistake_next_claim();
+    shop.create("a").await.expect("a replay").assert_replays("processing", &first);
+    // With its hash, with the plain one, and with its hash.
+    assert_eq!(store.asked(Operation::Claim), 1 + 3);
+}
+
 #[tokio::test]
 async fn a_call_takes_over_what_a_plain_server_has_left() {
     let store = MemoryStore::new();

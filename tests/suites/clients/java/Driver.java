@@ -10,7 +10,7 @@ import com.google.protobuf.Descriptors.FileDescriptor;
 import com.google.protobuf.DynamicMessage;
 import com.google.protobuf.util.JsonFormat;
 import io.grpc.CallOptions;
-import io.grpc.ClientCall;
+import io.grpc.ClientInterceptor;
 import io.grpc.ClientInterceptors;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
@@ -35,7 +35,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * The driver of grpc-java: {@code java Driver.java ADDRESS DESCRIPTORS SERVICE_CONFIG}.
+ * The driver of grpc-java: {@code java -Dverdicts=FILE Driver ADDRESS DESCRIPTORS SERVICE_CONFIG}.
  *
  * <p>Reads one call per line from standard input, makes it, and writes one line with the reply that the client saw. Calls run
  * concurrently; a reply has the id of its call. The driver does not know the expected replies.
@@ -43,12 +43,17 @@ import java.util.concurrent.atomic.AtomicReference;
  * <p>Messages are dynamic: the descriptors come from the file, so that no generated code has to follow changes of the service.
  */
 public final class Driver {
+  private static final Metadata.Key<String> KEY = Metadata.Key.of("idempotency-key", Metadata.ASCII_STRING_MARSHALLER);
+
   private final ManagedChannel channel;
   private final Map<String, FileDescriptor> files;
 
-  private Driver(ManagedChannel channel, Map<String, FileDescriptor> files) {
+  private final Retry retry;
+
+  private Driver(ManagedChannel channel, Map<String, FileDescriptor> files, Retry retry) {
     this.channel = channel;
     this.files = files;
+    this.retry = retry;
   }
 
   public static void main(String[] arguments) throws Exception {
@@ -60,7 +65,8 @@ public final class Driver {
             .defaultServiceConfig(config)
             .enableRetry()
             .build();
-    Driver driver = new Driver(channel, read(Path.of(arguments[1])));
+    Retry retry = new Gson().fromJson(Files.readString(Path.of(System.getProperty("verdicts"))), Retry.class);
+    Driver driver = new Driver(channel, read(Path.of(arguments[1])), retry);
     ExecutorService calls = Executors.newCachedThreadPool();
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -101,27 +107,50 @@ public final class Driver {
 
     AtomicReference<Metadata> headers = new AtomicReference<>();
     AtomicReference<Metadata> trailers = new AtomicReference<>();
-    ClientCall<DynamicMessage, DynamicMessage> started =
-        ClientInterceptors.intercept(
-                channel,
-                MetadataUtils.newAttachHeadersInterceptor(metadata(call.getAsJsonArray("headers"))),
-                MetadataUtils.newCaptureMetadataInterceptor(headers, trailers))
-            .newCall(method, CallOptions.DEFAULT);
+    ClientInterceptor capture = MetadataUtils.newCaptureMetadataInterceptor(headers, trailers);
+    Metadata sent = metadata(call.getAsJsonArray("headers"));
+    DynamicMessage message = request.build();
     JsonObject reply = new JsonObject();
     reply.add("details", new JsonArray());
     try {
-      DynamicMessage response = ClientCalls.blockingUnaryCall(started, request.build());
+      DynamicMessage response;
+      if (call.get("client").getAsString().equals("Retry.java")) {
+        String key = sent.get(KEY);
+        sent.removeAll(KEY);
+        ClientInterceptor others = MetadataUtils.newAttachHeadersInterceptor(sent);
+        CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(call.get("timeout_ms").getAsLong(), TimeUnit.MILLISECONDS);
+        response = retry.create(key, keyed -> unary(method, options, message, others, keyed, capture));
+      } else {
+        response = unary(method, CallOptions.DEFAULT, message, MetadataUtils.newAttachHeadersInterceptor(sent), capture);
+      }
+      reply.addProperty("verdict", "ended");
       reply.addProperty("code", 0);
       reply.addProperty("message", "");
       reply.add("body", JsonParser.parseString(JsonFormat.printer().print(response)));
       reply.add("headers", pairs(headers.get()));
     } catch (StatusRuntimeException error) {
-      String message = error.getStatus().getDescription();
-      reply.addProperty("code", error.getStatus().getCode().value());
-      reply.addProperty("message", message == null ? "" : message);
-      reply.add("headers", pairs(trailers.get()));
+      refused(reply, "ended", error, trailers.get());
+    } catch (Retry.Unresolved unresolved) {
+      refused(reply, unresolved.verdict, (StatusRuntimeException) unresolved.getCause(), trailers.get());
     }
     return reply;
+  }
+
+  private DynamicMessage unary(
+      MethodDescriptor<DynamicMessage, DynamicMessage> method,
+      CallOptions options,
+      DynamicMessage request,
+      ClientInterceptor... interceptors) {
+    return ClientCalls.blockingUnaryCall(
+        ClientInterceptors.intercept(channel, interceptors).newCall(method, options), request);
+  }
+
+  private static void refused(JsonObject reply, String verdict, StatusRuntimeException error, Metadata trailers) {
+    String message = error.getStatus().getDescription();
+    reply.addProperty("verdict", verdict);
+    reply.addProperty("code", error.getStatus().getCode().value());
+    reply.addProperty("message", message == null ? "" : message);
+    reply.add("headers", pairs(trailers));
   }
 
   private com.google.protobuf.Descriptors.MethodDescriptor procedure(String service, String method) {
@@ -156,7 +185,8 @@ public final class Driver {
       return pairs;
     }
     for (String name : metadata.keys()) {
-      if (name.endsWith(Metadata.BINARY_HEADER_SUFFIX)) {
+      // The library has the HTTP status of an answer that is not of gRPC as `:status`.
+      if (name.endsWith(Metadata.BINARY_HEADER_SUFFIX) || name.startsWith(":")) {
         continue;
       }
       for (String value : metadata.getAll(Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER))) {

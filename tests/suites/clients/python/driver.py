@@ -16,7 +16,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-DETAILS = [error_details_pb2.BadRequest, error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo]
+import retry
+
+NAMES = ["BadRequest", "ErrorInfo", "ResourceInfo", "RetryInfo"]
+DETAILS = [getattr(error_details_pb2, name) for name in NAMES]
 
 
 class Schema:
@@ -48,24 +51,21 @@ def decoded(detail):
 
 
 def make(channel, schema, call):
-    """Makes a call."""
+    """Makes a call: as it is, or as `retry.py` does, with what that says of the operation."""
     request, response = schema.messages(call["procedure"])
     stub = channel.unary_unary(
         "/" + call["procedure"],
         request_serializer=request.SerializeToString,
         response_deserializer=response.FromString,
     )
+    message = json_format.ParseDict(call["message"], request())
     metadata = [(name, value) for name, value in call["headers"]]
+    if call["client"] == "retry.py":
+        return repeated(stub, message, dict(metadata), call["timeout_ms"] / 1000)
     try:
-        body, made = stub.with_call(json_format.ParseDict(call["message"], request()), metadata=metadata)
+        body, made = stub.with_call(message, metadata=metadata)
     except grpc.RpcError as error:
-        status = rpc_status.from_call(error)
-        return {
-            "code": error.code().value[0],
-            "message": error.details(),
-            "details": [decoded(detail) for detail in status.details] if status else [],
-            "headers": list(error.initial_metadata()),
-        }
+        return refused(error)
     return {
         "code": 0,
         "message": "",
@@ -75,14 +75,42 @@ def make(channel, schema, call):
     }
 
 
+def refused(error):
+    """A failed call as a reply."""
+    status = rpc_status.from_call(error)
+    return {
+        "code": error.code().value[0],
+        "message": error.details() or "",
+        "details": [decoded(detail) for detail in status.details] if status else [],
+        "headers": list(error.initial_metadata() or ()),
+    }
+
+
+def repeated(stub, message, metadata, timeout):
+    key = metadata.pop("idempotency-key")
+    reply = {"code": 0, "message": "", "details": [], "headers": []}
+    try:
+        body = retry.create(stub, message, key, metadata.items(), timeout)
+    except retry.Unresolved as unresolved:
+        error = unresolved.__cause__
+        return {**(refused(error) if error else reply), "verdict": unresolved.verdict}
+    except grpc.RpcError as error:
+        return {**refused(error), "verdict": "ended"}
+    return {**reply, "body": json_format.MessageToDict(body), "verdict": "ended"}
+
+
 def main(address, descriptors):
     schema = Schema(descriptors)
     output = threading.Lock()
-    with grpc.insecure_channel(address) as channel, ThreadPoolExecutor(max_workers=16) as pool:
+    with (
+        grpc.insecure_channel(address) as once,
+        grpc.insecure_channel(address, retry.options("organization.v1.ProjectService")) as repeating,
+        ThreadPoolExecutor(max_workers=64) as pool,
+    ):
 
         def answer(call):
             try:
-                reply = make(channel, schema, call)
+                reply = make(repeating if call["client"] == "retry.py" else once, schema, call)
             except Exception as error:  # whatever it is, the test shows it
                 reply = {"failure": repr(error)}
             with output:
