@@ -105,11 +105,7 @@ func dialGRPC(t testing.TB, address string, settings idempotency.Settings, optio
 
 func dialConnect(protocol string, options ...connect.ClientOption) func(testing.TB, string, idempotency.Settings) call {
 	return func(t testing.TB, address string, settings idempotency.Settings) call {
-		transport := &http.Transport{Protocols: new(http.Protocols)}
-		transport.Protocols.SetHTTP1(protocol != overGRPC)
-		transport.Protocols.SetUnencryptedHTTP2(protocol == overGRPC)
-		t.Cleanup(transport.CloseIdleConnections)
-		client := &http.Client{Transport: transport}
+		client := newHTTPClient(t, protocol)
 		options := append(options[:len(options):len(options)], connect.WithInterceptors(connectidempotency.NewInterceptor(settings)))
 		return func(ctx context.Context, procedure, key string) result {
 			client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](client, "http://"+address+procedure, options...)
@@ -128,6 +124,15 @@ func dialConnect(protocol string, options ...connect.ClientOption) func(testing.
 			}
 		}
 	}
+}
+
+// newHTTPClient returns a client of HTTP/2 for gRPC, and else of HTTP/1.1.
+func newHTTPClient(t testing.TB, protocol string) *http.Client {
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetHTTP1(protocol != overGRPC)
+	transport.Protocols.SetUnencryptedHTTP2(protocol == overGRPC)
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
 // quick are settings for a test that does not look at pauses.

@@ -2,8 +2,12 @@
 package tests
 
 import (
+	"context"
 	"flag"
+	"log/slog"
 	"os"
+	"slices"
+	"sync"
 	"testing"
 )
 
@@ -13,5 +17,54 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "64"); err != nil {
 		panic(err)
 	}
+	slog.SetDefault(slog.New(&warnings))
 	os.Exit(m.Run())
+}
+
+// warnings are the warnings of all tests.
+var warnings recorder
+
+// recorder is a log that is kept.
+type recorder struct {
+	mutex sync.Mutex
+	lines []line
+}
+
+type line struct{ procedure, text string }
+
+// of returns the warnings of a procedure.
+func (r *recorder) of(procedure string) (texts []string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, line := range r.lines {
+		if line.procedure == procedure {
+			texts = append(texts, line.text)
+		}
+	}
+	return texts
+}
+
+// forget removes the warnings of a procedure, of an earlier run.
+func (r *recorder) forget(procedure string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.lines = slices.DeleteFunc(r.lines, func(line line) bool { return line.procedure == procedure })
+}
+
+func (r *recorder) Enabled(context.Context, slog.Level) bool { return true }
+func (r *recorder) WithAttrs([]slog.Attr) slog.Handler       { return r }
+func (r *recorder) WithGroup(string) slog.Handler            { return r }
+
+func (r *recorder) Handle(_ context.Context, record slog.Record) error {
+	written := line{text: record.Message}
+	record.Attrs(func(attribute slog.Attr) bool {
+		if attribute.Key == "procedure" {
+			written.procedure = attribute.Value.String()
+		}
+		return true
+	})
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.lines = append(r.lines, written)
+	return nil
 }

@@ -164,7 +164,7 @@ func verdictOf(t *testing.T, caller caller, before []response, last response) st
 	case requests == made && result.unresolved() == nil:
 		return "ended"
 	case requests == made:
-		if result, requests := try(made+1, 200*time.Millisecond); requests == made+1 && result.err == nil {
+		if result, requests := try(made+1, 500*time.Millisecond); requests == made+1 && result.err == nil {
 			return "ended later"
 		}
 		return "unknown"
