@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// attemptCost is what a further attempt adds to the budget. An answered call adds 1.
-const attemptCost = -5
-
 // budget limits the further attempts of all calls together, in 10 s: to 100, and one for each 5 answered calls.
 type budget struct {
 	mutex   sync.Mutex
-	seconds [10]int // What was added in each.
+	seconds [10]int // What was added in each: 1 for an answered call, and attemptCost for a further attempt.
 	last    int64
 }
 
-// add adds to the budget, unless it has less than is taken.
+const attemptCost = -5
+
+// add returns whether the budget has what a negative amount takes.
 func (b *budget) add(amount int) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

@@ -2,17 +2,15 @@ package operation
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"time"
 )
 
 // NewKey returns a new UUID of version 7.
 func NewKey() string {
-	var uuid [16]byte
-	rand.Read(uuid[6:]) // It never fails.
-	low := uint64(binary.BigEndian.Uint16(uuid[6:]))
-	binary.BigEndian.PutUint64(uuid[:], uint64(time.Now().UnixMilli())<<16|low&0x0fff|0x7000)
-	uuid[8] = uuid[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
+	var random [10]byte
+	rand.Read(random[:]) // It never fails.
+	random[0], random[2] = random[0]&0x0f|0x70, random[2]&0x3f|0x80
+	milliseconds := fmt.Sprintf("%012x", time.Now().UnixMilli())
+	return fmt.Sprintf("%s-%s-%x-%x-%x", milliseconds[:8], milliseconds[8:], random[:2], random[2:4], random[4:])
 }

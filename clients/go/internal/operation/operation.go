@@ -4,7 +4,6 @@ package operation
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -19,17 +18,18 @@ type Settings struct {
 	Backoff          [2]time.Duration // A pause is a random part of a time that doubles, from 50 ms to 5 s by default.
 }
 
-// UnresolvedError is the error of a call whose outcome is unknown. Calling again with its key is safe; with another, it may happen twice.
+// UnresolvedError is the error of a call whose outcome is unknown, caused by that of the last attempt. Calling again with its key is safe; with
+// another, it may happen twice.
 type UnresolvedError struct {
 	Key      string
 	Attempts int
-	Cause    error // Of the last attempt.
+	Cause    error
 }
 
 func (e *UnresolvedError) Unwrap() error { return e.Cause }
 
 func (e *UnresolvedError) Error() string {
-	return fmt.Sprintf("it is not known what became of the operation with the key %s: %v", e.Key, e.Cause)
+	return "the outcome of the operation with the key " + e.Key + " is unknown: " + e.Cause.Error()
 }
 
 // Client makes the attempts of operations, which share a budget.
@@ -53,18 +53,16 @@ func (c *Client) Run(ctx context.Context, procedure, key string, attempt func(co
 	if ctx.Err() != nil {
 		return attempt(ctx).Err // The library sends nothing.
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		limited, cancel := context.WithTimeout(ctx, c.settings.OperationTimeout)
-		defer cancel()
-		ctx = limited
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(c.settings.OperationTimeout)
 	}
-	deadline, _ := ctx.Deadline()
-	arrival, longest := time.Time{}, c.settings.Backoff[0] // An attempt that was given up may arrive until then.
+	longest, arrival := c.settings.Backoff[0], time.Time{} // An attempt that was given up may arrive until then.
 	for attempts, isOnly := 1, true; ; isOnly = false {
-		limited, cancel := context.WithTimeout(ctx, c.settings.AttemptTimeout)
+		limited, cancel := context.WithTimeout(ctx, min(c.settings.AttemptTimeout, time.Until(deadline)))
 		answer := attempt(limited)
-		answer.read()
-		isLate := answer.Err != nil && limited.Err() != nil && !answer.isOfLayer()
+		word, _ := answer.word()
+		isLate := limited.Err() != nil
 		cancel()
 		if answer.IsRepeated {
 			isOnly, arrival = false, time.Now().Add(c.settings.AttemptTimeout)
@@ -80,12 +78,12 @@ func (c *Client) Run(ctx context.Context, procedure, key string, attempt func(co
 		if verdict == ended {
 			return answer.Err
 		}
-		if !answer.IsUnsent && !answer.isOfLayer() {
+		if !answer.IsUnsent && word == "" {
 			arrival = time.Now().Add(c.settings.AttemptTimeout)
 		}
 		pause := time.Duration(rand.Float64() * float64(longest)) // Clients that fail at one time do not come back at one time.
 		longest = min(2*longest, c.settings.Backoff[1])
-		if delay != noDelay {
+		if delay > 0 {
 			pause = delay + min(pause, delay/10)
 		}
 		if verdict == running {
