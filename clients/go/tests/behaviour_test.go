@@ -59,7 +59,7 @@ func wantCreated(t *testing.T, result result, replayed bool) {
 func TestALostAnswerIsReplayed(t *testing.T) {
 	onEach(t, func(t *testing.T, caller caller) {
 		server := serve(t, lost, replayed.over(caller.protocol))
-		wantCreated(t, caller.dial(t, server.address, quick)(t.Context(), createOrder, ""), true)
+		wantCreated(t, caller.dial(t, server, quick)(t.Context(), createOrder, ""), true)
 		if requests := wantRequests(t, server, 2); !version7.MatchString(requests[0].key()) {
 			t.Errorf("no UUID of version 7: %q", requests[0].key())
 		}
@@ -69,7 +69,7 @@ func TestALostAnswerIsReplayed(t *testing.T) {
 func TestEachOperationHasItsKey(t *testing.T) {
 	onEach(t, func(t *testing.T, caller caller) {
 		server := serve(t, created.over(caller.protocol))
-		call := caller.dial(t, server.address, quick)
+		call := caller.dial(t, server, quick)
 		wantCreated(t, call(t.Context(), createOrder, ""), false)
 		wantCreated(t, call(t.Context(), createOrder, ""), false)
 		requests := server.received()
@@ -82,7 +82,7 @@ func TestEachOperationHasItsKey(t *testing.T) {
 func TestACallersKeyWins(t *testing.T) {
 	onEach(t, func(t *testing.T, caller caller) {
 		server := serve(t, lost, created.over(caller.protocol))
-		wantCreated(t, caller.dial(t, server.address, quick)(t.Context(), createOrder, callersOwn), false)
+		wantCreated(t, caller.dial(t, server, quick)(t.Context(), createOrder, callersOwn), false)
 		requests := wantRequests(t, server, 2)
 		if keys := requests[0].header.Values("idempotency-key"); len(keys) != 1 || keys[0] != callersOwn {
 			t.Errorf("not the caller's key: %v", keys)
@@ -98,7 +98,7 @@ func TestWhichProceduresTakeKeys(t *testing.T) {
 			createOrder: true, cancelOrder: true, getOrder: false, undescribed: true, "/unknown.v1.Service/Other": false,
 		} {
 			server := serve(t, answer{code: code.Code_UNAVAILABLE}.over(caller.protocol), created.over(caller.protocol))
-			result := caller.dial(t, server.address, settings)(t.Context(), procedure, "")
+			result := caller.dial(t, server, settings)(t.Context(), procedure, "")
 			if takesKey {
 				wantCreated(t, result, false)
 				wantRequests(t, server, 2)
@@ -114,9 +114,9 @@ func TestAnAttemptHasATimeOfItsOwn(t *testing.T) {
 	settings.AttemptTimeout = time.Second
 	onEach(t, func(t *testing.T, caller caller) {
 		server := serve(t, late, replayed.over(caller.protocol))
-		result := caller.dial(t, server.address, settings)(t.Context(), createOrder, "")
+		result := caller.dial(t, server, settings)(t.Context(), createOrder, "")
 		wantCreated(t, result, true)
-		for _, request := range wantRequests(t, server, 2) {
+		for _, request := range server.received() {
 			if request.header.Get("grpc-timeout")+request.header.Get("connect-timeout-ms") == "" {
 				t.Errorf("no timeout: %v", request.header)
 			}
@@ -127,12 +127,28 @@ func TestAnAttemptHasATimeOfItsOwn(t *testing.T) {
 	})
 }
 
+func TestAFreeKeyIsAskedForLater(t *testing.T) {
+	settings := quick
+	settings.AttemptTimeout = time.Second
+	onEach(t, func(t *testing.T, caller caller) {
+		freed := answer{code: code.Code_INVALID_ARGUMENT, metadata: []field{{"idempotency-outcome", "freed"}}}
+		server := serve(t, lost, freed.over(caller.protocol))
+		result := caller.dial(t, server, settings)(t.Context(), createOrder, "")
+		if result.code != codes.InvalidArgument || result.unresolved() != nil || result.took < settings.AttemptTimeout {
+			t.Errorf("%v after %v", result.err, result.took)
+		}
+		if requests := len(server.received()); requests < 3 {
+			t.Errorf("%d requests", requests)
+		}
+	})
+}
+
 func TestTheOperationEndsInTime(t *testing.T) {
 	settings := quick
-	settings.OperationTimeout = time.Second
+	settings.OperationTimeout = 2 * time.Second
 	onEach(t, func(t *testing.T, caller caller) {
 		server := serve(t, late)
-		result := caller.dial(t, server.address, settings)(t.Context(), createOrder, "")
+		result := caller.dial(t, server, settings)(t.Context(), createOrder, "")
 		wantUnresolved(t, result, server, 1, codes.DeadlineExceeded)
 	})
 }
@@ -146,23 +162,30 @@ func TestTheCallersDeadlineCounts(t *testing.T) {
 		server := serve(t, lost, busy.over(caller.protocol))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		result := caller.dial(t, server.address, settings)(ctx, createOrder, "")
+		result := caller.dial(t, server, settings)(ctx, createOrder, "")
 		wantUnresolved(t, result, server, 2, codes.Unavailable)
 		wantRequests(t, server, 2)
 	})
 }
 
+// cancelledAfter returns a context that is cancelled this time after the first request.
+func cancelledAfter(t *testing.T, server *rawServer, wait time.Duration) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for len(server.received()) == 0 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(wait)
+		cancel()
+	}()
+	return ctx
+}
+
 func TestACancelledCallIsUnresolved(t *testing.T) {
 	onEach(t, func(t *testing.T, caller caller) {
 		server := serve(t, late)
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			for len(server.received()) == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			cancel()
-		}()
-		result := caller.dial(t, server.address, quick)(ctx, createOrder, "")
+		ctx := cancelledAfter(t, server, 0)
+		result := caller.dial(t, server, quick)(ctx, createOrder, "")
 		wantUnresolved(t, result, server, 1, codes.Canceled)
 	})
 }
@@ -171,9 +194,8 @@ func TestACallThatIsCancelledInAPauseIsUnresolved(t *testing.T) {
 	onEach(t, func(t *testing.T, caller caller) {
 		busy := answer{code: code.Code_UNAVAILABLE, retryAfter: duration(30 * time.Second)}
 		server := serve(t, busy.over(caller.protocol))
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		result := caller.dial(t, server.address, quick)(ctx, createOrder, "")
+		ctx := cancelledAfter(t, server, time.Second)
+		result := caller.dial(t, server, quick)(ctx, createOrder, "")
 		wantUnresolved(t, result, server, 1, codes.Unavailable)
 	})
 }
@@ -183,7 +205,7 @@ func TestACallThatWasNotSentIsNotUnresolved(t *testing.T) {
 		server := serve(t, created.over(caller.protocol))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		result := caller.dial(t, server.address, quick)(ctx, createOrder, "")
+		result := caller.dial(t, server, quick)(ctx, createOrder, "")
 		if result.code != codes.Canceled || result.unresolved() != nil || len(server.received()) > 0 {
 			t.Errorf("%v after %d requests", result.err, len(server.received()))
 		}
@@ -196,7 +218,7 @@ func TestTheAttemptsAreLimited(t *testing.T) {
 	onEach(t, func(t *testing.T, caller caller) {
 		running := answer{code: code.Code_ABORTED, reason: "IDEMPOTENCY_IN_PROGRESS", retryAfter: duration(time.Millisecond)}
 		server := serve(t, lost, running.over(caller.protocol), running.over(caller.protocol), html(503))
-		result := caller.dial(t, server.address, settings)(t.Context(), createOrder, "")
+		result := caller.dial(t, server, settings)(t.Context(), createOrder, "")
 		unresolved := wantUnresolved(t, result, server, 3, codes.Unavailable)
 		wantRequests(t, server, 5) // Asking for a call that runs is no attempt.
 		if cause := errors.Unwrap(result.err); cause != unresolved.Cause || cause == nil {
@@ -215,7 +237,7 @@ func TestAServersDelayIsObeyed(t *testing.T) {
 			},
 		} {
 			server := serve(t, busy.over(caller.protocol), created.over(caller.protocol))
-			wantCreated(t, caller.dial(t, server.address, quick)(t.Context(), createOrder, ""), false)
+			wantCreated(t, caller.dial(t, server, quick)(t.Context(), createOrder, ""), false)
 			requests := wantRequests(t, server, 2)
 			if pause := requests[1].at.Sub(requests[0].at); pause < 100*time.Millisecond {
 				t.Errorf("%s: a pause of %v", name, pause)
@@ -230,7 +252,7 @@ func TestAllCallsHaveOneBudget(t *testing.T) {
 	settings.MaxAttempts = 2
 	for _, caller := range callers {
 		server := serve(t, answer{code: code.Code_UNAVAILABLE}.over(caller.protocol))
-		call := caller.dial(t, server.address, settings)
+		call := caller.dial(t, server, settings)
 		for range 105 {
 			if call(t.Context(), createOrder, "").unresolved() == nil {
 				t.Fatal("not unresolved")
@@ -249,7 +271,7 @@ func TestASuccessWithoutAStatusIsWarnedOfOnce(t *testing.T) {
 		settings := quick
 		settings.Procedures = []string{procedure}
 		server := serve(t, created.over(caller.protocol), answer{}.over(caller.protocol))
-		call := caller.dial(t, server.address, settings)
+		call := caller.dial(t, server, settings)
 		for i, want := range []int{0, 1, 1} {
 			if result := call(t.Context(), procedure, ""); result.err != nil {
 				t.Fatal(result.err)

@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -52,14 +53,14 @@ type caller struct {
 	name     string
 	protocol string
 	// dial returns a function that calls a procedure of this server. The key may be empty.
-	dial func(t testing.TB, address string, settings idempotency.Settings) call
+	dial func(t testing.TB, server *rawServer, settings idempotency.Settings) call
 }
 
 type call func(ctx context.Context, procedure, key string) result
 
 var callers = []caller{
-	{"grpc-go", overGRPC, func(t testing.TB, address string, settings idempotency.Settings) call {
-		return dialGRPC(t, address, settings)
+	{"grpc-go", overGRPC, func(t testing.TB, server *rawServer, settings idempotency.Settings) call {
+		return dialGRPC(t, server, settings)
 	}},
 	{"connect-go", overConnect, dialConnect(overConnect)},
 	{"connect-go", overGRPC, dialConnect(overGRPC, connect.WithGRPC())},
@@ -77,14 +78,14 @@ func onEach(t *testing.T, test func(t *testing.T, caller caller)) {
 	}
 }
 
-func dialGRPC(t testing.TB, address string, settings idempotency.Settings, options ...grpc.DialOption) call {
+func dialGRPC(t testing.TB, server *rawServer, settings idempotency.Settings, options ...grpc.DialOption) call {
 	interceptor := idempotency.NewInterceptor(settings)
 	options = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUnaryInterceptor(interceptor.Unary),
 		grpc.WithStreamInterceptor(interceptor.Stream),
 	}, options...)
-	channel, err := grpc.NewClient(address, options...)
+	channel, err := grpc.NewClient("unix:"+server.socket, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,12 +104,12 @@ func dialGRPC(t testing.TB, address string, settings idempotency.Settings, optio
 	}
 }
 
-func dialConnect(protocol string, options ...connect.ClientOption) func(testing.TB, string, idempotency.Settings) call {
-	return func(t testing.TB, address string, settings idempotency.Settings) call {
-		client := newHTTPClient(t, protocol)
+func dialConnect(protocol string, options ...connect.ClientOption) func(testing.TB, *rawServer, idempotency.Settings) call {
+	return func(t testing.TB, server *rawServer, settings idempotency.Settings) call {
+		client := newHTTPClient(t, server, protocol)
 		options := append(options[:len(options):len(options)], connect.WithInterceptors(connectidempotency.NewInterceptor(settings)))
 		return func(ctx context.Context, procedure, key string) result {
-			client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](client, "http://"+address+procedure, options...)
+			client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](client, "http://server"+procedure, options...)
 			request := connect.NewRequest(wrapperspb.String(messageOfAll))
 			if key != "" {
 				request.Header().Set("Idempotency-Key", key)
@@ -126,9 +127,12 @@ func dialConnect(protocol string, options ...connect.ClientOption) func(testing.
 	}
 }
 
-// newHTTPClient returns a client of HTTP/2 for gRPC, and else of HTTP/1.1.
-func newHTTPClient(t testing.TB, protocol string) *http.Client {
-	transport := &http.Transport{Protocols: new(http.Protocols)}
+// newHTTPClient returns a client of a server, of HTTP/2 for gRPC, and else of HTTP/1.1.
+func newHTTPClient(t testing.TB, server *rawServer, protocol string) *http.Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", server.socket)
+	}
+	transport := &http.Transport{Protocols: new(http.Protocols), DialContext: dial}
 	transport.Protocols.SetHTTP1(protocol != overGRPC)
 	transport.Protocols.SetUnencryptedHTTP2(protocol == overGRPC)
 	t.Cleanup(transport.CloseIdleConnections)

@@ -23,7 +23,7 @@ func TestAChannelsOwnRetriesAreOff(t *testing.T) {
 	script := []response{answer{code: code.Code_UNAVAILABLE}.over(overGRPC), answer{code: code.Code_NOT_FOUND}.over(overGRPC)}
 
 	alone := serve(t, script...)
-	channel, err := grpc.NewClient(alone.address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(retryPolicy))
+	channel, err := grpc.NewClient("unix:"+alone.socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(retryPolicy))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +36,12 @@ func TestAChannelsOwnRetriesAreOff(t *testing.T) {
 	settings := quick
 	settings.MaxAttempts = 1
 	server := serve(t, script...)
-	result := dialGRPC(t, server.address, settings, grpc.WithDefaultServiceConfig(retryPolicy))(t.Context(), createOrder, "")
+	result := dialGRPC(t, server, settings, grpc.WithDefaultServiceConfig(retryPolicy))(t.Context(), createOrder, "")
 	wantUnresolved(t, result, server, 1, codes.Unavailable)
 	wantRequests(t, server, 1)
 
 	server = serve(t, script...)
-	result = dialGRPC(t, server.address, quick, grpc.WithDefaultServiceConfig(retryPolicy))(t.Context(), createOrder, "")
+	result = dialGRPC(t, server, quick, grpc.WithDefaultServiceConfig(retryPolicy))(t.Context(), createOrder, "")
 	wantUnresolved(t, result, server, 2, codes.NotFound)
 	wantRequests(t, server, 2)
 }
@@ -53,15 +53,16 @@ func TestARequestThatTheTransportRepeatsIsNoticed(t *testing.T) {
 	script := []response{created.over(overConnect), lost, answer{code: code.Code_NOT_FOUND}.over(overConnect)}
 
 	alone := serve(t, script...)
+	client := newHTTPClient(t, alone, overConnect)
 	for _, key := range []string{"", "key"} {
-		request, err := http.NewRequest(http.MethodPost, "http://"+alone.address+createOrder, bytes.NewReader([]byte("message")))
+		request, err := http.NewRequest(http.MethodPost, "http://server"+createOrder, bytes.NewReader([]byte("message")))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if key != "" {
 			request.Header.Set("Idempotency-Key", key)
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := client.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +81,7 @@ func TestARequestThatTheTransportRepeatsIsNoticed(t *testing.T) {
 		}
 		first, last := created.over(caller.protocol), answer{code: code.Code_NOT_FOUND}.over(caller.protocol)
 		server := serve(t, first, lost, last)
-		call := caller.dial(t, server.address, quick)
+		call := caller.dial(t, server, quick)
 		wantCreated(t, call(t.Context(), createOrder, callersOwn), false)
 		wantUnresolved(t, call(t.Context(), createOrder, callersOwn), server, 1, codes.NotFound)
 		wantRequests(t, server, 3)

@@ -23,7 +23,7 @@ func TestTheOptionsOfACallerOfGRPC(t *testing.T) {
 	busy := answer{code: code.Code_UNAVAILABLE, metadata: []field{{"attempt", "first"}}}
 	last := answer{code: code.Code_ABORTED, reason: "IDEMPOTENCY_KEY_REUSED", metadata: []field{{"attempt", "last"}}, isInTrailers: true}
 	server := serve(t, busy.over(overGRPC), last.over(overGRPC))
-	channel, err := grpc.NewClient(server.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	channel, err := grpc.NewClient("unix:"+server.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUnaryInterceptor(idempotency.NewInterceptor(quick).Unary))
 	if err != nil {
 		t.Fatal(err)
@@ -45,13 +45,13 @@ func TestTheStatusOfAnUnresolvedCall(t *testing.T) {
 	unknown := answer{code: code.Code_FAILED_PRECONDITION, reason: "IDEMPOTENCY_OUTCOME_UNKNOWN"}
 
 	server := serve(t, unknown.over(overGRPC))
-	err := dialGRPC(t, server.address, quick)(t.Context(), createOrder, "").err
+	err := dialGRPC(t, server, quick)(t.Context(), createOrder, "").err
 	if state, ok := status.FromError(err); !ok || state.Code() != codes.FailedPrecondition || len(state.Details()) != 1 {
 		t.Errorf("not the cause: %v", err)
 	}
 
 	server = serve(t, unknown.over(overConnect))
-	err = callers[1].dial(t, server.address, quick)(t.Context(), createOrder, "").err
+	err = callers[1].dial(t, server, quick)(t.Context(), createOrder, "").err
 	var cause *connect.Error
 	var unresolved *connectidempotency.UnresolvedError
 	if !errors.As(err, &unresolved) || !errors.As(err, &cause) || cause.Code() != connect.CodeFailedPrecondition || len(cause.Details()) != 1 {
@@ -64,7 +64,7 @@ func TestARequestKeepsNoKey(t *testing.T) {
 	t.Parallel()
 	server := serve(t, created.over(overConnect))
 	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](
-		newHTTPClient(t, overConnect), "http://"+server.address+createOrder,
+		newHTTPClient(t, server, overConnect), "http://server"+createOrder,
 		connect.WithInterceptors(connectidempotency.NewInterceptor(quick)))
 	request := connect.NewRequest(wrapperspb.String(messageOfAll))
 	for range 2 {
@@ -83,7 +83,7 @@ func TestTheCallInfoOfAConnectCaller(t *testing.T) {
 	t.Parallel()
 	server := serve(t, lost, replayed.over(overConnect))
 	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](
-		newHTTPClient(t, overConnect), "http://"+server.address+createOrder,
+		newHTTPClient(t, server, overConnect), "http://server"+createOrder,
 		connect.WithInterceptors(connectidempotency.NewInterceptor(quick)))
 	ctx, info := connect.NewClientContext(t.Context())
 	info.RequestHeader().Set("Idempotency-Key", callersOwn)

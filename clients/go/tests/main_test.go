@@ -18,7 +18,13 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	slog.SetDefault(slog.New(&warnings))
-	os.Exit(m.Run())
+	var err error
+	if sockets, err = os.MkdirTemp("", "idempotency"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(sockets)
+	os.Exit(code)
 }
 
 // warnings are the warnings of all tests.

@@ -14,7 +14,7 @@ func TestAPageDoesNotEndAnOperation(t *testing.T) {
 		for status, code := range hidden {
 			for _, it := range []response{html(status), page(status, "application/json", `{"message": "no"}`)} {
 				server := serve(t, it, replayed.over(caller.protocol))
-				call := caller.dial(t, server.address, quick)
+				call := caller.dial(t, server, quick)
 				unresolved := wantUnresolved(t, call(t.Context(), createOrder, ""), server, 1, code)
 				wantCreated(t, call(t.Context(), createOrder, unresolved.Key), true)
 				wantRequests(t, server, 2)
@@ -26,7 +26,7 @@ func TestAPageDoesNotEndAnOperation(t *testing.T) {
 func TestAPageOfAGatewayIsFollowedByAReplay(t *testing.T) {
 	onEach(t, func(t *testing.T, caller caller) {
 		server := serve(t, html(502), html(503), html(504), html(429), replayed.over(caller.protocol))
-		wantCreated(t, caller.dial(t, server.address, quick)(t.Context(), createOrder, ""), true)
+		wantCreated(t, caller.dial(t, server, quick)(t.Context(), createOrder, ""), true)
 		wantRequests(t, server, 5)
 	})
 }
@@ -36,14 +36,14 @@ func TestAServersOwnErrorEndsAnOperation(t *testing.T) {
 	onEach(t, func(t *testing.T, caller caller) {
 		for _, it := range []code.Code{code.Code_UNAUTHENTICATED, code.Code_PERMISSION_DENIED, code.Code_UNIMPLEMENTED, code.Code_NOT_FOUND} {
 			server := serve(t, answer{code: it}.over(caller.protocol))
-			result := caller.dial(t, server.address, quick)(t.Context(), createOrder, "")
+			result := caller.dial(t, server, quick)(t.Context(), createOrder, "")
 			isHidden := caller.protocol == overConnect && it != code.Code_NOT_FOUND
 			if (result.unresolved() != nil) != isHidden || result.code != codes.Code(it) {
 				t.Errorf("%v: %v", it, result.err)
 			}
 			// A word of the layer tells.
 			server = serve(t, answer{code: it, metadata: kept.metadata}.over(caller.protocol))
-			if result := caller.dial(t, server.address, quick)(t.Context(), createOrder, ""); result.unresolved() != nil {
+			if result := caller.dial(t, server, quick)(t.Context(), createOrder, ""); result.unresolved() != nil {
 				t.Errorf("%v, kept: %v", it, result.err)
 			}
 		}

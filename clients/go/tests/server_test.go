@@ -7,8 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,22 +65,30 @@ func (r request) key() string { return r.header.Get("idempotency-key") }
 
 // rawServer answers the requests to it with the responses of a script. The last of them is repeated.
 type rawServer struct {
-	address string
+	// socket is a path: many tests would use up the ports.
+	socket string
 
 	mutex    sync.Mutex
 	script   []response
 	requests []request
 }
 
+// The directory of the sockets, and the number of servers until now.
+var (
+	sockets string
+	servers atomic.Int64
+)
+
 // serve starts a server that speaks HTTP/1.1 and HTTP/2 without TLS. It ends with the test.
 func serve(t testing.TB, script ...response) *rawServer {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	socket := filepath.Join(sockets, strconv.FormatInt(servers.Add(1), 10))
+	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	server := &rawServer{address: listener.Addr().String(), script: script}
+	server := &rawServer{socket: socket, script: script}
 	go func() {
 		for {
 			connection, err := listener.Accept()

@@ -22,7 +22,7 @@ func TestAStreamPassesWithOneWarning(t *testing.T) {
 
 	server := serve(t, created.over(overGRPC))
 	interceptor := idempotency.NewInterceptor(settings)
-	channel, err := grpc.NewClient(server.address,
+	channel, err := grpc.NewClient("unix:"+server.socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStreamInterceptor(interceptor.Stream))
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestAStreamPassesWithOneWarning(t *testing.T) {
 
 	web := serve(t, created.over(overGRPCWeb))
 	options := []connect.ClientOption{connect.WithGRPCWeb(), connect.WithInterceptors(connectidempotency.NewInterceptor(settings))}
-	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](newHTTPClient(t, overGRPCWeb), "http://"+web.address+connectStream, options...)
+	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](newHTTPClient(t, web, overGRPCWeb), "http://server"+connectStream, options...)
 	for range 2 {
 		stream, err := client.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/grpc/codes"
 )
 
 // row is a row of verdicts.json.
@@ -154,34 +155,58 @@ func (r row) answers(t *testing.T, protocol string) map[string]response {
 	return responses
 }
 
-// verdictOf returns the verdict of a client on a response, after these. It looks only at requests and results, and at no times.
+// verdictOf returns the verdict of a client on a response, after these, by its requests and its result.
 func verdictOf(t *testing.T, caller caller, before []response, last response) string {
 	t.Helper()
 	made := len(before) + 1
-	try := func(attempts int, attemptTimeout time.Duration) (result, int) {
-		settings := quick
-		settings.MaxAttempts, settings.AttemptTimeout = attempts, attemptTimeout
-		server := serve(t, append(append([]response(nil), before...), last, created.over(caller.protocol))...)
-		result := caller.dial(t, server.address, settings)(context.Background(), createOrder, "")
+	settings := quick
+	settings.AttemptTimeout = time.Hour
+	serve := func() *rawServer {
+		return serve(t, append(append([]response(nil), before...), last, created.over(caller.protocol))...)
+	}
+	try := func(attempts int) (result, int) {
+		settings.MaxAttempts = attempts
+		server := serve()
+		result := caller.dial(t, server, settings)(context.Background(), createOrder, "")
 		return result, len(server.received())
 	}
-	// An operation of a minute has no time to wait for an attempt that may arrive within an hour.
-	result, requests := try(made+1, time.Hour)
+	result, requests := try(made + 1)
 	switch {
 	case requests == made && result.unresolved() == nil:
 		return "ended"
 	case requests == made:
-		if result, requests := try(made+1, 500*time.Millisecond); requests == made+1 && result.err == nil {
+		// An operation of a minute has no time to wait for an attempt that may arrive within an hour. A longer one waits.
+		settings.OperationTimeout = 3 * time.Hour
+		server := serve()
+		if waits(caller.dial(t, server, settings), server, made) {
 			return "ended later"
 		}
 		return "unknown"
 	case requests != made+1 || result.err != nil:
 		return fmt.Sprintf("%d requests, and %v", requests, result.err)
 	}
-	if _, requests := try(made, time.Hour); requests == made+1 {
+	if _, requests := try(made); requests == made+1 {
 		return "running"
 	}
 	return "retry"
+}
+
+// waits returns whether a call waits after these requests, and not for an answer.
+func waits(call call, server *rawServer, requests int) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan result, 1)
+	go func() { ended <- call(ctx, createOrder, "") }()
+	for len(server.received()) < requests {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case <-ended:
+		return false
+	case <-time.After(300 * time.Millisecond):
+		cancel()
+		return (<-ended).code != codes.Canceled
+	}
 }
 
 func TestEachRow(t *testing.T) {
