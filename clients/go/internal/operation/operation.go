@@ -18,8 +18,8 @@ type Settings struct {
 	Backoff          [2]time.Duration // A pause is a random part of a time that doubles, from 50 ms to 5 s by default.
 }
 
-// UnresolvedError is the error of a call whose outcome is unknown, caused by that of the last attempt. Calling again with its key is safe; with
-// another, it may happen twice.
+// UnresolvedError is the error of a call whose outcome is unknown. Its cause is the error of the last attempt. Calling again with its key is
+// safe; with another, it may happen twice.
 type UnresolvedError struct {
 	Key      string
 	Attempts int
@@ -89,7 +89,7 @@ func (c *Client) Run(ctx context.Context, procedure, key string, attempt func(co
 		if verdict == running {
 			pause = max(pause, c.settings.Backoff[0])
 		}
-		hasTime := ctx.Err() == nil && time.Until(deadline) > pause+10*time.Millisecond
+		hasTime := ctx.Err() == nil && time.Until(deadline) > pause+10*time.Millisecond // Less is too little for an attempt.
 		if !hasTime || verdict != running && (verdict != retry || attempts >= c.settings.MaxAttempts || !isLate && !c.budget.add(attemptCost)) {
 			return &UnresolvedError{key, attempts, answer.Err}
 		}
