@@ -17,9 +17,9 @@ type grpcClient struct {
 	connection *grpc.ClientConn
 }
 
-func newGrpc(address, config string) (*grpcClient, error) {
+func newGrpc(address, config string, options ...grpc.DialOption) (*grpcClient, error) {
 	plaintext := grpc.WithTransportCredentials(insecure.NewCredentials())
-	connection, err := grpc.NewClient(address, plaintext, grpc.WithDefaultServiceConfig(config))
+	connection, err := grpc.NewClient(address, append(options, plaintext, grpc.WithDefaultServiceConfig(config))...)
 	return &grpcClient{connection}, err
 }
 

@@ -1,4 +1,4 @@
-// The driver of the Go clients: connect-go and grpc-go.
+// The driver of the Go clients: connect-go and grpc-go; and the same with the interceptors of clients/go, which repeat calls.
 //
 //	driver ADDRESS DESCRIPTORS [SERVICE_CONFIG]
 //
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 )
 
 // Call is one line of input.
@@ -25,6 +26,8 @@ type Call struct {
 	Procedure string          `json:"procedure"`
 	Message   json.RawMessage `json:"message"`
 	Headers   [][2]string     `json:"headers"`
+	// TimeoutMs is the call's own timeout; 0 for none.
+	TimeoutMs int `json:"timeout_ms"`
 }
 
 // Reply is one line of output.
@@ -37,6 +40,12 @@ type Reply struct {
 	Headers [][2]string `json:"headers"`
 	// Body is the response message of a successful call.
 	Body json.RawMessage `json:"body,omitempty"`
+	// Verdict, of a client that repeats calls, is "ended", or "unknown" if nobody knows what became of the operation.
+	Verdict string `json:"verdict,omitempty"`
+	// Attempts is the number of attempts of such a client; if the operation has ended, with the polls of a call that ran.
+	Attempts int `json:"attempts,omitempty"`
+	// Replayed says whether such a client has got the response of an earlier attempt.
+	Replayed bool `json:"replayed,omitempty"`
 	// Failure says why the call could not be made, or its answer could not be read.
 	Failure string `json:"failure,omitempty"`
 }
@@ -78,12 +87,22 @@ func run(arguments []string) error {
 	if err != nil {
 		return err
 	}
+	idempotentGrpc, err := newIdempotentGrpc(address, string(config))
+	if err != nil {
+		return err
+	}
 	clients := map[string]client{
 		"connect-go connect-json":  newConnect(address, connectJSON),
 		"connect-go connect-proto": newConnect(address, connectProto),
 		"connect-go grpc":          newConnect(address, connectGrpc),
 		"connect-go grpc-web":      newConnect(address, connectGrpcWeb),
 		"grpc-go grpc":             grpcClient,
+
+		"idempotency-connect-go connect-json":  newIdempotentConnect(address, connectJSON),
+		"idempotency-connect-go connect-proto": newIdempotentConnect(address, connectProto),
+		"idempotency-connect-go grpc":          newIdempotentConnect(address, connectGrpc),
+		"idempotency-connect-go grpc-web":      newIdempotentConnect(address, connectGrpcWeb),
+		"idempotency-grpc-go grpc":             idempotentGrpc,
 	}
 
 	var running sync.WaitGroup
@@ -120,5 +139,11 @@ func answer(clients map[string]client, schema *schema, call *Call) (*Reply, erro
 	if err != nil {
 		return nil, err
 	}
-	return client.call(context.Background(), method, call.Headers)
+	ctx := context.Background()
+	if call.TimeoutMs > 0 {
+		limited, cancel := context.WithTimeout(ctx, time.Duration(call.TimeoutMs)*time.Millisecond)
+		defer cancel()
+		ctx = limited
+	}
+	return client.call(ctx, method, call.Headers)
 }

@@ -33,7 +33,18 @@ func readSchema(path string) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &schema{files}, nil
+	return &schema{files}, register(files)
+}
+
+// register registers the files that the program does not have, as generated code does.
+func register(files *protoregistry.Files) (failed error) {
+	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
+		if _, err := protoregistry.GlobalFiles.FindFileByPath(file.Path()); err != nil {
+			failed = protoregistry.GlobalFiles.RegisterFile(file)
+		}
+		return failed == nil
+	})
+	return failed
 }
 
 // method finds a procedure such as `organization.v1.ProjectService/CreateProject`.
