@@ -58,10 +58,6 @@ func (a *Answer) verdict(isOnly bool, arrival time.Duration) (verdict, time.Dura
 		return ended, 0
 	case a.IsLost && word == "":
 		return retry, 0
-	case verdict == freed && arrival > 0:
-		verdict, delay = retry, arrival
-	case verdict == freed, verdict == final && isOnly:
-		verdict = ended
 	}
 	if pushback := a.Metadata("grpc-retry-pushback-ms"); len(pushback) > 0 && (verdict == retry || verdict == running) {
 		milliseconds, err := strconv.ParseUint(strings.TrimSpace(pushback[0]), 10, 64)
@@ -69,6 +65,12 @@ func (a *Answer) verdict(isOnly bool, arrival time.Duration) (verdict, time.Dura
 			return unknown, 0
 		}
 		delay = max(1, time.Duration(min(milliseconds, 3_600_000))*time.Millisecond)
+	}
+	switch {
+	case verdict == freed && arrival > 0:
+		return retry, arrival
+	case verdict == freed, verdict == final && isOnly:
+		return ended, 0
 	}
 	return verdict, delay
 }

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 	idempotency "github.com/tonic-idempotency/clients/go"
 	"github.com/tonic-idempotency/clients/go/connectidempotency"
 	"google.golang.org/grpc"
 )
+
+// attemptTimeout is short: the networks of these tests hang.
+const attemptTimeout = time.Second
 
 // idempotentClient calls with an interceptor that repeats calls, between two that watch it.
 type idempotentClient struct {
@@ -41,7 +45,7 @@ func newIdempotentGrpc(address, config string) (*idempotentClient, error) {
 		watchOf(ctx).sent.Add(1)
 		return invoke(ctx, method, request, reply, channel, options...)
 	}
-	interceptor := idempotency.NewInterceptor(idempotency.Settings{})
+	interceptor := idempotency.NewInterceptor(idempotency.Settings{AttemptTimeout: attemptTimeout})
 	client, err := newGrpc(address, config, grpc.WithChainUnaryInterceptor(above, interceptor.Unary, below))
 	return &idempotentClient{client}, err
 }
@@ -60,7 +64,7 @@ func newIdempotentConnect(address string, protocol connectProtocol) *idempotentC
 			return next(ctx, request)
 		}
 	})
-	interceptor := connectidempotency.NewInterceptor(connectidempotency.Settings{})
+	interceptor := connectidempotency.NewInterceptor(connectidempotency.Settings{AttemptTimeout: attemptTimeout})
 	protocol.options = slices.Concat(protocol.options, []connect.ClientOption{connect.WithInterceptors(above, interceptor, below)})
 	return &idempotentClient{newConnect(address, protocol)}
 }

@@ -36,10 +36,10 @@ func readSchema(path string) (*schema, error) {
 	return &schema{files}, register(files)
 }
 
-// register registers the files that the program does not have, as generated code does.
+// register registers the files with services, as generated code does.
 func register(files *protoregistry.Files) (failed error) {
 	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
-		if _, err := protoregistry.GlobalFiles.FindFileByPath(file.Path()); err != nil {
+		if file.Services().Len() > 0 {
 			failed = protoregistry.GlobalFiles.RegisterFile(file)
 		}
 		return failed == nil
