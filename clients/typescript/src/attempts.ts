@@ -1,0 +1,71 @@
+import type { Answer } from "./answer.js";
+import type { Budget } from "./budget.js";
+import type { Settings } from "./settings.js";
+import { verdictOf } from "./verdict.js";
+
+/** The least time that an attempt needs. One that begins with less would only replace the last answer by "not in time". */
+const LEAST_MS = 10;
+/** The longest delay that a server's word is taken for. */
+const LONGEST_MS = 3_600_000;
+/** The longest time of a timer. */
+const LONGEST_TIMER_MS = 0x7fff_ffff;
+
+/** The attempts of one operation. */
+export class Attempts {
+  /** The number of attempts, including the one under way. */
+  made = 1;
+  #polls = 0;
+  /** When the last attempt was given up that may be under way. */
+  #givenUp = -Infinity;
+  #delay: number;
+  /** The end by either clock: a laptop that slept sends nothing late. */
+  readonly #ends: readonly [number, number];
+
+  constructor(private readonly settings: Required<Settings>, private readonly budget: Budget, timeoutMs: number) {
+    this.#delay = settings.backoffMs[0];
+    this.#ends = [performance.now() + timeoutMs, Date.now() + timeoutMs];
+  }
+
+  /** The time until the operation's end, in milliseconds. */
+  left(): number {
+    return Math.max(0, Math.min(this.#ends[0] - performance.now(), this.#ends[1] - Date.now(), LONGEST_TIMER_MS));
+  }
+
+  /** Notes that an attempt was given up now, and may be under way. */
+  giveUp(): void {
+    this.#givenUp = performance.now();
+  }
+
+  /** Returns the pause before the next attempt, in milliseconds; "ended" or "unknown" if there is none. */
+  next(answer: Answer): number | "ended" | "unknown" {
+    const { attemptTimeoutMs, backoffMs, maxAttempts } = this.settings;
+    // A server that is slow, or cut off, takes no longer than another attempt to begin with one, or to drop it.
+    const underWay = Math.max(0, this.#givenUp + attemptTimeoutMs - performance.now());
+    const verdict = verdictOf(answer, this.made + this.#polls > 1 || this.#givenUp > -Infinity);
+    if (verdict === "ended" || verdict === "unknown" || (verdict === "ended later" && underWay === 0)) {
+      this.budget.deposit();
+      return verdict === "unknown" ? verdict : "ended";
+    }
+    const isPoll = verdict === "running";
+    const asked = verdict === "ended later" ? Math.max(underWay, answer.delayMs ?? 0) : answer.delayMs;
+    const pause = Math.max(this.#pause(asked), isPoll ? backoffMs[0] : 0);
+    const isInTime = pause + LEAST_MS < this.left() && (isPoll || this.made < maxAttempts);
+    // An attempt that takes the place of a late one takes nothing from the budget.
+    if (!isInTime || !(isPoll || answer.isLate || this.budget.withdraw())) {
+      return "unknown";
+    }
+    isPoll ? this.#polls++ : this.made++;
+    if (answer.mayBeUnderWay) {
+      this.giveUp();
+    }
+    return pause;
+  }
+
+  /** Returns the asked time with a jitter of up to a tenth, or a random one: clients that fail together do not come back together. */
+  #pause(asked: number | undefined): number {
+    const jitter = Math.random() * this.#delay;
+    this.#delay = Math.min(this.#delay * 2, this.settings.backoffMs[1]);
+    const delay = Math.min(asked ?? 0, LONGEST_MS);
+    return asked === undefined ? jitter : delay + Math.min(jitter, delay / 10);
+  }
+}

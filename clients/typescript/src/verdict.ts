@@ -1,0 +1,62 @@
+import { Code } from "@connectrpc/connect";
+
+import type { Answer } from "./answer.js";
+
+/** The meaning of an answer for its operation. */
+export type Verdict = "ended" | "ended later" | "retry" | "running" | "unknown";
+
+/** The verdicts for the only attempt, and after one that was lost or given up. */
+type Row = readonly [only: Verdict, afterLost: Verdict];
+
+const ENDED: Row = ["ended", "ended"];
+const FREE_KEY: Row = ["ended", "ended later"];
+const NOT_LOOKED_AT: Row = ["ended", "unknown"];
+const RETRY: Row = ["retry", "retry"];
+const RUNNING: Row = ["running", "running"];
+const UNKNOWN: Row = ["unknown", "unknown"];
+
+/** The reasons of the layer's refusals, without `IDEMPOTENCY_`. */
+const REFUSALS: readonly (readonly [Row, string])[] = [
+  [ENDED, "KEY_REUSED RESPONSE_NOT_STORED"],
+  [FREE_KEY, "NOT_COMMITTED"],
+  [NOT_LOOKED_AT, "CALLER_INVALID KEY_EXPIRED KEY_INVALID KEY_REQUIRED KEY_UNSUPPORTED NO_SCOPE NO_USER"],
+  [NOT_LOOKED_AT, "REQUEST_MALFORMED REQUEST_TOO_LARGE STORE_FAILED TOO_MANY_RECORDS"],
+  [RETRY, "CONFLICT HANDLER_TIMEOUT OVERLOADED REQUEST_TIMEOUT SHUTTING_DOWN STORE_UNAVAILABLE"],
+  [RUNNING, "IN_PROGRESS"],
+  [UNKNOWN, "OUTCOME_UNKNOWN"],
+];
+const BY_REASON = new Map<string | undefined, Row>(
+  REFUSALS.flatMap(([row, reasons]) => reasons.split(" ").map((reason) => [`IDEMPOTENCY_${reason}`, row])),
+);
+
+/** Whether this is the reason of a refusal of the layer. */
+export function isRefusal(reason: string | undefined): boolean {
+  return BY_REASON.has(reason);
+}
+
+/** Returns the verdict on an answer that is no response. `clients/verdicts.json` has the same table; a test compares them. */
+export function verdictOf(answer: Answer, afterLost: boolean): Verdict {
+  const verdict = rowOf(answer)[afterLost || answer.isDoubtful ? 1 : 0];
+  return answer.saysNever && verdict !== "ended" ? "unknown" : verdict;
+}
+
+function rowOf({ code, reason, outcome, hasRetryInfo, isLost }: Answer): Row {
+  const refusal = BY_REASON.get(reason);
+  switch (true) {
+    case code === undefined:
+      return isLost ? RETRY : UNKNOWN;
+    case refusal !== undefined:
+      return refusal;
+    case outcome === "kept":
+      return ENDED;
+    case code === Code.Canceled || code === Code.DeadlineExceeded || code === Code.Unavailable:
+    case code === Code.ResourceExhausted && hasRetryInfo:
+      return RETRY;
+    case outcome === "freed":
+      return FREE_KEY;
+    case code === Code.Aborted || code === Code.Internal || code === Code.ResourceExhausted || code === Code.Unknown:
+      return UNKNOWN;
+    default:
+      return NOT_LOOKED_AT;
+  }
+}
