@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 
 import { reasonIn, retryInfoIn } from "./details.js";
-import { isRefusal } from "./verdict.js";
+import { REFUSALS } from "./verdict.js";
 
 /** An answer that is no response: the facts that its verdict depends on. */
 export interface Answer {
@@ -48,7 +48,7 @@ export function answerOf(error: unknown, contentType: string): Answer {
   const saysNever = pushback !== undefined && !/^\d{1,19}$/.test(pushback);
   const [reason, retryInfo] = [reasonIn(error), retryInfoIn(error)];
   const delayMs = pushback === undefined || saysNever ? retryInfo : Number(pushback);
-  const hasWord = outcome !== undefined || isRefusal(reason);
+  const hasWord = outcome !== undefined || REFUSALS.has(reason);
   // JSON without a `code`, which gateways send, becomes an error of Connect that nothing tells from a server's.
   const isDoubtful = !hasWord && protocol === "connect" && details.length === 0 && OF_HTTP.includes(code);
   const hasRetryInfo = retryInfo !== undefined;

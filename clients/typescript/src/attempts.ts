@@ -16,14 +16,16 @@ export class Attempts {
   made = 1;
   #polls = 0;
   /** When the last attempt was given up that may be under way. */
-  #givenUp = -Infinity;
+  #givenUp: number;
   #delay: number;
   /** The end by either clock: a laptop that slept sends nothing late. */
   readonly #ends: readonly [number, number];
 
-  constructor(private readonly settings: Required<Settings>, private readonly budget: Budget, timeoutMs: number) {
+  /** `isOld`: the operation may have been sent before, and an attempt of another page or tab may be under way. */
+  constructor(private readonly settings: Required<Settings>, private readonly budget: Budget, timeoutMs: number, isOld: boolean) {
     this.#delay = settings.backoffMs[0];
     this.#ends = [performance.now() + timeoutMs, Date.now() + timeoutMs];
+    this.#givenUp = isOld ? performance.now() : -Infinity;
   }
 
   /** The time until the operation's end, in milliseconds. */
@@ -31,9 +33,14 @@ export class Attempts {
     return Math.max(0, Math.min(this.#ends[0] - performance.now(), this.#ends[1] - Date.now(), LONGEST_TIMER_MS));
   }
 
-  /** Notes that an attempt was given up now, and may be under way. */
-  giveUp(): void {
-    this.#givenUp = performance.now();
+  /** The time of the next attempt, in milliseconds. */
+  timeoutMs(): number {
+    return Math.min(this.settings.attemptTimeoutMs, this.left());
+  }
+
+  /** Notes that the operation has a response. */
+  answered(): void {
+    this.budget.deposit();
   }
 
   /** Returns the pause before the next attempt, in milliseconds; "ended" or "unknown" if there is none. */
@@ -56,7 +63,7 @@ export class Attempts {
     }
     isPoll ? this.#polls++ : this.made++;
     if (answer.mayBeUnderWay) {
-      this.giveUp();
+      this.#givenUp = performance.now();
     }
     return pause;
   }

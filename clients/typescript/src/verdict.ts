@@ -16,7 +16,7 @@ const RUNNING: Row = ["running", "running"];
 const UNKNOWN: Row = ["unknown", "unknown"];
 
 /** The reasons of the layer's refusals, without `IDEMPOTENCY_`. */
-const REFUSALS: readonly (readonly [Row, string])[] = [
+const REASONS: readonly (readonly [Row, string])[] = [
   [ENDED, "KEY_REUSED RESPONSE_NOT_STORED"],
   [FREE_KEY, "NOT_COMMITTED"],
   [NOT_LOOKED_AT, "CALLER_INVALID KEY_EXPIRED KEY_INVALID KEY_REQUIRED KEY_UNSUPPORTED NO_SCOPE NO_USER"],
@@ -25,14 +25,10 @@ const REFUSALS: readonly (readonly [Row, string])[] = [
   [RUNNING, "IN_PROGRESS"],
   [UNKNOWN, "OUTCOME_UNKNOWN"],
 ];
-const BY_REASON = new Map<string | undefined, Row>(
-  REFUSALS.flatMap(([row, reasons]) => reasons.split(" ").map((reason) => [`IDEMPOTENCY_${reason}`, row])),
+/** The layer's refusals by their reasons. */
+export const REFUSALS: ReadonlyMap<string | undefined, Row> = new Map(
+  REASONS.flatMap(([row, reasons]) => reasons.split(" ").map((reason) => [`IDEMPOTENCY_${reason}`, row] as const)),
 );
-
-/** Whether this is the reason of a refusal of the layer. */
-export function isRefusal(reason: string | undefined): boolean {
-  return BY_REASON.has(reason);
-}
 
 /** Returns the verdict on an answer that is no response. `clients/verdicts.json` has the same table; a test compares them. */
 export function verdictOf(answer: Answer, afterLost: boolean): Verdict {
@@ -41,7 +37,7 @@ export function verdictOf(answer: Answer, afterLost: boolean): Verdict {
 }
 
 function rowOf({ code, reason, outcome, hasRetryInfo, isLost }: Answer): Row {
-  const refusal = BY_REASON.get(reason);
+  const refusal = REFUSALS.get(reason);
   switch (true) {
     case code === undefined:
       return isLost ? RETRY : UNKNOWN;

@@ -1,7 +1,7 @@
 // The behaviour that the table of verdicts does not tell.
 
 import assert from "node:assert/strict";
-import { after, before, beforeEach, describe, test } from "node:test";
+import { afterEach, beforeEach, describe, test } from "node:test";
 
 import { type CallOptions, Code, ConnectError, type Interceptor, createClient } from "@connectrpc/connect";
 
@@ -29,9 +29,9 @@ describe("an operation", { concurrency: KINDS.length }, () => {
 
 function tests(kind: Kind) {
   let server: Server;
-  before(async () => (server = await Server.start()));
-  after(() => server.stop());
-  beforeEach(() => server.reset());
+  // A server for each test: an attempt that was given up in one may arrive late.
+  beforeEach(async () => (server = await Server.start()));
+  afterEach(() => server.stop());
 
   const clientOf = (...interceptors: Interceptor[]) => createClient(Orders, kind.transport(server, ...interceptors));
 

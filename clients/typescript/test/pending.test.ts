@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { after, before, beforeEach, describe, test } from "node:test";
+import { afterEach, beforeEach, describe, test } from "node:test";
 
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ContextValues, createClient, createContextKey, createContextValues } from "@connectrpc/connect";
@@ -43,12 +43,11 @@ class Memory implements Storage {
 
 let server: Server;
 let storage: Memory;
-before(async () => (server = await Server.start()));
-after(() => server.stop());
-beforeEach(() => {
-  server.reset();
+beforeEach(async () => {
+  server = await Server.start();
   storage = new Memory();
 });
+afterEach(() => server.stop());
 
 describe("a pending operation", () => {
   const kind = KINDS.find(({ name }) => name === "connect-web, Connect with JSON")!;
