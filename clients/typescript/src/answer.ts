@@ -15,9 +15,9 @@ export interface Answer {
   readonly isLate?: boolean;
   readonly reason?: string | undefined;
   readonly outcome?: string | undefined;
-  /** The delay that the server asks for, in milliseconds. */
+  /** The delay of a `google.rpc.RetryInfo`, and the one that the server asks for with it or its pushback, in milliseconds. */
+  readonly retryInfo?: number | undefined;
   readonly delayMs?: number | undefined;
-  readonly hasRetryInfo?: boolean;
   /** Whether the server asks never to try again. */
   readonly saysNever?: boolean;
   /** Whether the attempt may still arrive at its server, or run there. */
@@ -29,8 +29,8 @@ export const LATE = new ConnectError("the server has not answered in time", Code
 
 /** The codes that the libraries make of HTTP statuses other than 429, 502, 503 and 504. */
 const OF_HTTP = [Code.Internal, Code.PermissionDenied, Code.Unauthenticated, Code.Unimplemented, Code.Unknown];
-/** The codes that they make of a connection that breaks, and of HTTP 429, 502, 503 and 504. */
-const BROKEN = [Code.Aborted, Code.Canceled, Code.Unavailable];
+/** The codes that they make of a connection that breaks, of HTTP 429, 502, 503 and 504, and of the end of a time. */
+const BROKEN = [Code.Aborted, Code.Canceled, Code.DeadlineExceeded, Code.Unavailable];
 /** The codes of Node's errors without a connection, over which nothing can have been sent. fetch does not tell in browsers. */
 const UNCONNECTED = ["EAI_AGAIN", "ECONNREFUSED", "ENOTFOUND"];
 
@@ -51,8 +51,7 @@ export function answerOf(error: unknown, contentType: string): Answer {
   const hasWord = outcome !== undefined || REFUSALS.has(reason);
   // JSON without a `code`, which gateways send, becomes an error of Connect that nothing tells from a server's.
   const isDoubtful = !hasWord && protocol === "connect" && details.length === 0 && OF_HTTP.includes(code);
-  const hasRetryInfo = retryInfo !== undefined;
-  return { code, isDoubtful, reason, outcome, delayMs, hasRetryInfo, saysNever, mayBeUnderWay: !hasWord };
+  return { code, isDoubtful, reason, outcome, retryInfo, delayMs, saysNever, mayBeUnderWay: !hasWord };
 }
 
 /**
@@ -65,9 +64,7 @@ export function answerOf(error: unknown, contentType: string): Answer {
  */
 function isOfServer({ code, details, metadata, rawMessage }: ConnectError, protocol: string): boolean {
   const isOfHttp = /^HTTP \d+$/.test(rawMessage) && (OF_HTTP.includes(code) || code === Code.Unavailable);
-  if (details.length > 0 || isOfHttp) {
-    return details.length > 0;
-  }
+  if (details.length > 0 || isOfHttp) return details.length > 0;
   return protocol === "connect"
     ? /^application\/json\b/i.test(metadata.get("content-type") ?? "") && !/^unsupported content type /.test(rawMessage)
     : Number.parseInt(metadata.get("grpc-status") ?? "", 10) === code;
@@ -75,13 +72,10 @@ function isOfServer({ code, details, metadata, rawMessage }: ConnectError, proto
 
 /** Whether no answer came back, one of gRPC without a status, or HTTP 429, 502, 503 or 504. */
 function isLost(error: unknown, protocol: string): boolean {
-  if (!(error instanceof ConnectError)) {
-    // fetch throws them without an answer, and connect-web passes them on.
-    return error instanceof TypeError || (error instanceof Error && error.name === "AbortError");
-  }
+  // fetch throws these two without an answer, and connect-web passes them on.
+  if (!(error instanceof ConnectError)) return error instanceof TypeError || (error as Error | null)?.name === "AbortError";
   const { code, rawMessage } = error;
   return (
-    error === LATE ||
     BROKEN.includes(code) ||
     typeof systemCode(error) === "string" ||
     /^http\/2 (connection|stream) closed |missing status$/.test(rawMessage) ||

@@ -7,8 +7,6 @@ import { verdictOf } from "./verdict.js";
 const LEAST_MS = 10;
 /** The longest delay that a server's word is taken for. */
 const LONGEST_MS = 3_600_000;
-/** The longest time of a timer. */
-const LONGEST_TIMER_MS = 0x7fff_ffff;
 
 /** The attempts of one operation. */
 export class Attempts {
@@ -28,19 +26,14 @@ export class Attempts {
     this.#givenUp = isOld ? performance.now() : -Infinity;
   }
 
-  /** The time until the operation's end, in milliseconds. */
+  /** The time until the operation's end, in milliseconds; at most as long as a timer can be. */
   left(): number {
-    return Math.max(0, Math.min(this.#ends[0] - performance.now(), this.#ends[1] - Date.now(), LONGEST_TIMER_MS));
+    return Math.max(0, Math.min(this.#ends[0] - performance.now(), this.#ends[1] - Date.now(), 0x7fff_ffff));
   }
 
   /** The time of the next attempt, in milliseconds. */
   timeoutMs(): number {
     return Math.min(this.settings.attemptTimeoutMs, this.left());
-  }
-
-  /** Notes that the operation has a response. */
-  answered(): void {
-    this.budget.deposit();
   }
 
   /** Returns the pause before the next attempt, in milliseconds; "ended" or "unknown" if there is none. */
@@ -55,24 +48,16 @@ export class Attempts {
     }
     const isPoll = verdict === "running";
     const asked = verdict === "ended later" ? Math.max(underWay, answer.delayMs ?? 0) : answer.delayMs;
-    const pause = Math.max(this.#pause(asked), isPoll ? backoffMs[0] : 0);
+    // A random part of a time that doubles, or up to a tenth besides: clients that fail together do not come back together.
+    const jitter = Math.random() * this.#delay;
+    this.#delay = Math.min(this.#delay * 2, backoffMs[1]);
+    const delay = asked === undefined ? jitter : Math.min(asked, LONGEST_MS) + Math.min(jitter, asked / 10);
+    const pause = Math.max(delay, isPoll ? backoffMs[0] : 0);
     const isInTime = pause + LEAST_MS < this.left() && (isPoll || this.made < maxAttempts);
     // An attempt that takes the place of a late one takes nothing from the budget.
-    if (!isInTime || !(isPoll || answer.isLate || this.budget.withdraw())) {
-      return "unknown";
-    }
+    if (!isInTime || !(isPoll || answer.isLate || this.budget.withdraw())) return "unknown";
     isPoll ? this.#polls++ : this.made++;
-    if (answer.mayBeUnderWay) {
-      this.#givenUp = performance.now();
-    }
+    if (answer.mayBeUnderWay) this.#givenUp = performance.now();
     return pause;
-  }
-
-  /** Returns the asked time with a jitter of up to a tenth, or a random one: clients that fail together do not come back together. */
-  #pause(asked: number | undefined): number {
-    const jitter = Math.random() * this.#delay;
-    this.#delay = Math.min(this.#delay * 2, this.settings.backoffMs[1]);
-    const delay = Math.min(asked ?? 0, LONGEST_MS);
-    return asked === undefined ? jitter : delay + Math.min(jitter, delay / 10);
   }
 }

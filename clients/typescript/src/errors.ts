@@ -1,16 +1,10 @@
 /** An error of the client's own. Connect wraps it into a `ConnectError`; `of` finds it there. */
 abstract class ClientError extends Error {
-  override get name(): string {
-    return this.constructor.name;
-  }
+  override readonly name = this.constructor.name;
 
   /** Returns the error of this class among an error and its causes; `undefined` if there is none. */
   static of<T>(this: abstract new (...args: never[]) => T, error: unknown): T | undefined {
-    for (let cause = error; cause instanceof Error; cause = cause.cause) {
-      if (cause instanceof this) {
-        return cause;
-      }
-    }
+    for (let cause = error; cause instanceof Error; cause = cause.cause) if (cause instanceof this) return cause;
     return undefined;
   }
 }

@@ -2,15 +2,12 @@ import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 
 import { Attempts } from "./attempts.js";
 import { Budget } from "./budget.js";
-import { status } from "./delivery.js";
+import { note, status } from "./delivery.js";
 import { KEY, newKey } from "./key.js";
 import { run, timeoutOf } from "./operation.js";
 import { PENDING } from "./pending.js";
 import { hasOption, procedureOf } from "./procedure.js";
 import { DEFAULTS, type Settings } from "./settings.js";
-
-/** The time by which an operation ends before its transport, which would put its own error in the place of the operation's. */
-const AHEAD_MS = 10;
 
 /**
  * Returns an interceptor that gives each operation a key, and repeats its call with the same key and message until an answer ends it.
@@ -39,9 +36,13 @@ export function idempotency(settings: Settings = {}): Interceptor {
     const own = { key: request.header.get(KEY) ?? newKey(), isOld: false };
     const { key, isOld } = pending === undefined ? own : await pending.save(request);
     const set = timeoutOf(request);
-    const timeoutMs = set > 0 ? Math.max(set - AHEAD_MS, set / 2) : all.operationTimeoutMs;
+    // It ends before its transport does, which would put an error of its own in the place of the operation's.
+    const timeoutMs = set > 0 ? Math.max(set - 10, set / 2) : all.operationTimeoutMs;
     const attempts = new Attempts(all, budget, timeoutMs, isOld);
-    const response = await run({ attempts, key, next, request, ended: () => pending?.end(key) });
+    const ended = (result: unknown) => (pending?.end(key), note(result, attempts.made));
+    const response = await run({ attempts, key, next, request, ended });
+    budget.deposit();
+    ended(response.header);
     if (status(response.header) === undefined) {
       warn(`${procedure} has answered without idempotency-status: its server does not protect it, or CORS hides the header`);
     }

@@ -2,19 +2,14 @@ import { toBinary } from "@bufbuild/protobuf";
 import { type ContextKey, type ContextValues, type UnaryRequest, createContextKey, createContextValues } from "@connectrpc/connect";
 
 import { ChangedRequest, Expired } from "./errors.js";
-import { hex } from "./hex.js";
-import { KEY, newKey } from "./key.js";
+import { KEY, hex, newKey } from "./key.js";
 import { procedureOf } from "./procedure.js";
 
 /** An hour less than servers keep a record by default. */
 const MAX_AGE_MS = 23 * 3_600_000;
 
 /** The record of a pending operation: the key, the time of the first attempt (ms of the epoch), and a hash of the request. */
-interface Saved {
-  readonly key: string;
-  readonly at: number;
-  readonly sha256: string;
-}
+type Saved = { readonly key: string; readonly at: number; readonly sha256: string };
 
 export const PENDING: ContextKey<PendingOperation | undefined> = createContextKey(undefined);
 
@@ -39,10 +34,7 @@ export function giveUp(storage: Storage, name: string): void {
 
 /** An operation under a name of the application. */
 export class PendingOperation {
-  constructor(
-    private readonly storage: Storage,
-    private readonly name: string,
-  ) {}
+  constructor(private readonly storage: Storage, private readonly name: string) {}
 
   /** Saves a key for the request, unless there is one. Returns the key, and whether it may have been sent before. */
   async save(request: UnaryRequest): Promise<{ key: string; isOld: boolean }> {
@@ -55,20 +47,14 @@ export class PendingOperation {
       this.storage.setItem(placeOf(this.name), JSON.stringify({ key, at: Date.now(), sha256 } satisfies Saved));
       return { key, isOld: false };
     }
-    if (Date.now() - saved.at > MAX_AGE_MS) {
-      throw new Expired(this.name, saved.key);
-    }
-    if (saved.sha256 !== sha256 || (own ?? saved.key) !== saved.key) {
-      throw new ChangedRequest(this.name);
-    }
+    if (Date.now() - saved.at > MAX_AGE_MS) throw new Expired(this.name, saved.key);
+    if (saved.sha256 !== sha256 || (own ?? saved.key) !== saved.key) throw new ChangedRequest(this.name);
     return { key: saved.key, isOld: true };
   }
 
   /** Removes the operation with this key. Another tab may have ended it, and begun the next one. */
   end(key: string): void {
-    if (this.#read()?.key === key) {
-      giveUp(this.storage, this.name);
-    }
+    if (this.#read()?.key === key) giveUp(this.storage, this.name);
   }
 
   #read(): Saved | null {

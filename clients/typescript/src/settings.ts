@@ -15,10 +15,5 @@ export interface Settings {
   readonly backoffMs?: readonly [number, number];
 }
 
-export const DEFAULTS: Required<Settings> = {
-  procedures: [],
-  attemptTimeoutMs: 10_000,
-  operationTimeoutMs: 60_000,
-  maxAttempts: 10,
-  backoffMs: [50, 5_000],
-};
+const TIMES = { attemptTimeoutMs: 10_000, operationTimeoutMs: 60_000, backoffMs: [50, 5_000] } as const;
+export const DEFAULTS: Required<Settings> = { procedures: [], maxAttempts: 10, ...TIMES };

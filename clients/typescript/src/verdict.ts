@@ -12,7 +12,6 @@ const ENDED: Row = ["ended", "ended"];
 const FREE_KEY: Row = ["ended", "ended later"];
 const NOT_LOOKED_AT: Row = ["ended", "unknown"];
 const RETRY: Row = ["retry", "retry"];
-const RUNNING: Row = ["running", "running"];
 const UNKNOWN: Row = ["unknown", "unknown"];
 
 /** The reasons of the layer's refusals, without `IDEMPOTENCY_`. */
@@ -22,7 +21,7 @@ const REASONS: readonly (readonly [Row, string])[] = [
   [NOT_LOOKED_AT, "CALLER_INVALID KEY_EXPIRED KEY_INVALID KEY_REQUIRED KEY_UNSUPPORTED NO_SCOPE NO_USER"],
   [NOT_LOOKED_AT, "REQUEST_MALFORMED REQUEST_TOO_LARGE STORE_FAILED TOO_MANY_RECORDS"],
   [RETRY, "CONFLICT HANDLER_TIMEOUT OVERLOADED REQUEST_TIMEOUT SHUTTING_DOWN STORE_UNAVAILABLE"],
-  [RUNNING, "IN_PROGRESS"],
+  [["running", "running"], "IN_PROGRESS"],
   [UNKNOWN, "OUTCOME_UNKNOWN"],
 ];
 /** The layer's refusals by their reasons. */
@@ -30,29 +29,23 @@ export const REFUSALS: ReadonlyMap<string | undefined, Row> = new Map(
   REASONS.flatMap(([row, reasons]) => reasons.split(" ").map((reason) => [`IDEMPOTENCY_${reason}`, row] as const)),
 );
 
+/** Codes of errors that pass. */
+const OF_A_MOMENT = [Code.Canceled, Code.DeadlineExceeded, Code.Unavailable];
+/** Codes of errors that may come after an effect. */
+const UNCLEAR = [Code.Aborted, Code.Internal, Code.ResourceExhausted, Code.Unknown];
+
 /** Returns the verdict on an answer that is no response. `clients/verdicts.json` has the same table; a test compares them. */
 export function verdictOf(answer: Answer, afterLost: boolean): Verdict {
   const verdict = rowOf(answer)[afterLost || answer.isDoubtful ? 1 : 0];
   return answer.saysNever && verdict !== "ended" ? "unknown" : verdict;
 }
 
-function rowOf({ code, reason, outcome, hasRetryInfo, isLost }: Answer): Row {
+function rowOf({ code, reason, outcome, retryInfo, isLost }: Answer): Row {
   const refusal = REFUSALS.get(reason);
-  switch (true) {
-    case code === undefined:
-      return isLost ? RETRY : UNKNOWN;
-    case refusal !== undefined:
-      return refusal;
-    case outcome === "kept":
-      return ENDED;
-    case code === Code.Canceled || code === Code.DeadlineExceeded || code === Code.Unavailable:
-    case code === Code.ResourceExhausted && hasRetryInfo:
-      return RETRY;
-    case outcome === "freed":
-      return FREE_KEY;
-    case code === Code.Aborted || code === Code.Internal || code === Code.ResourceExhausted || code === Code.Unknown:
-      return UNKNOWN;
-    default:
-      return NOT_LOOKED_AT;
-  }
+  if (code === undefined) return isLost ? RETRY : UNKNOWN;
+  if (refusal !== undefined) return refusal;
+  if (outcome === "kept") return ENDED;
+  if (OF_A_MOMENT.includes(code) || (code === Code.ResourceExhausted && retryInfo !== undefined)) return RETRY;
+  if (outcome === "freed") return FREE_KEY;
+  return UNCLEAR.includes(code) ? UNKNOWN : NOT_LOOKED_AT;
 }

@@ -220,6 +220,23 @@ function tests(kind: Kind) {
     assert.deepEqual(sent, ["token 1", "token 2"]);
   });
 
+  test("an inner interceptor that throws at once leaves nothing behind", async () => {
+    const broken: Interceptor = () => () => {
+      throw new ConnectError("no credentials", Code.Unauthenticated);
+    };
+    const thrown = await clientOf(idempotency(FAST), broken).create({}).catch((error: unknown) => error);
+    // It may have been sent.
+    assert(UnresolvedError.of(thrown) instanceof UnresolvedError);
+  });
+
+  test("a time in another unit is left to the caller", async () => {
+    server.reset(replay);
+    const name = kind.protocol === "connect" ? "connect-timeout-ms" : "grpc-timeout";
+    const value = kind.protocol === "connect" ? "soon" : "5S";
+    await call({}, { headers: { [name]: value } });
+    assert.equal(server.received()[0]!.headers.get(name), value);
+  });
+
   // The README says to have no retries below the interceptor.
   test("retries below the interceptor hide a lost attempt, after which a failure would not have ended the operation", async () => {
     const retries: Interceptor = (next) => (request) => next(request).catch(() => next(request));

@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 import { after, before, describe, mock, test } from "node:test";
 
-import { type Interceptor, createClient } from "@connectrpc/connect";
+import { Code, type Interceptor, createClient } from "@connectrpc/connect";
 
 import { idempotency } from "../src/index.js";
-import { lost, success } from "./support/reply.js";
-import { Server } from "./support/server.js";
+import { error, lost, success } from "./support/reply.js";
+import { type Reply, Server } from "./support/server.js";
 import { Orders } from "./support/service.js";
 import { KINDS } from "./support/transports.js";
 
@@ -47,6 +47,15 @@ for (const kind of KINDS) {
       assert.deepEqual(server.received().map(({ headers }) => headers.get("idempotency-key")), [null, null]);
       assert.equal(warn.mock.callCount(), 1);
       assert.match(String(warn.mock.calls[0]!.arguments[0]), /Watch streams/);
+    });
+
+    test("many polls leave no listeners behind that Node warns of", async () => {
+      const warn = mock.method(process, "emitWarning", () => {});
+      const running = error({ code: Code.Aborted, reason: "IDEMPOTENCY_IN_PROGRESS" });
+      server.reset(...Array<Reply>(20).fill(running), success());
+      await clientOf(idempotency({ backoffMs: [1, 2] })).create({});
+      warn.mock.restore();
+      assert.deepEqual(warn.mock.calls.map(({ arguments: [warning] }) => String(warning)), []);
     });
   });
 }
