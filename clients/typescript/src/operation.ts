@@ -56,9 +56,9 @@ async function send({ attempts, key, next, request }: Operation): Promise<UnaryR
   request.signal.addEventListener("abort", cancel);
   // connect-node does not notice that a stream of HTTP/2 is reset with NO_ERROR, and listens no more.
   const aborted = new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
-  aborted.catch(() => "`next` has thrown, and nothing waits for it");
   try {
-    return (await Promise.race([next({ ...request, header, signal }), aborted])) as UnaryResponse;
+    // An inner interceptor may throw at once.
+    return (await Promise.race([(async () => next({ ...request, header, signal }))(), aborted])) as UnaryResponse;
   } catch (error) {
     throw signal.aborted ? signal.reason : error;
   } finally {
@@ -73,8 +73,7 @@ async function send({ attempts, key, next, request }: Operation): Promise<UnaryR
 function throwIfCancelled({ key, request: { signal } }: Operation, made: number): void {
   if (!signal.aborted) return;
   const { code, rawMessage } = ConnectError.from(signal.reason, Code.Canceled);
-  const unresolved = new UnresolvedError(key, made, signal.reason);
-  const reason = new ConnectError(rawMessage, code, undefined, undefined, unresolved);
+  const reason = new ConnectError(rawMessage, code, undefined, undefined, new UnresolvedError(key, made, signal.reason));
   throw Object.defineProperty(signal, "reason", { value: reason }).reason;
 }
 

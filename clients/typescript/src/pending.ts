@@ -1,5 +1,5 @@
 import { toBinary } from "@bufbuild/protobuf";
-import { type ContextKey, type ContextValues, type UnaryRequest, createContextKey, createContextValues } from "@connectrpc/connect";
+import { type ContextValues, type UnaryRequest, createContextKey, createContextValues } from "@connectrpc/connect";
 
 import { ChangedRequest, Expired } from "./errors.js";
 import { KEY, hex, newKey } from "./key.js";
@@ -11,7 +11,10 @@ const MAX_AGE_MS = 23 * 3_600_000;
 /** The record of a pending operation: the key, the time of the first attempt (ms of the epoch), and a hash of the request. */
 type Saved = { readonly key: string; readonly at: number; readonly sha256: string };
 
-export const PENDING: ContextKey<PendingOperation | undefined> = createContextKey(undefined);
+/** The part of Web Storage that is needed. */
+type WebStorage = { getItem(at: string): string | null; setItem(at: string, it: string): void; removeItem(at: string): void };
+
+export const PENDING = createContextKey<PendingOperation | undefined>(undefined);
 
 /**
  * Returns the values for a call that keeps its key, its time and the SHA-256 of its message in `storage`, such as `localStorage`,
@@ -23,18 +26,18 @@ export const PENDING: ContextKey<PendingOperation | undefined> = createContextKe
  * message is pending under this name, and with {@link Expired} if the operation is older than 23 hours. Needs `crypto.subtle`: HTTPS,
  * or localhost. `values` are the call's other values.
  */
-export function pending(storage: Storage, name: string, values = createContextValues()): ContextValues {
+export function pending(storage: WebStorage, name: string, values = createContextValues()): ContextValues {
   return values.set(PENDING, new PendingOperation(storage, name));
 }
 
 /** Forgets a pending operation. The next call with this name is a new operation. */
-export function giveUp(storage: Storage, name: string): void {
+export function giveUp(storage: WebStorage, name: string): void {
   storage.removeItem(placeOf(name));
 }
 
 /** An operation under a name of the application. */
 export class PendingOperation {
-  constructor(private readonly storage: Storage, private readonly name: string) {}
+  constructor(private readonly storage: WebStorage, private readonly name: string) {}
 
   /** Saves a key for the request, unless there is one. Returns the key, and whether it may have been sent before. */
   async save(request: UnaryRequest): Promise<{ key: string; isOld: boolean }> {
@@ -68,7 +71,6 @@ function placeOf(name: string): string {
 
 /** Returns the SHA-256 of the procedure's name, a zero byte, and the message in its binary form. */
 async function digest({ method, message }: UnaryRequest): Promise<string> {
-  const name = new TextEncoder().encode(`${procedureOf(method)}\0`);
-  const all = await new Blob([name, new Uint8Array(toBinary(method.input, message))]).arrayBuffer();
+  const all = await new Blob([`${procedureOf(method)}\0`, toBinary(method.input, message)]).arrayBuffer();
   return hex(new Uint8Array(await crypto.subtle.digest("SHA-256", all)));
 }
