@@ -3,8 +3,6 @@ import type { Budget } from "./budget.js";
 import type { Settings } from "./settings.js";
 import { verdictOf } from "./verdict.js";
 
-/** The least time that an attempt needs. One that begins with less would only replace the last answer by "not in time". */
-const LEAST_MS = 10;
 /** The longest delay that a server's word is taken for. */
 const LONGEST_MS = 3_600_000;
 
@@ -53,7 +51,8 @@ export class Attempts {
     this.#delay = Math.min(this.#delay * 2, backoffMs[1]);
     const delay = asked === undefined ? jitter : Math.min(asked, LONGEST_MS) + Math.min(jitter, asked / 10);
     const pause = Math.max(delay, isPoll ? backoffMs[0] : 0);
-    const isInTime = pause + LEAST_MS < this.left() && (isPoll || this.made < maxAttempts);
+    // An attempt that begins with less than 10 ms would only replace the last answer by "not in time".
+    const isInTime = pause + 10 < this.left() && (isPoll || this.made < maxAttempts);
     // An attempt that takes the place of a late one takes nothing from the budget.
     if (!isInTime || !(isPoll || answer.isLate || this.budget.withdraw())) return "unknown";
     isPoll ? this.#polls++ : this.made++;

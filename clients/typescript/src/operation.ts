@@ -68,13 +68,16 @@ async function send({ attempts, key, next, request }: Operation): Promise<UnaryR
 }
 /**
  * Throws the error of a cancelled call. Its transport throws the signal's reason instead, and drops the cause of an `AbortError`:
- * the signal, which is of this call only, gets the error as its reason.
+ * the signal, which is of this call only, gets the error as its reason. So is the transport's error for a time that is over, which
+ * earlier versions throw whatever the signal's reason is.
  */
 function throwIfCancelled({ key, request: { signal } }: Operation, made: number): void {
   if (!signal.aborted) return;
-  const { code, rawMessage } = ConnectError.from(signal.reason, Code.Canceled);
-  const reason = new ConnectError(rawMessage, code, undefined, undefined, new UnresolvedError(key, made, signal.reason));
-  throw Object.defineProperty(signal, "reason", { value: reason }).reason;
+  const from = ConnectError.from(signal.reason, Code.Canceled);
+  const copy = new ConnectError(from.rawMessage, from.code, undefined, undefined, from.cause);
+  const [error, cause] = from.code === Code.DeadlineExceeded ? [from, copy] : [copy, from];
+  error.cause = new UnresolvedError(key, made, cause);
+  throw Object.defineProperty(signal, "reason", { value: error }).reason;
 }
 
 /** Waits for this time, or until the signal is aborted. */

@@ -81,7 +81,7 @@ function tests(kind: Kind) {
 
   test("an attempt has a time of its own", async () => {
     server.reset(silence, replay);
-    const { headers } = await call({ attemptTimeoutMs: 250 });
+    const { headers } = await call({ attemptTimeoutMs: 400 });
     assert(attempts(headers) >= 2);
   });
 
@@ -111,7 +111,7 @@ function tests(kind: Kind) {
 
   test("without a time of the caller, the server hears of none, and the settings end the operation", async () => {
     server.reset(silence);
-    await unresolved({ attemptTimeoutMs: 100, operationTimeoutMs: 250 });
+    await unresolved({ attemptTimeoutMs: 400, operationTimeoutMs: 900 });
     const { headers } = server.received()[0]!;
     assert(!headers.has("grpc-timeout") && !headers.has("connect-timeout-ms"));
   });
@@ -134,6 +134,17 @@ function tests(kind: Kind) {
     assert.equal(found.error.code, Code.Canceled);
     assert.equal(found.error.rawMessage, "the page is left");
     assert.equal(server.received().length, 1);
+  });
+
+  test("calls that are cancelled together have their own keys", async () => {
+    const controller = new AbortController();
+    const reason = new ConnectError("the page is left", Code.Aborted);
+    server.reset(silence, () => controller.abort(reason));
+    const found = await Promise.all([1, 2].map(() => unresolved({}, { signal: controller.signal })));
+    assert.deepEqual(new Set(found.map(({ key }) => key)), new Set(keys()));
+    assert.equal(new Set(keys()).size, 2);
+    assert.deepEqual(found.map(({ error }) => error.code), [Code.Aborted, Code.Aborted]);
+    assert.equal(reason.cause, undefined);
   });
 
   test("a call that was cancelled before is not sent", async () => {
