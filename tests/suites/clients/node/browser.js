@@ -1,7 +1,8 @@
 // The driver of a browser: `node browser.js ADDRESS DESCRIPTORS CHROMIUM`. It does not know the expected replies.
 //
 // The libraries call from a page of another origin, so that the browser first asks the server for permission to call and to
-// read the headers (CORS). fetch, without a library, calls from the server's own page.
+// read the headers (CORS). fetch, without a library, calls from the server's own page. The client `idempotency-connect-web` is
+// connect-web with the interceptor of clients/typescript; see idempotent-call.js for its lines and replies.
 
 import { readFileSync } from "node:fs";
 

@@ -4,6 +4,7 @@ import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/conn
 
 import { call } from "./call.js";
 import { grpcWeb } from "./grpc-web.js";
+import { idempotentCall } from "./idempotent-call.js";
 import { Schema } from "./schema.js";
 
 /** Returns a function that makes a call with one of the libraries, over one of its protocols. */
@@ -22,5 +23,24 @@ export async function caller(baseUrl) {
       "grpc-web-text": grpcWeb(schema, baseUrl, "text"),
     },
   };
-  return (line) => clients[line.client][line.protocol](line);
+  let idempotency;
+  return async (line) => {
+    if (line.client === "idempotency-connect-web") {
+      idempotency ??= await idempotent(schema, baseUrl);
+      return idempotency[line.protocol](line);
+    }
+    return clients[line.client][line.protocol](line);
+  };
+}
+
+/** Returns the functions of the interceptor. It is built separately, and not there for those who do not test it. */
+async function idempotent(schema, baseUrl) {
+  const library = await import("tonic-idempotency-client");
+  const options = { baseUrl, interceptors: [library.idempotency()] };
+  const client = (transport) => (line) => idempotentCall(library, schema, transport, line, localStorage);
+  return {
+    "connect-json": client(createConnectTransport({ ...options, useBinaryFormat: false })),
+    "connect-proto": client(createConnectTransport({ ...options, useBinaryFormat: true })),
+    "grpc-web": client(createGrpcWebTransport(options)),
+  };
 }
