@@ -13,6 +13,7 @@ export class Attempts {
   #polls = 0;
   /** When the last attempt was given up that may be under way. */
   #givenUp: number;
+  #sent = 0;
   #delay: number;
   /** The end by either clock: a laptop that slept sends nothing late. */
   readonly #ends: readonly [number, number];
@@ -29,8 +30,9 @@ export class Attempts {
     return Math.max(0, Math.min(this.#ends[0] - performance.now(), this.#ends[1] - Date.now(), 0x7fff_ffff));
   }
 
-  /** The time of the next attempt, in milliseconds. */
-  timeoutMs(): number {
+  /** Begins an attempt, and returns its time, in milliseconds. */
+  begin(): number {
+    this.#sent = performance.now();
     return Math.min(this.settings.attemptTimeoutMs, this.left());
   }
 
@@ -38,14 +40,15 @@ export class Attempts {
   next(answer: Answer): number | "ended" | "unknown" {
     const { attemptTimeoutMs, backoffMs, maxAttempts } = this.settings;
     // A server that is slow, or cut off, takes no longer than another attempt to begin with one, or to drop it.
-    const underWay = Math.max(0, this.#givenUp + attemptTimeoutMs - performance.now());
+    const over = this.#givenUp + attemptTimeoutMs;
     const verdict = verdictOf(answer, this.made + this.#polls > 1 || this.#givenUp > -Infinity);
-    if (verdict === "ended" || verdict === "unknown" || (verdict === "ended later" && underWay === 0)) {
+    if (verdict === "ended" || verdict === "unknown" || (verdict === "ended later" && this.#sent >= over)) {
       this.budget.deposit();
       return verdict === "unknown" ? verdict : "ended";
     }
     const isPoll = verdict === "running";
-    const asked = verdict === "ended later" ? Math.max(underWay, answer.delayMs ?? 0) : answer.delayMs;
+    // What has arrived by now may have waited for this attempt.
+    const asked = verdict === "ended later" ? Math.max(over - performance.now(), answer.delayMs ?? 0) : answer.delayMs;
     // A random part of a time that doubles, or up to a tenth besides: clients that fail together do not come back together.
     const jitter = Math.random() * this.#delay;
     this.#delay = Math.min(this.#delay * 2, backoffMs[1]);

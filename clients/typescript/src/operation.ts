@@ -50,7 +50,7 @@ async function send({ attempts, key, next, request }: Operation): Promise<UnaryR
   if (timeout !== undefined) header.set(timeout[0], `${Math.ceil(attempts.left())}${timeout[1]}`);
   const attempt = new AbortController();
   const { signal } = attempt;
-  const timer = setTimeout(() => attempt.abort(LATE), attempts.timeoutMs());
+  const timer = setTimeout(() => attempt.abort(LATE), attempts.begin());
   // Not AbortSignal.any: Node 20 keeps each of its signals for ever that had a listener.
   const cancel = () => attempt.abort(request.signal.reason);
   request.signal.addEventListener("abort", cancel);

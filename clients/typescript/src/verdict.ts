@@ -37,7 +37,7 @@ const UNCLEAR = [Code.Aborted, Code.Internal, Code.ResourceExhausted, Code.Unkno
 /** Returns the verdict on an answer that is no response. `clients/verdicts.json` has the same table; a test compares them. */
 export function verdictOf(answer: Answer, afterLost: boolean): Verdict {
   const verdict = rowOf(answer)[afterLost || answer.isDoubtful ? 1 : 0];
-  return answer.saysNever && verdict !== "ended" ? "unknown" : verdict;
+  return answer.saysNever && (verdict === "retry" || verdict === "running") ? "unknown" : verdict;
 }
 
 function rowOf({ code, reason, outcome, retryInfo, isLost }: Answer): Row {

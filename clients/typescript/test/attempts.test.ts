@@ -27,6 +27,23 @@ function answer(code: Code, seconds: bigint, nanos = 0, pushback?: string): Answ
   return answerOf(error, "application/grpc+proto");
 }
 
+test("an attempt that another may have waited for does not end its operation", (context) => {
+  context.mock.timers.enable({ apis: ["Date"] });
+  let now = 0;
+  context.mock.method(performance, "now", () => now);
+  const operation = attempts(60_000);
+  const freed: Answer = { code: Code.NotFound, outcome: "freed", mayBeUnderWay: false };
+  assert.equal(operation.begin(), 10_000);
+  now = 10_000;
+  assert.equal(typeof operation.next({ isLost: true, isLate: true, mayBeUnderWay: true }), "number");
+  operation.begin();
+  // The first one has arrived meanwhile, and waits. It could not arrive any more now.
+  now = 20_001;
+  assert.equal(operation.next(freed), 0);
+  operation.begin();
+  assert.equal(operation.next(freed), "ended");
+});
+
 describe("pauses", () => {
   test("are a random part of a time that doubles from 50 ms up to 5 s", () => {
     const rounds = Array.from({ length: 200 }, () => {

@@ -149,6 +149,7 @@ where
     }
 
     async fn all_attempts(&mut self, ready: &mut S) -> AttemptOutcome {
+        self.attempts.sends();
         let first = ready.call(self.request(0));
         let answer = match self.hedge_after {
             None => self.bounded(self.attempt(first)).await,
@@ -213,6 +214,7 @@ where
             if self.admitted(false).await.is_err() {
                 break;
             }
+            self.attempts.sends();
             let Some(next) = self.send(self.attempts.before()).await else { break };
             answer = next;
             pause = self.next(&answer);

@@ -72,6 +72,8 @@ pub(crate) struct Attempts {
     polls: u32,
     /// When the last attempt was given up that may be under way.
     given_up: Option<Instant>,
+    /// When the attempt was sent that was sent last.
+    sent: Instant,
     /// Whether the budget has refused a further attempt, because all calls together have used it up.
     is_refused_by_budget: bool,
     began: Instant,
@@ -93,6 +95,7 @@ impl Attempts {
             is_poll: false,
             polls: 0,
             given_up,
+            sent: began,
             is_refused_by_budget: false,
             began,
             deadline,
@@ -186,12 +189,20 @@ impl Attempts {
     /// Returns what is known of the attempts before the last one, or beside it. One that was given up counts as under way for the time
     /// of another attempt: a server that is slow, or cut off, takes no longer to begin with it, or to drop it.
     pub(crate) fn others(&self, settings: &Settings) -> Others {
-        let left = self.given_up.map(|at| settings.attempt_timeout.saturating_sub(at.elapsed()));
-        match left {
-            Some(left) if !left.is_zero() => Others::UnderWay(left),
+        // The server may have got it in time and let it wait for an attempt that was sent until then, and has failed since.
+        let timeout = settings.attempt_timeout;
+        match self.given_up {
+            Some(at) if self.sent.saturating_duration_since(at) < timeout => {
+                Others::UnderWay(timeout.saturating_sub(at.elapsed()))
+            }
             None if !self.are_several() => Others::None,
             _ => Others::Over,
         }
+    }
+
+    /// Notes that an attempt is sent now.
+    pub(crate) fn sends(&mut self) {
+        self.sent = Instant::now();
     }
 
     /// Notes that an attempt was given up at this time, and may be under way.

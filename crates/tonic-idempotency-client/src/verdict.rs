@@ -44,7 +44,8 @@ pub(crate) enum Others {
     None,
     /// They may have taken effect. None of them can begin to run any more.
     Over,
-    /// One was given up without its server's answer. For this time it may still arrive, and run if the key is free.
+    /// One was given up without its server's answer. For this time it may still arrive, and run if the key is free. No time is left if it has
+    /// arrived by now, and may have waited for the attempt that is judged.
     UnderWay(Duration),
 }
 

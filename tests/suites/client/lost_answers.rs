@@ -2,11 +2,12 @@
 
 use std::{
     collections::VecDeque,
-    future::ready,
+    future::{pending, ready},
     sync::{Arc, Mutex},
 };
 
 use tcp_proxy::{Cut, Direction, Moment};
+use tokio::time::sleep;
 use tonic::{
     body::Body,
     metadata::MetadataMap,
@@ -122,4 +123,33 @@ async fn a_failure_that_leaves_the_key_free_is_final_when_no_attempt_is_under_wa
         let error = found.expect_err("not found");
         assert_eq!((error.code(), Unresolved::of(&error), took), (Code::NotFound, None, 0));
     }
+}
+
+/// An attempt that was given up has arrived, and waits for the next one, which fails only when it could not arrive any more.
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_an_attempt_that_another_may_have_waited_for_is_not_final() {
+    let calls = Arc::new(Mutex::new(0));
+    let made = Arc::clone(&calls);
+    let service = service_fn(move |request: http::Request<Body>| {
+        let call = (!is_question(&request)).then(|| {
+            let mut made = made.lock().expect("no panic");
+            *made += 1;
+            *made
+        });
+        async move {
+            match call {
+                None => Ok(Status::unimplemented("").into_http()),
+                Some(1) => pending().await,
+                Some(2) => {
+                    sleep(Duration::from_millis(9_999)).await;
+                    freed(Code::NotFound)
+                }
+                Some(_) => freed(Code::AlreadyExists),
+            }
+        }
+    });
+    let layer = IdempotencyClientLayer::new(FILE_DESCRIPTOR_SET).expect("the layer");
+    let error = ShopClient::new(layer.layer(service)).create_order(order("shop")).await.expect_err("what waited");
+    assert_eq!((error.code(), Unresolved::of(&error)), (Code::AlreadyExists, None));
+    assert_eq!(*calls.lock().expect("no panic"), 3);
 }

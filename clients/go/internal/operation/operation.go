@@ -59,6 +59,7 @@ func (c *Client) Run(ctx context.Context, procedure, key string, attempt func(co
 	}
 	longest, arrival := c.settings.Backoff[0], time.Time{} // An attempt that was given up may arrive until then.
 	for attempts, isOnly := 1, true; ; isOnly = false {
+		sent := time.Now()
 		limited, cancel := context.WithTimeout(ctx, min(c.settings.AttemptTimeout, time.Until(deadline)))
 		answer := attempt(limited)
 		word, _ := answer.word()
@@ -68,7 +69,11 @@ func (c *Client) Run(ctx context.Context, procedure, key string, attempt func(co
 			isOnly, arrival = false, time.Now().Add(c.settings.AttemptTimeout)
 		}
 		answer.IsLost = answer.IsLost || isLate
-		verdict, delay := answer.verdict(isOnly, time.Until(arrival))
+		left := time.Duration(0)
+		if sent.Before(arrival) { // What has arrived since may have waited for this attempt.
+			left = max(1, time.Until(arrival))
+		}
+		verdict, delay := answer.verdict(isOnly, left)
 		if verdict != retry && verdict != running {
 			c.budget.add(1)
 		}

@@ -147,6 +147,27 @@ func TestAFreeKeyIsWaitedFor(t *testing.T) {
 	})
 }
 
+func TestAnAttemptThatAnotherMayHaveWaitedForDoesNotEndItsOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		err := NewClient(Settings{}).Run(context.Background(), procedure, "key", func(ctx context.Context) Answer {
+			switch made++; made {
+			case 1:
+				<-ctx.Done()
+				return answered(codes.DeadlineExceeded)
+			case 2: // The first one has arrived meanwhile, and waits. It could not arrive any more when this one fails.
+				time.Sleep(9999 * time.Millisecond)
+				return answered(codes.NotFound, "idempotency-outcome", "freed")
+			default:
+				return success
+			}
+		})
+		if err != nil || made != 3 {
+			t.Errorf("%v after %d attempts", err, made)
+		}
+	})
+}
+
 func TestAnAttemptThatWasRepeatedIsNotTheOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		repeated := answered(codes.NotFound)
