@@ -171,11 +171,12 @@ impl Way {
             freed.insert(key.to_owned(), Arc::clone(&known));
             return (Fate::Late, known);
         }
-        let fate = match self.random.lock().expect("no panic").u32(..20) {
-            0..4 => Fate::Distorted,
-            4..6 => Fate::LostBefore,
-            6..9 => Fate::LostAfter,
-            9 => Fate::Late,
+        // More would use up the clients' budget of further attempts.
+        let fate = match self.random.lock().expect("no panic").u32(..24) {
+            0..3 => Fate::Distorted,
+            3 => Fate::LostBefore,
+            4..6 => Fate::LostAfter,
+            6 => Fate::Late,
             _ => Fate::Passes,
         };
         (fate, Arc::default())

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// How many operations are under way.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 32;
 
 /// One operation in so many needs something that is made only after its first failure.
 const WITH_NEEDS: usize = 16;

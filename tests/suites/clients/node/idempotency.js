@@ -14,7 +14,8 @@ import { Schema } from "./schema.js";
 const [address, descriptors] = process.argv.slice(2);
 const baseUrl = `http://${address}`;
 const schema = new Schema(readFileSync(descriptors));
-const interceptors = [library.idempotency()];
+// An attempt is short: the networks of these tests hang.
+const interceptors = [library.idempotency({ attemptTimeoutMs: 1000 })];
 const transports = {
   "connect-json": createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: false, interceptors }),
   "connect-proto": createConnectTransport({ baseUrl, httpVersion: "1.1", useBinaryFormat: true, interceptors }),
