@@ -1,4 +1,4 @@
-module github.com/tonic-idempotency/clients/go
+module tonic-idempotency/go
 
 go 1.26.0
 

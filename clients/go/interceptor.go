@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/tonic-idempotency/clients/go/internal/operation"
+	"tonic-idempotency/go/internal/operation"
 )
 
 // Settings are those of an interceptor.

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/tonic-idempotency/clients/go/internal/operation"
+	"tonic-idempotency/go/internal/operation"
 )
 
 // Settings are those of an interceptor.

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	idempotency "github.com/tonic-idempotency/clients/go"
-	"github.com/tonic-idempotency/clients/go/connectidempotency"
+	idempotency "tonic-idempotency/go"
+	"tonic-idempotency/go/connectidempotency"
 )
 
 // The procedures of the tests. The first has the option, as the program knows it, and the second as it does not.

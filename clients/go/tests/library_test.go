@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	idempotency "github.com/tonic-idempotency/clients/go"
-	"github.com/tonic-idempotency/clients/go/connectidempotency"
+	idempotency "tonic-idempotency/go"
+	"tonic-idempotency/go/connectidempotency"
 )
 
 // The caller's own options of grpc-go have the metadata of the last attempt, and its errors have their details.

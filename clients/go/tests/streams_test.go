@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	idempotency "github.com/tonic-idempotency/clients/go"
-	"github.com/tonic-idempotency/clients/go/connectidempotency"
+	idempotency "tonic-idempotency/go"
+	"tonic-idempotency/go/connectidempotency"
 )
 
 func TestAStreamPassesWithOneWarning(t *testing.T) {

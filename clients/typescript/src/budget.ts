@@ -7,7 +7,7 @@ const COST = 5;
  * answered in the last 10 s, and 10 per second.
  */
 export class Budget {
-  /** What calls have brought and attempts have cost, for each second of the window. */
+  /** The sum of what calls have brought and attempts have cost, for each second of the window. */
   #seconds: { at: number; sum: number }[] = [];
 
   /** Notes that a call was answered. */

@@ -28,7 +28,7 @@ pub(crate) struct Reply {
     /// The headers of a successful call; for a failed call, the client's metadata of the error.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) message: String,
-    /// What a client that repeats calls says of the operation: whether it has `ended` or is `unknown`.
+    /// The verdict on the operation, of a client that repeats calls: `ended`, `unknown`, or a word of `clients/verdicts.json`.
     #[serde(default)]
     pub(crate) verdict: String,
 }

@@ -40,7 +40,7 @@ type Needs = dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Passes,

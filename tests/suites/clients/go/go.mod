@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	connectrpc.com/connect v1.21.1
 	github.com/jackc/pgx/v5 v5.13.0
-	github.com/tonic-idempotency/clients/go v0.0.0
+	tonic-idempotency/go v0.0.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
@@ -21,4 +21,4 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 )
 
-replace github.com/tonic-idempotency/clients/go => ../../../../clients/go
+replace tonic-idempotency/go => ../../../../clients/go

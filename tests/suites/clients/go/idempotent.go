@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	idempotency "github.com/tonic-idempotency/clients/go"
-	"github.com/tonic-idempotency/clients/go/connectidempotency"
 	"google.golang.org/grpc"
+	idempotency "tonic-idempotency/go"
+	"tonic-idempotency/go/connectidempotency"
 )
 
 // attemptTimeout is short: the networks of these tests hang.

@@ -57,7 +57,7 @@ public final class Retry {
     return (String) rows.stream().filter(fits).findFirst().orElseThrow().get("after_lost");
   }
 
-  /** What a row can ask of an error. */
+  /** The facts of an error that a row can ask for. */
   private Map<String, Object> facts(StatusRuntimeException error) {
     Metadata trailers = error.getTrailers() == null ? new Metadata() : error.getTrailers();
     String pushback = trailers.get(named("grpc-retry-pushback-ms"));

@@ -50,7 +50,7 @@ export function verdict(error) {
   return file.rows.find(({ only, after_lost, ...row }) => Object.keys(row).every((name) => row[name] === said[name])).after_lost;
 }
 
-/** What a row can ask of an error. */
+/** The facts of an error that a row can ask for. */
 function facts({ code, metadata }) {
   const [outcome] = metadata.get("idempotency-outcome");
   const [pushback = "0"] = metadata.get("grpc-retry-pushback-ms");

@@ -65,7 +65,7 @@ def verdict(error):
 
 
 def facts(error):
-    """What a row can ask of an error."""
+    """The facts of an error that a row can ask for."""
     metadata = {**dict(error.initial_metadata() or ()), **dict(error.trailing_metadata() or ())}
     said = {"code": error.code().name, "outcome": metadata.get("idempotency-outcome")}
     if not metadata.get("grpc-retry-pushback-ms", "0").isdecimal():
