@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use distortion::OF_A_PROXY;
 use tonic_idempotency::{policy::ExpiredKeyPolicy, rejection::Reason};
 
 use super::Audit;
 use crate::{
-    distortion::OF_A_PROXY,
     ledger::{Answer, HandlerRun, Says, Strike},
     plan::{End, Kind, Operation},
 };
