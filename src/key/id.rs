@@ -5,6 +5,8 @@ use std::{fmt, time::Duration};
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid, Variant, Version};
 
+use super::uuid_text::uuid_of;
+
 /// Separates the hashes of keys from all other hashes. The documentation has it in SQL.
 const DOMAIN: &str = "tonic-idempotency key ";
 
@@ -34,7 +36,7 @@ impl KeyId {
     /// Returns the key of an [operation](crate::run::Operation) with this name, such as `billing.v1/ChargeOrder`, that is run with this id:
     /// see [`Call::key`](crate::run::Call::key). In SQL it is `tenant.idempotency_operation_key`.
     pub fn of_operation(name: &str, id: &str) -> Self {
-        let uuid = Uuid::try_parse(id).ok();
+        let uuid = uuid_of(id);
         let mut usual = Uuid::encode_buffer();
         let id = uuid.map_or(id, |uuid| uuid.hyphenated().encode_lower(&mut usual));
         let path = name.strip_prefix('/').unwrap_or(name);

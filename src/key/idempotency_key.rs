@@ -8,7 +8,7 @@ use std::{
 use http::HeaderMap;
 use uuid::{Uuid, fmt::Hyphenated};
 
-use super::{InvalidKey, KeyFormat, KeyId, header::Keys, text::Text};
+use super::{InvalidKey, KeyFormat, KeyId, header::Keys, text::Text, uuid_text::uuid_of};
 use crate::grpc::headers;
 
 /// The key of one operation, as its caller wrote it. The client chooses it, and sends it with each attempt.
@@ -52,12 +52,12 @@ impl IdempotencyKey {
         if text.is_empty() {
             return Err(InvalidKey::Empty);
         }
-        let id = match Uuid::try_parse(text) {
-            Ok(uuid) => KeyId::new(uuid),
-            Err(_) if text.len() > Self::MAX_LEN => return Err(InvalidKey::TooLong),
-            Err(_) if format == KeyFormat::Uuid => return Err(InvalidKey::NotAUuid),
-            Err(_) if !text.bytes().all(|byte| byte.is_ascii_graphic()) => return Err(InvalidKey::NotVisible),
-            Err(_) => KeyId::of_text(text),
+        let id = match uuid_of(text) {
+            Some(uuid) => KeyId::new(uuid),
+            None if text.len() > Self::MAX_LEN => return Err(InvalidKey::TooLong),
+            None if format == KeyFormat::Uuid => return Err(InvalidKey::NotAUuid),
+            None if !text.bytes().all(|byte| byte.is_ascii_graphic()) => return Err(InvalidKey::NotVisible),
+            None => KeyId::of_text(text),
         };
         Ok(Self { id, text: text.into() })
     }
@@ -116,7 +116,7 @@ impl IdempotencyKey {
     /// Returns the key if it is one of this format.
     pub(crate) fn checked(&self, format: KeyFormat) -> Result<Self, InvalidKey> {
         match format {
-            KeyFormat::Uuid if Uuid::try_parse(self.as_str()).is_err() => Err(InvalidKey::NotAUuid),
+            KeyFormat::Uuid if uuid_of(self.as_str()).is_none() => Err(InvalidKey::NotAUuid),
             _ => Ok(self.clone()),
         }
     }

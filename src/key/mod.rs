@@ -6,5 +6,6 @@ mod id;
 mod idempotency_key;
 mod invalid;
 mod text;
+mod uuid_text;
 
 pub use self::{format::KeyFormat, id::KeyId, idempotency_key::IdempotencyKey, invalid::InvalidKey};
