@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip; if the record has another hash, one
-/// more for each that a record of the same request may have, and a last one with the first hash.
+/// more for each that a record of the same request may have, and one with the first hash; and once more if that finds another request, too.
 pub(crate) async fn claim(engine: &Engine, call: &Arc<ProtectedCall>) -> Result<ClaimAnswer, StoreError> {
     let began = Instant::now();
     let span = engine.spans.claim(call.procedure.path(), call.reservation.key.as_uuid());
@@ -36,29 +36,39 @@ pub(crate) async fn claim(engine: &Engine, call: &Arc<ProtectedCall>) -> Result<
     claimed
 }
 
+/// How often a call asks with each hash before it is told that its key was used for another request. While it asks, another call may have made
+/// a record with a hash that was asked for already, only to give it back.
+const ROUNDS: usize = 2;
+
 /// Asks for the key with each of the other hashes. Takes over what was reserved with one of them, but leaves no new record with it.
 async fn ask_again(
     engine: &Engine,
     call: &Arc<ProtectedCall>,
-    mismatch: ClaimAnswer,
+    mut answer: ClaimAnswer,
 ) -> Result<ClaimAnswer, StoreError> {
     let others = match seal::other_hashes(engine, call).await {
-        Ok(others) if others.is_empty() => return Ok(mismatch),
+        Ok(others) if others.is_empty() => return Ok(answer),
         Ok(others) => others,
         Err(rejection) => return Ok(ClaimAnswer::Unknown(rejection)),
     };
-    for other in others {
-        match ask(engine, call, call.claim_of(other)).await? {
-            ClaimAnswer::Acquired(key) => {
-                record::let_go(engine, call, key, Disposition::Release).await;
-                return Ok(ClaimAnswer::GivenBack);
+    for _ in 0..ROUNDS {
+        for other in &others {
+            match ask(engine, call, call.claim_of(other.clone())).await? {
+                ClaimAnswer::Acquired(key) => {
+                    record::let_go(engine, call, key, Disposition::Release).await;
+                    return Ok(ClaimAnswer::GivenBack);
+                }
+                answer if is_other_request(&answer) => {}
+                answer => return Ok(answer),
             }
-            answer if is_other_request(&answer) => {}
-            answer => return Ok(answer),
+        }
+        // Another record, with the first hash, may have come in place of the one that was found.
+        answer = ask(engine, call, call.claim()).await?;
+        if !is_other_request(&answer) {
+            break;
         }
     }
-    // Another record, with the first hash, may have come in place of the one that was found.
-    ask(engine, call, call.claim()).await
+    Ok(answer)
 }
 
 fn is_other_request(answer: &ClaimAnswer) -> bool {

@@ -214,7 +214,7 @@ async fn calls_that_wait_get_the_response_and_memory_keeps_none() {
 async fn a_key_that_is_free_when_it_is_looked_for_otherwise_is_claimed_anew() {
     let store = Watched::default();
     let shop = Shop::in_memory(|builder| builder.store(store.clone()).seal(keys("one"))).await;
-    store.mistake_next_claim();
+    store.mistake_claims(1);
     let first = shop.create("a").await.expect("the first call");
     // By its hashes, that of the first claim, of the plain one that was given back, and of the last one.
     assert_eq!((store.asked(Operation::Claim), store.asked(Operation::Release), store.tokens()), (3, 1, 2));
@@ -230,10 +230,16 @@ async fn a_key_that_changes_hands_between_two_questions_is_asked_for_once_more()
     let store = Watched::default();
     let shop = Shop::in_memory(|builder| builder.store(store.clone()).seal(keys("one"))).await;
     let first = shop.create("a").await.expect("the first call");
-    store.mistake_next_claim();
+    store.mistake_claims(1);
     shop.create("a").await.expect("a replay").assert_replays("processing", &first);
     // With its hash, with the plain one, and with its hash.
     assert_eq!(store.asked(Operation::Claim), 1 + 3);
+
+    // Another call has made a record with one of the other hashes, to give it back, just when this one has asked for that hash.
+    store.mistake_claims(3);
+    shop.create("a").await.expect("a replay").assert_replays("processing", &first);
+    assert_eq!(store.asked(Operation::Claim), 1 + 3 + 5);
+    assert_refused(shop.create("b").await, Code::InvalidArgument, Reason::KeyReused);
 }
 
 #[tokio::test]

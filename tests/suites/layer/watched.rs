@@ -21,7 +21,7 @@ pub(crate) struct Watched {
     tokens: Arc<Mutex<HashSet<Uuid>>>,
     late: Arc<Mutex<Option<Claim>>>,
     responses: Arc<Mutex<Vec<StoredResponse>>>,
-    mistakes_next: Arc<AtomicBool>,
+    mistakes: Arc<AtomicUsize>,
     /// The clock of its server, as far as it is known.
     pub(crate) clock: Arc<ServerClock>,
 }
@@ -75,9 +75,9 @@ impl Watched {
         self.responses.lock().expect("no panic").clone()
     }
 
-    /// Answers the next claim as if the record were of another request, whatever there is.
-    pub(crate) fn mistake_next_claim(&self) {
-        self.mistakes_next.store(true, Ordering::SeqCst);
+    /// Answers the next claims as if the record were of another request, whatever there is.
+    pub(crate) fn mistake_claims(&self, number: usize) {
+        self.mistakes.store(number, Ordering::SeqCst);
     }
 
     /// Sets the status that a replay reports for a resource.
@@ -176,7 +176,8 @@ impl Store for Watched {
         self.tokens.lock().expect("no panic").insert(claim.reservation.token);
         self.effects.lock().expect("no panic").push(claim.effect);
         *self.late.lock().expect("no panic") = Some(claim.clone());
-        let is_mistaken = self.mistakes_next.swap(false, Ordering::SeqCst);
+        let is_mistaken =
+            self.mistakes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         let claimed = async {
             if is_mistaken { Ok(ClaimOutcome::Mismatch(Mismatch::Request)) } else { self.store.claim(claim).await }
         };
