@@ -50,7 +50,9 @@ impl Witness {
     fn answer(&self, abandoned: Abandoned) -> Result<Reconciliation, Box<dyn Error + Send + Sync>> {
         let is_its = |operation: &&Operation| {
             let owner = operation.user.map(|user| caller(user, operation.scope).owner());
-            owner == Some(abandoned.owner) && operation.stored == *abandoned.key.as_uuid()
+            let is_of_procedure =
+                abandoned.procedure.rsplit('/').next() == operation.procedure.path().rsplit('/').next();
+            owner == Some(abandoned.owner) && operation.stored == *abandoned.key.as_uuid() && is_of_procedure
         };
         let mut operations: Vec<_> = self.operations.iter().filter(is_its).collect();
         match abandoned.request.map(EnterRequest::decode) {

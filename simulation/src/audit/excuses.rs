@@ -145,12 +145,15 @@ impl Excuses<'_> {
     /// Returns whether the lease of a call may have ended by a time, before its outcome was recorded.
     pub(super) fn has_lapsed(&self, call: usize, by: Duration) -> bool {
         let (held, settled) = self.life(call);
-        let until = settled.min(by);
-        let lost = self.hindered(&self.evidence.calls[call], held, until) + self.jumps(held, until);
-        // It is renewed after each third, and after each ninth if that fails. After the time of the handler it is not.
+        let by = settled.min(by);
+        let lost_until = |time| self.hindered(&self.evidence.calls[call], held, time) + self.jumps(held, time);
+        // It is renewed after each third, and after each ninth if that fails; and no more when the time of its handler is up.
         let least = self.plan.settings.policies.lease.mul_f64(0.65);
-        let is_left = |run: &HandlerRun| run.call == call && self.time_was_up(run).is_some_and(|cut| cut + least <= by);
-        lost >= least || self.evidence.runs.iter().any(is_left)
+        let is_left = |run: &HandlerRun| {
+            let cut = self.time_was_up(run).filter(|cut| run.call == call && *cut <= by);
+            cut.is_some_and(|cut| lost_until(cut) + (by - cut) + self.jumps(cut, by) >= least)
+        };
+        lost_until(by) >= least || self.evidence.runs.iter().any(is_left)
     }
 
     /// Returns when the handler of a run has to have ended at the earliest.

@@ -178,17 +178,18 @@ impl Audit<'_> {
     /// Returns whether a run that has begun later may have begun before this one was over.
     fn may_run_beside(&self, run: &HandlerRun, other: &HandlerRun) -> bool {
         let is_reserved = self.plan.operation(run.operation).procedure.is_reserved();
-        // Its lease is renewed no more, and ends by itself.
-        let left = self.excuses.time_was_up(run).filter(|_| is_reserved);
-        let left = left.map(|cut| cut + self.plan.settings.policies.lease.mul_f64(0.6));
-        let ended = run.ended.map(|(at, _)| at).or(left).or(run.cut);
+        // If its time was up, its key is free when its lease has ended by itself.
+        let is_left =
+            is_reserved && run.ended.is_none() && self.excuses.time_was_up(run).is_some_and(|cut| cut <= other.began);
+        let ended = run.ended.map(|(at, _)| at).or(run.cut.filter(|_| !is_left));
         let died = self.excuses.killed(&self.evidence.calls[run.call]).filter(|at| *at >= run.began).min();
         // The handler of a process that was killed goes on unnoticed.
         let over = ended.into_iter().chain(died).min().unwrap_or(Duration::MAX);
         let policies = &self.plan.settings.policies;
         let may_be_freed = match self.plan.operation(run.operation).procedure {
             Procedure::Send | Procedure::Insert => {
-                policies.on_lease_ended == LeasePolicy::Rerun && self.excuses.has_lapsed(run.call, other.began)
+                (is_left || policies.on_lease_ended == LeasePolicy::Rerun)
+                    && self.excuses.has_lapsed(run.call, other.began)
                     || self.excuses.is_unprotected(run)
             }
             // The transaction of one of them is gone, and the handler has not noticed.
