@@ -47,9 +47,11 @@ impl Audit<'_> {
             Reason::StoreFailed if is_hindered() => None,
             Reason::StoreUnavailable if is_hindered() || self.was_idle(answer) || self.are_keys_away(answer) => None,
             Reason::Overloaded if is_hindered() || self.is_crowded(answer) => None,
-            // Its own attempt that asks for the status may have the key once the record is gone, and is waited for.
+            // The record is of another call, or has the hash of a server with other keys. Its own attempt that asks for the status may have the
+            // key once the record is gone, and is waited for.
             Reason::Overloaded
-                if others().count() > 1 && self.strikes(answer).any(|fault| fault.kind == Kind::SlowStatuses) =>
+                if (others().count() > 1 || self.plan.settings.sealing.is_some())
+                    && self.strikes(answer).any(|fault| fault.kind == Kind::SlowStatuses) =>
             {
                 None
             }
