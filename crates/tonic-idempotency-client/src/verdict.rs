@@ -114,7 +114,7 @@ impl Verdict {
     }
 }
 
-/// The class of an error that is no refusal of the layer.
+/// The class of an error that the layer did not make.
 fn class_of(code: Code, outcome: Option<ErrorOutcome>, has_delay: bool) -> ReasonClass {
     match (outcome, code) {
         (Some(ErrorOutcome::Kept), _) => ReasonClass::Final,

@@ -28,7 +28,7 @@ use crate::{
 /// How many operations are under way.
 const AT_ONCE: usize = 32;
 
-/// One operation in so many needs something that is made only after its first failure.
+/// One operation in 16 needs something that is made only after its first failure.
 const WITH_NEEDS: usize = 16;
 
 /// The time within which a driver replies: an operation, and what a busy machine adds.

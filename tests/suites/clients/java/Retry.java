@@ -20,14 +20,10 @@ import java.util.function.Predicate;
  */
 public final class Retry {
   private static final List<String> VERDICTS = List.of("only", "after_lost");
-
   private String domain;
   private List<Map<String, Object>> rows;
 
-  /**
-   * The operation may have taken effect. Repeat the call with the same key, later: a new key may do it twice. With the verdict {@code
-   * ended later}, it has ended with the cause if no earlier call can arrive any more.
-   */
+  /** The operation may have taken effect. Repeat the call later, with the same key; docs/client.md has what each verdict means. */
   public static final class Unresolved extends RuntimeException {
     public final String verdict;
 
