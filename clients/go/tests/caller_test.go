@@ -78,7 +78,8 @@ func onEach(t *testing.T, test func(t *testing.T, caller caller)) {
 	}
 }
 
-func dialGRPC(t testing.TB, server *rawServer, settings idempotency.Settings, options ...grpc.DialOption) call {
+// newChannel returns a channel of grpc-go to a server, with the interceptor.
+func newChannel(t testing.TB, server *rawServer, settings idempotency.Settings, options ...grpc.DialOption) *grpc.ClientConn {
 	interceptor := idempotency.NewInterceptor(settings)
 	options = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -90,6 +91,11 @@ func dialGRPC(t testing.TB, server *rawServer, settings idempotency.Settings, op
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { channel.Close() })
+	return channel
+}
+
+func dialGRPC(t testing.TB, server *rawServer, settings idempotency.Settings, options ...grpc.DialOption) call {
+	channel := newChannel(t, server, settings, options...)
 	return func(ctx context.Context, procedure, key string) result {
 		if key != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "idempotency-key", key)
@@ -107,9 +113,9 @@ func dialGRPC(t testing.TB, server *rawServer, settings idempotency.Settings, op
 func dialConnect(protocol string, options ...connect.ClientOption) func(testing.TB, *rawServer, idempotency.Settings) call {
 	return func(t testing.TB, server *rawServer, settings idempotency.Settings) call {
 		client := newHTTPClient(t, server, protocol)
-		options := append(options[:len(options):len(options)], connect.WithInterceptors(connectidempotency.NewInterceptor(settings)))
+		interceptor := connectidempotency.NewInterceptor(settings)
 		return func(ctx context.Context, procedure, key string) result {
-			client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](client, "http://server"+procedure, options...)
+			client := newConnectClient(client, interceptor, procedure, options...)
 			request := connect.NewRequest(wrapperspb.String(messageOfAll))
 			if key != "" {
 				request.Header().Set("Idempotency-Key", key)
@@ -125,6 +131,13 @@ func dialConnect(protocol string, options ...connect.ClientOption) func(testing.
 			}
 		}
 	}
+}
+
+type connectClient = connect.Client[wrapperspb.StringValue, wrapperspb.StringValue]
+
+func newConnectClient(client *http.Client, interceptor connect.Interceptor, procedure string, options ...connect.ClientOption) *connectClient {
+	options = append(options[:len(options):len(options)], connect.WithInterceptors(interceptor))
+	return connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](client, "http://server"+procedure, options...)
 }
 
 // newHTTPClient returns a client of a server, of HTTP/2 for gRPC, and else of HTTP/1.1.

@@ -8,12 +8,10 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	idempotency "tonic-idempotency/go"
 	"tonic-idempotency/go/connectidempotency"
 )
 
@@ -23,14 +21,9 @@ func TestTheOptionsOfACallerOfGRPC(t *testing.T) {
 	busy := answer{code: code.Code_UNAVAILABLE, metadata: []field{{"attempt", "first"}}}
 	last := answer{code: code.Code_ABORTED, reason: "IDEMPOTENCY_KEY_REUSED", metadata: []field{{"attempt", "last"}}, isInTrailers: true}
 	server := serve(t, busy.over(overGRPC), last.over(overGRPC))
-	channel, err := grpc.NewClient("unix:"+server.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithUnaryInterceptor(idempotency.NewInterceptor(quick).Unary))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer channel.Close()
+	channel := newChannel(t, server, quick)
 	var header, trailer metadata.MD
-	err = channel.Invoke(t.Context(), createOrder, wrapperspb.String(""), &wrapperspb.StringValue{}, grpc.Header(&header), grpc.Trailer(&trailer))
+	err := channel.Invoke(t.Context(), createOrder, wrapperspb.String(""), &wrapperspb.StringValue{}, grpc.Header(&header), grpc.Trailer(&trailer))
 	if state, ok := status.FromError(err); !ok || state.Code() != codes.Aborted || len(state.Details()) != 1 {
 		t.Errorf("not the server's error: %v", err)
 	}
@@ -63,9 +56,7 @@ func TestTheStatusOfAnUnresolvedCall(t *testing.T) {
 func TestARequestKeepsNoKey(t *testing.T) {
 	t.Parallel()
 	server := serve(t, created.over(overConnect))
-	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](
-		newHTTPClient(t, server, overConnect), "http://server"+createOrder,
-		connect.WithInterceptors(connectidempotency.NewInterceptor(quick)))
+	client := newConnectClient(newHTTPClient(t, server, overConnect), connectidempotency.NewInterceptor(quick), createOrder)
 	request := connect.NewRequest(wrapperspb.String(messageOfAll))
 	for range 2 {
 		if _, err := client.CallUnary(t.Context(), request); err != nil {
@@ -82,9 +73,7 @@ func TestARequestKeepsNoKey(t *testing.T) {
 func TestTheCallInfoOfAConnectCaller(t *testing.T) {
 	t.Parallel()
 	server := serve(t, lost, replayed.over(overConnect))
-	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](
-		newHTTPClient(t, server, overConnect), "http://server"+createOrder,
-		connect.WithInterceptors(connectidempotency.NewInterceptor(quick)))
+	client := newConnectClient(newHTTPClient(t, server, overConnect), connectidempotency.NewInterceptor(quick), createOrder)
 	ctx, info := connect.NewClientContext(t.Context())
 	info.RequestHeader().Set("Idempotency-Key", callersOwn)
 	if _, err := client.CallUnary(ctx, connect.NewRequest(wrapperspb.String(messageOfAll))); err != nil {

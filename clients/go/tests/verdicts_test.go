@@ -1,16 +1,18 @@
 package tests
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
-	"google.golang.org/grpc/codes"
 )
 
 // row is a row of verdicts.json.
@@ -178,7 +180,7 @@ func verdictOf(t *testing.T, caller caller, before []response, last response) st
 		// An operation of a minute has no time to wait for an attempt that may arrive within an hour. A longer one waits.
 		settings.OperationTimeout = 3 * time.Hour
 		server := serve()
-		if waits(caller.dial(t, server, settings), server, made) {
+		if waits(t, caller.dial(t, server, settings), server, made) {
 			return "ended later"
 		}
 		return "unknown"
@@ -191,22 +193,37 @@ func verdictOf(t *testing.T, caller caller, before []response, last response) st
 	return "retry"
 }
 
-// waits returns whether a call waits after these requests, and not for an answer.
-func waits(call call, server *rawServer, requests int) bool {
+// waits returns whether a call waits after these requests, and not for an answer. The stack of its goroutine tells: a busy machine may take any
+// time to bring an answer.
+func waits(t *testing.T, call call, server *rawServer, requests int) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan result, 1)
-	go func() { ended <- call(ctx, createOrder, "") }()
-	for len(server.received()) < requests {
-		time.Sleep(time.Millisecond)
+	go pprof.Do(ctx, pprof.Labels("test", t.Name()), func(ctx context.Context) { ended <- call(ctx, createOrder, "") })
+	for looks := 0; looks < 2; {
+		select {
+		case <-ended:
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+		if len(server.received()) == requests && isInRun(t.Name()) {
+			looks++ // It may have been on its way out of there.
+		}
 	}
-	select {
-	case <-ended:
-		return false
-	case <-time.After(300 * time.Millisecond):
-		cancel()
-		return (<-ended).code != codes.Canceled
+	return true
+}
+
+// isInRun returns whether a goroutine with this label is in the function that makes attempts, and not in one of them.
+func isInRun(label string) bool {
+	var profile bytes.Buffer
+	pprof.Lookup("goroutine").WriteTo(&profile, 1)
+	for goroutine := range strings.SplitSeq(profile.String(), "\n\n") {
+		_, after, found := strings.Cut(goroutine, strconv.Quote(label)+"}\n")
+		if innermost, _, _ := strings.Cut(after, "\n"); found && strings.Contains(innermost, "operation.(*Client).Run+") {
+			return true
+		}
 	}
+	return false
 }
 
 func TestEachRow(t *testing.T) {
