@@ -11,6 +11,7 @@ mod faults;
 mod isolation;
 mod limits;
 mod moves;
+mod operators;
 mod page;
 mod partitions;
 mod pushdown;
