@@ -1,4 +1,8 @@
-SELECT CASE WHEN t.held AND NOT $8 THEN tenant.idempotency_is_free($1, $2) ELSE coalesce(t.held, false) END AS is_free,
+-- What follows a look beside the transaction sets nothing on the nodes of Citus: there it is looked at inside.
+SELECT CASE WHEN t.held AND NOT ($8 AND pg_catalog.current_setting('citus.propagate_set_commands', true) IS NULL)
+            THEN tenant.idempotency_is_free($1, $2)
+            ELSE coalesce(t.held, false)
+       END AS is_free,
        pg_catalog.pg_backend_pid() AS pid,
        pg_catalog.date_part('epoch', pg_catalog.now()) AS begun
 FROM (

@@ -219,7 +219,7 @@ async fn a_worker_that_is_down_keeps_no_other_user_from_calling() {
     let (here, elsewhere) = (distributed.call_on(0).await, distributed.call_on(1).await);
     cluster.workers[0].kill().await.expect("it is killed");
     let error = store.claim(&here).await.expect_err("its node is down");
-    assert_eq!(error.kind(), StoreErrorKind::Interrupted, "{error:?}");
+    assert_eq!(error.kind(), StoreErrorKind::Overloaded, "{error:?}");
     complete(&store, &elsewhere, &completion("done")).await;
     cluster.workers[0].restart().await.expect("it is back");
     complete(&store, &again(&here), &completion("done")).await;
