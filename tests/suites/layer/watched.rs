@@ -1,6 +1,6 @@
 //! A store that counts its calls and fails on request.
 
-use std::sync::{MutexGuard, atomic::AtomicBool};
+use std::sync::MutexGuard;
 
 use tonic_idempotency::{
     rejection::Mismatch,
