@@ -1,14 +1,14 @@
 //! Carries out operations on a key by the transitions of the store in memory: [`Model`].
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 use tonic_idempotency::{
     policy::{ForeignPolicy, LeasePolicy},
     status::{OutboxStatus, Resource},
     store::{
-        Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Replay, RequestHashes, Reservation,
-        StatusError, StoredResponse,
+        Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome, Replay, RequestHashes,
+        Reservation, StatusError, StoredResponse,
         memory_transitions::{Look, Record},
     },
 };
@@ -39,6 +39,8 @@ pub(super) struct Row {
     is_foreign: bool,
     /// The number of the write that has set its lease.
     leased: u64,
+    /// The number of the write that has set when it expires.
+    dated: u64,
 }
 
 /// The row that a transaction has found at its beginning.
@@ -89,7 +91,7 @@ impl Model {
     pub(super) fn settled(mut self) -> Self {
         if self.transactions.is_empty() {
             self.next = 2;
-            self.row.iter_mut().for_each(|row| (row.number, row.leased) = (1, 1));
+            self.row.iter_mut().for_each(|row| (row.number, row.leased, row.dated) = (1, 1, 1));
         }
         self
     }
@@ -132,18 +134,30 @@ impl Model {
                     _ => ends(model, answers("not found")),
                 }
             }
+            Operation::Claim(_) if step.number == 0 => {
+                model.next += 1;
+                Some(Next::Step(model, self.next))
+            }
             Operation::Claim(claim) => {
                 let outcome = model.claim(claim, resources);
+                if answers(&describe(&outcome)) {
+                    return Some(Next::End(model));
+                }
+                let mut model = self.before_what_ended_since(step.known)?;
+                let outcome = model.claim(claim, resources);
+                model.now = self.now;
                 ends(model, answers(&describe(&outcome)))
             }
             Operation::Complete(reservation, completion) => {
                 let now = self.now;
                 let outcome = model.change(reservation, |record| record.complete(reservation, completion, now));
+                model.date(outcome == Some(CompleteOutcome::Completed));
                 ends(model, answers(&format!("{:?}", outcome.unwrap_or(CompleteOutcome::Fenced))))
             }
             Operation::Extend(reservation, lease) => {
                 let now = self.now;
                 let outcome = model.change(reservation, |record| record.extend(reservation, *lease, now));
+                model.date(outcome == Some(ExtendOutcome::Extended));
                 ends(model, answers(&outcome.map_or("NotHeld".to_owned(), |it| format!("{it:?}"))))
             }
             Operation::Go(claim, statement) => {
@@ -163,6 +177,14 @@ impl Model {
         }
     }
 
+    /// Returns the state as it was for an operation that has read its clock and has waited for the row since: a lease or a record that ends at
+    /// once had not, if it was written meanwhile.
+    fn before_what_ended_since(&self, began: u64) -> Option<Self> {
+        let row = self.row.as_ref()?;
+        let is_written_since = row.dated > began || row.leased > began && row.record.is_live(self.now);
+        is_written_since.then(|| Self { now: self.now - Duration::from_millis(1), ..self.clone() })
+    }
+
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
@@ -170,7 +192,7 @@ impl Model {
 
     fn insert(&mut self, record: Record, is_foreign: bool) {
         let number = self.number();
-        self.row = Some(Row { number, record, is_foreign, leased: number });
+        self.row = Some(Row { number, record, is_foreign, leased: number, dated: number });
     }
 
     fn unlock(&mut self, claim: &Claim) {
@@ -185,6 +207,11 @@ impl Model {
         let row = self.row.as_mut().filter(|row| !row.is_foreign && row.record.token == reservation.token)?;
         row.leased = number;
         Some(change(&mut row.record))
+    }
+
+    /// Notes whether the last change has set when the row expires.
+    fn date(&mut self, is_set: bool) {
+        self.row.iter_mut().filter(|_| is_set).for_each(|row| row.dated = row.leased);
     }
 
     /// Decides about a row that has not expired.
@@ -235,7 +262,7 @@ impl Model {
             }
             (Look::TakeOver, Some(row)) => {
                 row.record.take_over(claim, now);
-                (row.is_foreign, row.leased) = (false, number);
+                (row.is_foreign, row.leased, row.dated) = (false, number, number);
                 return ClaimOutcome::TakenOver;
             }
             _ => self.insert(Record::reserved(claim, now), false),
