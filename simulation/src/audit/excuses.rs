@@ -381,7 +381,7 @@ impl Excuses<'_> {
         let is_beside = |it: &&Call| it.process.is(&call.process) && begun <= it.arrived && it.arrived <= fault.to;
         let mut arrived: Vec<_> = self.evidence.calls.iter().filter(is_beside).map(|it| it.arrived).collect();
         arrived.sort_unstable();
-        // A call asks once for each hash that a record of its request may have, the first one twice.
+        // A call asks for each hash that a record of its request may have, and for the first one again.
         let hashes = self.plan.settings.sealing.as_ref().map_or(1, |sealing| sealing.rotations.len() + 3);
         let mut crowds = arrived.windows((self.plan.settings.connections / hashes).max(1));
         crowds.any(|crowd| crowd.last().zip(crowd.first()).is_some_and(|(last, first)| *last - *first <= OVERDUE))
