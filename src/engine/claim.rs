@@ -37,7 +37,7 @@ pub(crate) async fn claim(engine: &Engine, call: &Arc<ProtectedCall>) -> Result<
 }
 
 /// How often a call asks with each hash before it is told that its key was used for another request. While it asks, another call may have made
-/// a record with a hash that was asked for already, only to give it back.
+/// a record with a hash that was asked for already, only to give it back, or with a key that is new.
 const ROUNDS: usize = 2;
 
 /// Asks for the key with each of the other hashes. Takes over what was reserved with one of them, but leaves no new record with it.
@@ -46,12 +46,13 @@ async fn ask_again(
     call: &Arc<ProtectedCall>,
     mut answer: ClaimAnswer,
 ) -> Result<ClaimAnswer, StoreError> {
-    let others = match seal::other_hashes(engine, call).await {
-        Ok(others) if others.is_empty() => return Ok(answer),
-        Ok(others) => others,
-        Err(rejection) => return Ok(ClaimAnswer::Unknown(rejection)),
-    };
     for _ in 0..ROUNDS {
+        // In each round: a key may have come meanwhile, and be current elsewhere.
+        let others = match seal::other_hashes(engine, call).await {
+            Ok(others) if others.is_empty() => break,
+            Ok(others) => others,
+            Err(rejection) => return Ok(ClaimAnswer::Unknown(rejection)),
+        };
         for other in &others {
             match ask(engine, call, call.claim_of(other.clone())).await? {
                 ClaimAnswer::Acquired(key) => {
