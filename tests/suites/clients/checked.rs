@@ -29,7 +29,7 @@ interceptor of the founding design, which shares the sample's table. All promise
 /// The secret of the sample's tokens, so that those of one process are good at the others.
 const SECRET: &str = "a secret of the tests, of 32 bytes and more";
 
-/// What the server in Go keeps if its handler ends before it hears of a reset.
+/// Kept by the server in Go if its handler ends before it hears of a reset.
 const BY_LUCK: [&str; 2] = ["F3", "F4"];
 
 #[tokio::test]
