@@ -53,8 +53,8 @@ async fn ask_again(
             Ok(others) => others,
             Err(rejection) => return Ok(ClaimAnswer::Unknown(rejection)),
         };
-        for other in &others {
-            match ask(engine, call, call.claim_of(other.clone())).await? {
+        for other in others {
+            match ask(engine, call, call.claim_of(other)).await? {
                 ClaimAnswer::Acquired(key) => {
                     record::let_go(engine, call, key, Disposition::Release).await;
                     return Ok(ClaimAnswer::GivenBack);

@@ -1,6 +1,6 @@
 //! Sealed records whose keys are away, destroyed or not given, and records that were changed.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use metrics_util::debugging::DebuggingRecorder;
 use tonic_idempotency::{
@@ -118,10 +118,11 @@ async fn a_replay_waits_for_its_key() {
     assert_eq!(shop.handler.started(), 2);
 }
 
-/// A ring that is asked for the last time before its keys are rotated, and another server makes a record.
+/// A ring whose keys are rotated once it has told them so many times, just before another server makes a record.
 struct Rotated {
     keys: StaticKeys,
-    other: Mutex<Option<(StaticKeys, Shop)>>,
+    until: AtomicUsize,
+    other: (StaticKeys, Shop),
 }
 
 impl KeyRing for Rotated {
@@ -135,11 +136,11 @@ impl KeyRing for Rotated {
 
     async fn hash_keys(&self) -> Result<HashKeys, KeyError> {
         let told = self.keys.hash_keys().await;
-        let other = self.other.lock().expect("no panic").take();
-        if let Some((keys, shop)) = other {
+        if self.until.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let (keys, shop) = &self.other;
             // Known everywhere, and then current.
-            for keys in [&self.keys, &keys] {
-                keys.add(key("two")).expect("another key");
+            for keys in [&self.keys, keys] {
+                keys.add(key("two")).expect("a second key");
             }
             keys.rotate_to("two").expect("a key");
             shop.create("a").await.expect("the first call");
@@ -148,15 +149,20 @@ impl KeyRing for Rotated {
     }
 }
 
+/// A call asks for them once before its claim, and once in each round of questions with other hashes.
 #[tokio::test]
 async fn a_call_whose_keys_were_rotated_since_it_got_them_is_a_retry() {
-    let (store, keys_of_other) = (MemoryStore::new(), keys("one"));
-    let other = Shop::with(|builder| builder.store(store.clone()).seal(keys_of_other.clone())).await;
-    let ring = Rotated { keys: keys("one"), other: Mutex::new(Some((keys_of_other, other.with_key(other.key)))) };
-    let shop = other.beside(|builder| builder.store(store).seal(ring)).await;
-    let replay = shop.create("a").await.expect("a retry");
-    replay.assert_replays("processing", &other.create("a").await.expect("another retry"));
-    assert_eq!((other.handler.started(), shop.handler.started()), (1, 0));
+    for asked_before in 0..2 {
+        let (store, keys_of_other) = (Watched::default(), keys("one"));
+        let other = Shop::with(|builder| builder.store(store.clone()).seal(keys_of_other.clone())).await;
+        let until = AtomicUsize::new(asked_before + 1);
+        let ring = Rotated { keys: keys("one"), until, other: (keys_of_other, other.with_key(other.key)) };
+        let shop = other.beside(|builder| builder.store(store.clone()).seal(ring)).await;
+        store.mistake_claims(asked_before);
+        let replay = shop.create("a").await.expect("a retry");
+        replay.assert_replays("processing", &other.create("a").await.expect("a second retry"));
+        assert_eq!((other.handler.started(), shop.handler.started()), (1, 0));
+    }
 }
 
 #[tokio::test]
