@@ -1,8 +1,8 @@
 //! A user whose account was closed: no table has anything of them afterwards.
 
 use super::{
-    reader::{Packs, Reader},
-    statements::{Statements, statements_of},
+    reader::Reader,
+    statements::{Packs, Statements, statements_of},
 };
 use crate::prelude::*;
 

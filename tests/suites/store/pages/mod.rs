@@ -8,8 +8,8 @@ mod statements;
 use tokio_postgres::SimpleQueryMessage;
 
 use self::{
-    reader::{Packs, Reader},
-    statements::{pages_with_sql, statements_of},
+    reader::Reader,
+    statements::{Packs, pages_with_sql, statements_of},
 };
 use crate::prelude::*;
 
@@ -33,7 +33,7 @@ async fn run_pages(packs: Packs) {
     for page in PAGES {
         let reader = Reader::with(packs).await;
         for statements in statements_of(page) {
-            if !statements.needs_a_pack() || packs == Packs::Both {
+            if statements.run_with(packs) {
                 reader.run(&statements).await;
             }
         }

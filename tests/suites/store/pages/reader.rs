@@ -2,7 +2,7 @@
 
 use tokio_postgres::SimpleQueryMessage;
 
-use super::statements::Statements;
+use super::statements::{Packs, Statements};
 use crate::operators::Operated;
 use crate::prelude::*;
 
@@ -16,13 +16,6 @@ pub(super) struct Reader {
     pub(super) stuck: Claim,
     /// Completed, of the same caller.
     pub(super) done: Claim,
-}
-
-/// Whether the packs are installed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Packs {
-    None,
-    Both,
 }
 
 impl Reader {

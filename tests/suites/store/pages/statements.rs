@@ -2,11 +2,21 @@
 
 use std::fs;
 
+use crate::prelude::*;
+
+/// Whether the packs are installed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Packs {
+    None,
+    Both,
+}
+
 /// Statements that one role runs, one after the other.
 pub(super) struct Statements {
     /// The role that runs them: `-- as the owner of the table`.
     pub(super) role: String,
-    /// A table or a pack that has to be there: `-- as the worker; needs jobs (id uuid, payload text)`, or `needs the pack of partitions`.
+    /// A table or a pack that has to be there: `-- as the worker; needs jobs (id uuid, payload text)`, or `needs the pack of partitions`;
+    /// or the kind of the table of keys.
     pub(super) needs: Option<String>,
     /// The types of the parameters of the statement: `takes uuid, text`.
     pub(super) takes: Option<String>,
@@ -19,11 +29,17 @@ impl Statements {
         self.needs.as_deref().filter(|needs| needs.contains(" ("))
     }
 
-    pub(super) fn needs_a_pack(&self) -> bool {
-        let needs = self.needs.as_deref().filter(|needs| !needs.contains(" ("));
-        needs
-            .inspect(|needs| assert!(["the pack of limits", "the pack of partitions"].contains(needs), "{needs}"))
-            .is_some()
+    /// Whether what they need is there.
+    pub(super) fn run_with(&self, packs: Packs) -> bool {
+        match self.needs.as_deref() {
+            None => true,
+            Some("the pack of limits" | "the pack of partitions") => packs == Packs::Both,
+            Some("a table without partitions") => partitions().is_none(),
+            Some(needs) => {
+                assert!(self.table().is_some(), "{needs}");
+                true
+            }
+        }
     }
 
     /// Returns each of them as psql sends it: it ends at a semicolon at the end of a line, but not inside of a quoted body.
