@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use connectrpc::{
-    CodecFormat, ConnectRpcService, Limits, Protocol, compression::CompressionPolicy, deadline::DeadlinePolicy,
+    CodecFormat, ConnectRpcBody, ConnectRpcService, Limits, Protocol, compression::CompressionPolicy,
+    deadline::DeadlinePolicy,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use http::{HeaderMap, Method, Request, Response, header};
@@ -148,7 +149,7 @@ impl<S> TranslatedService<S> {
             false => request.map(|body| Body::new(TimedBody::new(body, self.request_body_timeout))),
         };
         let response = self.service.clone().call(request);
-        Box::pin(response.map(|Ok(response)| response.map(Body::new)))
+        Box::pin(response.map(|Ok(response)| response.map(of_known_length)))
     }
 }
 
@@ -156,6 +157,15 @@ impl<S> TranslatedService<S> {
 impl<S> Clone for TranslatedService<S> {
     fn clone(&self) -> Self {
         Self { service: self.service.clone(), request_body_timeout: self.request_body_timeout }
+    }
+}
+
+/// Returns a body that says its length, if it has one: without a `content-length`, clients take the first part of a message of Connect for all
+/// of it.
+fn of_known_length(body: ConnectRpcBody) -> Body {
+    match body {
+        ConnectRpcBody::Full(body) => Body::new(body),
+        body => Body::new(body),
     }
 }
 

@@ -30,6 +30,13 @@ fn all(mut reader: Box<dyn Read + '_>) -> Vec<u8> {
     bytes
 }
 
+/// Without it, the first part of a message may pass for all of it.
+#[track_caller]
+fn assert_says_its_length(outcome: &Outcome, told: &str) {
+    let length = outcome.answer.body.len().to_string();
+    assert_eq!(outcome.answer.header("content-length"), Some(&*length), "{told}");
+}
+
 #[tokio::test]
 async fn is_accepted_and_applied_and_does_not_change_the_request() {
     for kind in Kind::BOTH {
@@ -39,6 +46,7 @@ async fn is_accepted_and_applied_and_does_not_change_the_request() {
             let key = Uuid::new_v4();
             let plain = server.create(protocol, key, &message).await;
             assert_eq!(plain.answer.header("content-encoding"), None);
+            assert_says_its_length(&plain, &format!("{kind:?} {protocol:?}"));
             for encoding in ["deflate", "gzip", "zstd"] {
                 let told = format!("{kind:?} {protocol:?} {encoding}");
                 let call = server.call(protocol, "Create", Some(key), b"");
@@ -46,6 +54,7 @@ async fn is_accepted_and_applied_and_does_not_change_the_request() {
                 let replay = server.send(protocol, call.body(compress(encoding, &message))).await;
                 assert!(replay.is_replay(), "{told} {replay:?}");
                 assert_eq!(replay.answer.header("content-encoding"), Some(encoding), "{told}");
+                assert_says_its_length(&replay, &told);
                 let replayed = decompress(encoding, replay.message());
                 match protocol.is_json() {
                     true => {
