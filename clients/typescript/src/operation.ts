@@ -66,6 +66,7 @@ async function send({ attempts, key, next, request }: Operation): Promise<UnaryR
     request.signal.removeEventListener("abort", cancel);
   }
 }
+
 /**
  * Throws the error of a cancelled call. Its transport throws the signal's reason instead, and drops the cause of an `AbortError`:
  * the signal, which is of this call only, gets the error as its reason. So is the transport's error for a time that is over, which

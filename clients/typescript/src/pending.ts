@@ -65,9 +65,7 @@ export class PendingOperation {
   }
 }
 
-function placeOf(name: string): string {
-  return `tonic-idempotency:${name}`;
-}
+const placeOf = (name: string) => `tonic-idempotency:${name}`;
 
 /** Returns the SHA-256 of the procedure's name, a zero byte, and the message in its binary form. */
 async function digest({ method, message }: UnaryRequest): Promise<string> {
