@@ -146,6 +146,7 @@ impl Trial {
         assert!(wrong.is_empty(), "{}:\n{wrong}", client.name);
         println!("{}: {tally:?}", client.name);
         assert!(tally.repeated > 0 && tally.unknown + tally.late > 0, "the network was not bad: {tally:?}");
+        assert!(tally.succeeded > client.operations / 5, "the server was hardly there: {tally:?}");
     }
 
     async fn operate(&self, driver: &Driver, client: &Faulted, index: usize) -> Told {
