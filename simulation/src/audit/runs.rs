@@ -95,6 +95,7 @@ impl Audit<'_> {
             || !operation.has_key
             || self.excuses.is_unprotected(run)
             || self.excuses.is_taken_back_since(run, run.began)
+            || self.may_go_meddle(self.key(run.operation), arrived, run.began)
             || self.excuses.is_paused(run.call, arrived, run.began)
             || self.excuses.jumps(arrived, run.began) > Duration::ZERO
     }
