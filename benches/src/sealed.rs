@@ -35,8 +35,8 @@ const TEXT: &str = "\
 Sixteen callers, responses of 1 KiB, on a private PostgreSQL server: with `StaticKeys`, and in the clear. Nothing is replayed from memory, where \
 sealed records are never kept. In turns.";
 
-const LIMIT: &str = "The cipher, the derivation of its key and the HMAC have a hundredth of the processors' time (by `perf`). An envelope has some 150 bytes more than \
-its response to write and to send.";
+const LIMIT: &str =
+    "The cipher, the derivation of its key and the HMAC have a hundredth of the processors' time (by `perf`).";
 
 /// Measures the part.
 pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {

@@ -118,7 +118,7 @@ async fn a_replay_waits_for_its_key() {
     assert_eq!(shop.handler.started(), 2);
 }
 
-/// A ring whose keys are rotated once it has told them so many times, just before another server makes a record.
+/// A ring that is asked for its keys `until` times. Then they are rotated, and another server makes a record.
 struct Rotated {
     keys: StaticKeys,
     until: AtomicUsize,
@@ -161,7 +161,7 @@ async fn a_call_whose_keys_were_rotated_since_it_got_them_is_a_retry() {
         store.mistake_claims(asked_before);
         let replay = shop.create("a").await.expect("a retry");
         replay.assert_replays("processing", &other.create("a").await.expect("a second retry"));
-        assert_eq!((other.handler.started(), shop.handler.started()), (1, 0));
+        assert_eq!((other.handler.started(), shop.handler.started()), (1, 0), "asked {asked_before} times before");
     }
 }
 

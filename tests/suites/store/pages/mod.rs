@@ -33,7 +33,7 @@ async fn run_pages(packs: Packs) {
     for page in PAGES {
         let reader = Reader::with(packs).await;
         for statements in statements_of(page) {
-            if statements.run_with(packs) {
+            if statements.can_run(packs) {
                 reader.run(&statements).await;
             }
         }

@@ -15,8 +15,8 @@ pub(super) enum Packs {
 pub(super) struct Statements {
     /// The role that runs them: `-- as the owner of the table`.
     pub(super) role: String,
-    /// A table or a pack that has to be there: `-- as the worker; needs jobs (id uuid, payload text)`, or `needs the pack of partitions`;
-    /// or the kind of the table of keys.
+    /// A table or a pack that has to be there: `-- as the worker; needs jobs (id uuid, payload text)`, or `needs the pack of partitions`.
+    /// Or the kind of the table of keys: `needs a table without partitions`.
     pub(super) needs: Option<String>,
     /// The types of the parameters of the statement: `takes uuid, text`.
     pub(super) takes: Option<String>,
@@ -30,7 +30,7 @@ impl Statements {
     }
 
     /// Whether what they need is there.
-    pub(super) fn run_with(&self, packs: Packs) -> bool {
+    pub(super) fn can_run(&self, packs: Packs) -> bool {
         match self.needs.as_deref() {
             None => true,
             Some("the pack of limits" | "the pack of partitions") => packs == Packs::Both,
